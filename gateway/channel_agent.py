@@ -338,6 +338,8 @@ class ChannelAgent:
         async with contextlib.AsyncExitStack() as stack:
             for provider in await asyncio.to_thread(self.agent.providers):  # imports the vendors' packages
                 stack.push_async_callback(_close, provider)
+            stack.push_async_callback(self.agent.close_sources)
+            await self.agent.refresh_tools()
             if self._lifespan is not None:
                 self.deps = await stack.enter_async_context(lived(self._lifespan))
             self._runtime = runtime

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from gateway.agent.agent_tool import AgentTool, reach_of
+from gateway.agent.agent_tool import AgentTool
 from gateway.agent.answer_format import AnswerFormat, answer_format
 from gateway.agent.aside import SideProviders
 from gateway.agent.cancellation import CancellationToken
@@ -23,6 +23,7 @@ from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 from gateway.agent.profiles import STRATEGIES
 from gateway.agent.spec import AgentSpec
+from gateway.agent.tool_set import ToolSet
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
 from gateway.logs import describe_error
@@ -35,9 +36,8 @@ from gateway.observe.teller import Teller, begin_run
 from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
-from gateway.providers.base import ToolSpec
 from gateway.structured import ResponseFormat
-from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolRegistry
+from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource
 
 __all__ = ["Agent"]
 
@@ -55,7 +55,7 @@ class Agent:
     @checked
     def __init__(
         self,
-        tools: Sequence[Tool | Callable[..., Any]] = (),
+        tools: Sequence[Tool | Callable[..., Any] | ToolSource] = (),
         *,
         provider: str | Provider | Completes | None = None,
         instructions: str | Callable[[ToolContext], str] = "",
@@ -65,17 +65,14 @@ class Agent:
         """Make an agent of tools, instructions and a provider.
 
         `provider` is a Provider, or a spec like ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, or else
-        demo. An object without `stream` or `close` will do too. Plain functions among the tools become tools. Raises
-        ToolValidationError when two tools have the same name, and WrongOption for an unknown option or value.
+        demo. An object without `stream` or `close` will do too. Plain functions among the tools become tools. A
+        ToolSource among them, such as an MCPServer, lists its tools before each turn. Raises ToolValidationError when
+        two tools have the same name, and WrongOption for an unknown option or value.
         """
-        self.tools: Mapping[str, Tool] = {tool.name: tool for tool in ToolRegistry(tools).all()}
+        self._tools = ToolSet(tools, policy)
         self.config = config or AgentConfig()
         self.policy = policy
-        self.reach: Mapping[str, Governed] = reach_of(self.tools, policy)
-        """The tools of this agent and of the agents behind them, by name, each with the policy that decides on it."""
         self.instructions = instructions
-        self._everywhere = all(tool.channels is None for tool in self.tools.values())
-        self._specs = {name: ToolSpec(**tool.schema()) for name, tool in self.tools.items()}
         self._provider = _given(provider)
         self._making = threading.Lock()
         self._sides = SideProviders(self._made)
@@ -89,6 +86,29 @@ class Agent:
     def name(self) -> str:
         """The name of the agent, from its config."""
         return self.config.name
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools of this agent by name, with those that its sources list now."""
+        return self._tools.now().tools
+
+    @property
+    def reach(self) -> Mapping[str, Governed]:
+        """The tools of this agent and of the agents behind them, by name, each with the policy that decides on it."""
+        return self._tools.now().reach
+
+    @property
+    def sources(self) -> tuple[ToolSource, ...]:
+        """The sources of tools of this agent and of the agents behind its tools."""
+        return self._tools.sources
+
+    async def refresh_tools(self) -> None:
+        """Bring the tools of the sources up to date. A run does it at its beginning."""
+        await self._tools.refresh()
+
+    async def close_sources(self) -> None:
+        """Close the connections that the sources have in this event loop. A later run opens them again."""
+        await self._tools.close()
 
     @property
     def provider(self) -> Provider:
@@ -118,6 +138,12 @@ class Agent:
         """Return a copy of the agent with another provider."""
         other = copy.copy(self)
         other._provider, other._sides = _given(provider), SideProviders(other._made)
+        return other
+
+    def with_sources(self, *sources: ToolSource) -> Self:
+        """Return a copy of the agent with more sources of tools."""
+        other = copy.copy(self)
+        other._tools = self._tools.extended(sources)
         return other
 
     async def run(
@@ -256,9 +282,11 @@ class Agent:
     async def drain(self) -> None:
         """Wait until the observers in the background have handled the events of all runs, at most 10 seconds.
 
-        `run_sync` and a Gateway do it by themselves. A script with its own event loop does it before it ends.
+        Also closes the sources of tools. `run_sync` and a Gateway do both by themselves. A script with its own event
+        loop does it before it ends.
         """
         await self._teller.drain()
+        await self.close_sources()
 
     # ── usage ──
 
@@ -298,12 +326,6 @@ class Agent:
         """
         return await self._loop(messages, context=context, on_confirm=on_confirm, ports=ports)
 
-    def _tools_on(self, context: ToolContext) -> Mapping[str, Tool]:
-        """Return the tools that may be called in this chat."""
-        if self._everywhere:
-            return self.tools
-        return {name: tool for name, tool in self.tools.items() if tool.serves(context.channel)}
-
     async def _loop(
         self,
         messages: Sequence[ModelMessage],
@@ -316,11 +338,13 @@ class Agent:
         system = self.instructions(context) if callable(self.instructions) else self.instructions
         if (strategy := self.config.reasoning_strategy) is not None:
             system = f"{system}\n\n{STRATEGIES[strategy]}" if system else STRATEGIES[strategy]
-        tools = self._tools_on(context)
+        await self._tools.refresh()
+        box = self._tools.now()
+        tools = box.on(context.channel)
         return await run_loop(
             AgentSpec(
                 tools=tools,
-                specs=tuple([self._specs[name] for name in tools]),
+                specs=tuple([box.specs[name] for name in tools]),
                 config=self.config,
                 policy=self.policy,
                 window=self._window,

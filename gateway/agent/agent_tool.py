@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.observe.results import AgentResult
-from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolValidationError
+from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource, ToolValidationError
 from gateway.tools.errors import Problem
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ class InnerAgent(Protocol):
 
     @property
     def reach(self) -> Mapping[str, Governed]: ...
+
+    @property
+    def sources(self) -> tuple[ToolSource, ...]: ...
 
     def providers(self) -> list[Provider]: ...
 
@@ -63,17 +66,23 @@ class AgentTool(Tool):
         self.agent = agent
 
 
-def reach_of(tools: Mapping[str, Tool], policy: ToolPolicy | None) -> dict[str, Governed]:
-    """Return the tools of an agent and of the agents behind them, by name, each with the policy of its own agent.
+def reach_of(tools: Mapping[str, Tool], policy: ToolPolicy | None) -> tuple[dict[str, Governed], list[tuple[str, str]]]:
+    """Return the tools of an agent and of the agents behind them, by name, each with the policy that decides on it.
 
-    Raises ToolValidationError for two tools of one name, because an action names its tool.
+    Also returns the listed tools of sources that are left out, because an action names its tool: each with the name of
+    the agent's tool. Raises ToolValidationError for two other tools of one name.
     """
-    found = {name: Governed(tool, policy) for name, tool in tools.items()}
+    found = {name: Governed(tool, tool.under(policy)) for name, tool in tools.items()}
+    taken: list[tuple[str, str]] = []
     for outer in tools.values():
         if not isinstance(outer, AgentTool):
             continue
         for name, inner in outer.agent.reach.items():
-            if found.setdefault(name, inner).tool is not inner.tool:
+            other = found.setdefault(name, inner).tool
+            if other is inner.tool:
+                continue
+            if not (other.origin or inner.tool.origin):
                 issue = f"the agent behind {outer.name!r} has another tool of this name"
                 raise ToolValidationError(name, Problem("", issue, "Give one of them name="))
-    return found
+            taken.append((name, outer.name))
+    return found, taken

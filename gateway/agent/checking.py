@@ -71,8 +71,8 @@ class CallChecker:
         except ToolValidationError as error:
             return RefusedCall(text=str(error))
         reason = "this tool always asks" if tool.confirm is not None else None
-        if self.policy is not None:
-            decision, rule = self.policy.decide(tool.name, args)
+        if (policy := tool.under(self.policy)) is not None:
+            decision, rule = policy.decide(tool.name, args)
             await self.events.tell(PolicyDecision, tool_name=tool.name, decision=decision, reason=rule, tool_args=args)
             if decision == "deny":
                 return RefusedCall(text=f"Tool {tool.name!r} is not allowed here ({rule}). Do not try it again.")

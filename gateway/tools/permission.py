@@ -33,7 +33,7 @@ class Permission:
 def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
     """Return the permission of a tool under this policy. The tests follow the order in which a call is judged."""
     decision, listed = policy.decide(tool.name, {}) if policy is not None else (None, "")
-    more = _only_there(tool) + _never_when(tool, policy)
+    more = _only_there(tool) + _never_when(tool, policy) + (f"; {tool.origin}" if tool.origin else "")
     if decision == "deny":
         return Permission(tool=tool.name, how="never", why=f"{listed}{more}")
     if tool.confirm is not None:
