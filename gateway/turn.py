@@ -255,7 +255,10 @@ async def _text(turn: Turn, done: LoopOutcome) -> str:
         notice = await turn.expenses.notice(turn.language, began=done.iterations > 0)
         if notice is not None:
             return "\n\n".join(filter(None, [done.content, notice]))
-    return done.content or _excuse(done.stop_reason, turn.language)
+    if done.stop_reason == "answered" and done.content:
+        return done.content
+    # Text beside the last calls, such as "Let me look.", is no answer: the person also reads why the turn ended.
+    return "\n\n".join(filter(None, [done.content, _excuse(done.stop_reason, turn.language)]))
 
 
 class ActionProposer:

@@ -495,7 +495,6 @@ async def test_a_person_is_told_of_an_outage_in_neutral_words() -> None:
 # ── the callback ──
 
 
-@pytest.mark.ledger("FALL-03")
 class Enforcing(Stand):
     """A Stand whose vendor enforces JSON Schemas."""
 
@@ -523,6 +522,7 @@ async def test_a_model_selector_chooses_no_model_of_a_chain() -> None:
     assert not [name for name, _ in seen.events if name == "model_switch"]
 
 
+@pytest.mark.ledger("FALL-03")
 async def test_an_async_callback_is_awaited() -> None:
     told: list[tuple[str, str, str]] = []
 
