@@ -16,7 +16,7 @@ if not hasattr(channels, "AskfirstError"):  # the package that was installed las
 
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
 from gateway import turn
-from gateway.agent import Agent, AgentConfig, CancellationToken, Vetoed
+from gateway.agent import Agent, AgentConfig, CancellationToken, ToolConfig, Vetoed
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
@@ -84,6 +84,7 @@ __all__ = [
     "StopReason",
     "StreamChunk",
     "Tool",
+    "ToolConfig",
     "ToolContext",
     "ToolFailed",
     "ToolParameter",

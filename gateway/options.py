@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from pydantic import ConfigDict, ValidationError, validate_call
+from pydantic import BaseModel, ConfigDict, ValidationError, validate_call
 from pydantic_core import ErrorDetails
 
 from channels import AskfirstError
 
-__all__ = ["WrongOption", "checked", "wrong_options"]
+__all__ = ["Options", "WrongOption", "checked", "wrong_options"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -31,6 +31,23 @@ class WrongOption(AskfirstError, ValueError):
     def __init__(self, owner: str, issues: Mapping[str, str]) -> None:
         super().__init__(f"{owner}: " + "; ".join(f"{option} {issue}" for option, issue in issues.items()))
         self.owner, self.issues = owner, dict(issues)
+
+
+class Options(BaseModel):
+    """Named options, frozen. An unknown name or a wrong value raises WrongOption."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    if not TYPE_CHECKING:  # type checkers read the fields from the class
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                issues = wrong_options(error, list(type(self).model_fields))
+            else:
+                return
+            raise WrongOption(type(self).__name__, issues)
 
 
 def checked(init: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from channels import Address, Json, Message, Person, Reply
 from gateway.agent import Agent, Ask, Asked, Expenses, Interceptors, Journal, Keep, LoopOutcome, LoopPorts, Verdict
+from gateway.agent.full_result import EarlierResults
 from gateway.artifacts import media_of
 from gateway.memory import RESET, to_entries
 from gateway.observe.results import AgentResult, StopReason
@@ -91,6 +92,8 @@ class Turn:
     events: RunTeller
     """Tells the events of the turn."""
     expenses: TurnExpenses
+    earlier_results: EarlierResults
+    """Returns the raw results of a tool that an earlier turn has kept."""
     admit: Callable[[str, str], Awaitable[str]] | None = None
     """Admits the person with this pairing code and returns the answer in this language. None if this person may not
     admit others."""
@@ -230,6 +233,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
             keep=turn.keep,
             events=turn.events,
             expenses=turn.expenses,
+            earlier_results=turn.earlier_results,
             interceptors=interceptors,
         ),
     )

@@ -11,6 +11,7 @@ from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import Expenses, LoopPorts
 from gateway.agent.spec import AgentSpec
+from gateway.agent.tool_config import ToolConfig
 
 __all__ = [
     "Agent",
@@ -30,6 +31,7 @@ __all__ = [
     "OnText",
     "Stage",
     "StopCondition",
+    "ToolConfig",
     "Verdict",
     "Vetoed",
     "run_loop",

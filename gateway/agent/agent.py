@@ -17,6 +17,7 @@ from gateway.agent.aside import SideProviders
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
+from gateway.agent.full_result import FULL_RESULT, full_result_tool
 from gateway.agent.loop import run_loop
 from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
@@ -36,6 +37,7 @@ from gateway.observe.teller import Teller, begin_run
 from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
+from gateway.providers.base import ToolSpec
 from gateway.structured import ResponseFormat
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource
 
@@ -340,11 +342,15 @@ class Agent:
             system = f"{system}\n\n{STRATEGIES[strategy]}" if system else STRATEGIES[strategy]
         await self._tools.refresh()
         box = self._tools.now()
-        tools = box.on(context.channel)
+        tools, specs = box.on(context.channel), box.specs
+        if self.config.tool.compress_results and FULL_RESULT not in tools:
+            full_result = full_result_tool()
+            tools = {**tools, FULL_RESULT: full_result}
+            specs = {**specs, FULL_RESULT: ToolSpec(**full_result.schema())}
         return await run_loop(
             AgentSpec(
                 tools=tools,
-                specs=tuple([box.specs[name] for name in tools]),
+                specs=tuple([specs[name] for name in tools]),
                 config=self.config,
                 policy=self.policy,
                 window=self._window,

@@ -1,4 +1,4 @@
-"""Small calls to a model beside the conversation, such as for a summary or a check."""
+"""Small calls to a model beside the conversation: summaries and checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SideProviders:
         self._made: dict[str | int, Provider] = {}
 
     async def get(self, provider: str | Completes | None) -> Provider:
-        """Return a provider by its spec, or as an author gave it. None: the agent's own.
+        """Return the provider of a spec, or the given provider. None: the agent's own.
 
         Raises ProviderConfigurationError.
         """

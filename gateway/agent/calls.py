@@ -205,7 +205,7 @@ class CallRunner:
         return verdicts
 
     async def _refused(self, call: ToolCall, text: str, *, what: str | None = "it was not run") -> CallResult:
-        """Return the result of a call that does not run. `what` says why in the log; None: it has been told."""
+        """Return the result of a call that does not run. `what` is the reason in the log; None: it has been told."""
         if what is not None:
             await self._tell_failure(call, call.args, CallFailed(text), 0.0, what)
         return CallResult(text=text, failed=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from channels import Json
 from gateway.agent.call_errors import ERROR_LENGTH
 from gateway.agent.confirming import Asked, Verdict
+from gateway.agent.full_result import full_result_tool
 from gateway.agent.interceptors import InterceptorFailed, Interceptors, Veto
 from gateway.observe.events import InterceptorVetoed, PolicyDecision
 from gateway.observe.teller import RunTeller
@@ -76,7 +77,8 @@ class CallChecker:
             await self.events.tell(PolicyDecision, tool_name=tool.name, decision=decision, reason=rule, tool_args=args)
             if decision == "deny":
                 return RefusedCall(text=f"Tool {tool.name!r} is not allowed here ({rule}). Do not try it again.")
-            if decision == "review" and reason is None:
+            # `full_result` reads a result of a call that was allowed: no person is asked again.
+            if decision == "review" and reason is None and tool is not full_result_tool():
                 reason = rule
         return CheckedCall(key=key, call=call, tool=tool, args=args, reason=reason)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from channels import Json
 from gateway.agent.profiles import PROFILES, Profile, ReasoningStrategy
+from gateway.agent.tool_config import ToolConfig
 from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
-from gateway.options import WrongOption, wrong_options
+from gateway.options import Options, WrongOption
 from gateway.providers.base import ModelMessage, Usage
 
 __all__ = ["AgentConfig", "ConfirmAction", "ModelSelector", "StopCondition"]
@@ -29,21 +30,8 @@ _Wait: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class AgentConfig(BaseModel):
+class AgentConfig(Options):
     """The settings of one agent, frozen. An unknown name or a value outside its limits raises WrongOption."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    if not TYPE_CHECKING:  # type checkers read the fields from the class
-
-        def __init__(self, **values: object) -> None:
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                issues = wrong_options(error, list(type(self).model_fields))
-            else:
-                return
-            raise WrongOption(type(self).__name__, issues)
 
     @classmethod
     def profile(cls, profile: Profile, /, **changes: Any) -> Self:
@@ -121,6 +109,8 @@ class AgentConfig(BaseModel):
     """How often the model is asked again after an answer that does not fit the run's `response_format`. These calls do
     not count in `max_iterations`."""
 
+    tool: ToolConfig = ToolConfig()
+    """The settings for the results of tools."""
     tool_timeout_seconds: _Positive = 30.0
     """The timeout of a tool without a `timeout_seconds`."""
     parallel_tool_execution: bool = True

@@ -5,6 +5,8 @@ Steps, in the order in which they were recorded:
 - ``{"reply": {...}}``: a reply of the model that calls tools. A reply without calls ends the turn and is not recorded.
 - ``{"started": key}``: a call is about to run that must not simply be repeated. A key is "reply.call", counted from 1.
 - ``{"finished": key, "result": {...}}``: the call's result, with its artifacts and its stashed action.
+- ``{"shortened": key, "told": text, "usage": {...}}``: the text that the model reads in place of a long result, and the
+  usage of the call and of its shortening.
 - ``{"inside": key, "step": {...}}``: a step of the run of another agent, which this call is.
 - ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: the verdicts on the calls that needed a confirmation. No
   verdict approves a call, and an unknown one refuses it.
@@ -60,7 +62,9 @@ class CallResult:
     """The result of one tool call."""
 
     text: str
-    """The text for the model."""
+    """The text of the tool."""
+    told: str | None = None
+    """The text that the model reads in place of it, if it was shortened or is known not to get shorter."""
     failed: bool = False
     stop: Literal["terminal_tool", "stop_condition"] | None = None
     """The reason to end the loop with this result; None: the loop continues."""
@@ -68,7 +72,12 @@ class CallResult:
     asked: tuple[Asked, ...] = ()
     """The actions that people are asked about: of a call that stashed one, or of another agent's run."""
     usage: Usage = NO_USAGE
-    """The usage of another agent's run."""
+    """The usage of another agent's run, and of the call that shortened the text."""
+
+    @property
+    def for_model(self) -> str:
+        """The text that the model reads."""
+        return self.text if self.told is None else self.told
 
 
 class Progress:
@@ -127,6 +136,11 @@ class Progress:
             body["usage"] = asdict(replace(result.usage, by_tool={}))
         await self._record({"finished": key, "result": {**body, "artifacts": artifacts}})
 
+    async def shortened(self, key: str, result: CallResult) -> None:
+        if self._journal is not None:
+            usage = asdict(replace(result.usage, by_tool={}))
+            await self._record({"shortened": key, "told": result.told, "usage": usage})
+
     async def decided(self, reply: int, verdicts: Mapping[str, Verdict]) -> None:
         await self._record(
             {"asked": reply, "verdicts": [[key, _verdict_to_json(verdict)] for key, verdict in verdicts.items()]}
@@ -160,6 +174,9 @@ class Progress:
                 else:
                     finished = replace(finished, asked=tuple(each for each in asked if isinstance(each, Asked)))
                 self._finished[key] = finished
+            case {"shortened": str(key), "told": str(told), "usage": usage}:
+                known = self._finished[key]
+                self._finished[key] = replace(known, told=told, usage=_adapter(Usage).validate_python(usage))
             case {"inside": str(key), "step": inner}:
                 self._inside.setdefault(key, []).append(inner)
             case {"asked": int(reply), "verdicts": list(verdicts)}:

@@ -14,11 +14,13 @@ from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.calls import CallRunner
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.checking import CallChecker
+from gateway.agent.compress import Compressor
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.executing import CallExecutor
+from gateway.agent.full_result import RawResults
 from gateway.agent.handing_over import HandOver
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.model import ModelCaller, Stopped
+from gateway.agent.model import ModelCaller
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import Expenses, LoopPorts
 from gateway.agent.replies import Replies
@@ -51,7 +53,7 @@ from gateway.providers.base import (
 )
 from gateway.structured import validation_retry_message
 from gateway.tools import ToolContext
-from gateway.tools.stopping import Stopping
+from gateway.tools.stopping import Stopped, Stopping
 
 __all__ = ["run_loop"]
 
@@ -79,16 +81,13 @@ async def run_loop(
     """
     progress = Progress(ports.journal)
     events = ports.events or begin_run(SILENT, clock=context.clock)
-    request = Request(
-        system=system,
-        messages=tuple(messages),
-        tools=spec.specs,
-        model=spec.config.model,
-        temperature=spec.config.temperature,
-        max_tokens=spec.config.max_tokens,
-        timeout_seconds=spec.config.request_timeout_seconds,
-        language=context.language,
-    )
+    compressor = None
+    if spec.config.tool.compress_results:
+        raw = RawResults(ports.earlier_results)
+        context = replace(context, raw_results=raw.of)
+        compressor = Compressor(
+            spec=spec, events=events, progress=progress, stopping=context.stopping, raw=raw, expenses=ports.expenses
+        )
     loop = _Loop(
         spec=spec,
         events=events,
@@ -97,27 +96,47 @@ async def run_loop(
         replies=Replies(
             spec=spec,
             events=events,
-            caller=ModelCaller(
-                provider=provider,
-                config=spec.config,
-                stopping=context.stopping,
-                on_text=ports.on_text,
-                events=events,
-                sleep=ports.sleep,
-                jitter=ports.jitter,
-            ),
+            caller=_caller(spec, provider, context, events, ports),
             progress=progress,
             expenses=ports.expenses,
-            request=request,
+            request=_request(spec, system, messages, context.language),
             answer_format=answer_format,
         ),
         runner=_runner(spec, context, progress, on_confirm, events, ports),
+        compressor=compressor,
         progress=progress,
         expenses=ports.expenses,
         answer_format=answer_format,
         cancellation=ports.cancellation,
     )
     return await _told(loop)
+
+
+def _request(spec: AgentSpec, system: str, messages: Sequence[ModelMessage], language: str) -> Request:
+    return Request(
+        system=system,
+        messages=tuple(messages),
+        tools=spec.specs,
+        model=spec.config.model,
+        temperature=spec.config.temperature,
+        max_tokens=spec.config.max_tokens,
+        timeout_seconds=spec.config.request_timeout_seconds,
+        language=language,
+    )
+
+
+def _caller(
+    spec: AgentSpec, provider: Provider, context: ToolContext, events: RunTeller, ports: LoopPorts
+) -> ModelCaller:
+    return ModelCaller(
+        provider=provider,
+        config=spec.config,
+        stopping=context.stopping,
+        on_text=ports.on_text,
+        events=events,
+        sleep=ports.sleep,
+        jitter=ports.jitter,
+    )
 
 
 def _runner(
@@ -184,6 +203,7 @@ class _Loop:
     stopping: Stopping
     replies: Replies
     runner: CallRunner
+    compressor: Compressor | None
     progress: Progress
     expenses: Expenses | None
     answer_format: AnswerFormat | None
@@ -269,6 +289,10 @@ class _Loop:
             return said
         return None
 
+    async def _is_spent(self) -> bool:
+        """Return True if a budget is used up, so that the turn ends before its next reply."""
+        return self._spent() is not None or await self._shared_budget() is not None
+
     async def _shared_budget(self) -> str | None:
         """Return which budget of the person or the bot is used up; None if the next reply is recorded already."""
         if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
@@ -290,10 +314,13 @@ class _Loop:
             results = [CallResult(text=_CUT_OFF, failed=True) for _ in response.tool_calls]
         else:
             results = await self.runner.run(self.iterations, response.tool_calls)
+        if self.compressor is not None:
+            model, calls = self.replies.request.model, response.tool_calls
+            results = await self.compressor.shorten(self.iterations, calls, results, model, is_spent=self._is_spent)
         self.results += results
         self.usage = sum((result.usage for result in results), self.usage)
         self.messages += [
-            ModelMessage(role="tool", content=result.text, call_id=call.call_id, tool_name=call.name)
+            ModelMessage(role="tool", content=result.for_model, call_id=call.call_id, tool_name=call.name)
             for call, result in zip(response.tool_calls, results, strict=True)
         ]
         return results
@@ -341,6 +368,7 @@ class _Loop:
             iterations=self.iterations,
             record=self.events.trace,
             provider_used=self.served_by or self.replies.caller.provider.name,
+            raw_results={} if self.compressor is None else self.compressor.raw.all(),
         )
 
 

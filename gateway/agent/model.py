@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from channels import Json
 from gateway.agent.config import AgentConfig
@@ -19,17 +19,11 @@ from gateway.providers.completing import pieces_of, reply_of
 from gateway.providers.fallback import FallbackProvider, limited
 from gateway.tools.stopping import Stopping
 
-__all__ = ["ModelCaller", "OnText", "Stopped"]
-
-T = TypeVar("T")
+__all__ = ["ModelCaller", "OnText"]
 
 OnText: TypeAlias = Callable[[str], Awaitable[None] | None]
 """A callback for the pieces of the model's text as they come."""
 _LONGEST_RETRY_AFTER_SECONDS = 30.0
-
-
-class Stopped(Exception):
-    """The turn is to end, and the call to the model was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +63,7 @@ class ModelCaller:
             )
             began = asyncio.get_running_loop().time()
             try:
-                response = _plain(_with_ids(await self._unless_stopped(self._once(request, pieces)), number))
+                response = _plain(_with_ids(await self.stopping.unless_set(self._once(request, pieces)), number))
             except ProviderError as error:
                 final = attempt > self._most_retries or bool(pieces)
                 wait = None if final else self._wait(error, attempt)
@@ -87,7 +81,7 @@ class ModelCaller:
                     raise
                 retries = self._most_retries
                 await tell(LlmRetry, attempt=attempt, max_retries=retries, error=error, backoff_seconds=wait)
-                await self._unless_stopped(self._sleep(wait))
+                await self.stopping.unless_set(self._sleep(wait))
             else:
                 took, usage = milliseconds_since(began), response.usage
                 await record(response)  # first: a turn that is cancelled while an observer holds it does not ask again
@@ -133,36 +127,6 @@ class ModelCaller:
     async def _sleep(self, seconds: float) -> None:
         if seconds > 0:
             await self.sleep(seconds)
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work`, and cancel it when the turn is to end.
-
-        The turn ends even if the provider swallows the cancellation. Raises Stopped.
-        """
-        here = asyncio.current_task()
-        if here is None:
-            raise RuntimeError("a model is called by a task")
-        if self.stopping.is_set():
-            work.close()
-            raise Stopped
-        cancelled_before, stopped = here.cancelling(), False
-
-        def stop() -> None:
-            nonlocal stopped
-            stopped = True
-            here.cancel()
-
-        self.stopping.call(stop)
-        try:
-            return await work
-        finally:
-            self.stopping.no_longer_call(stop)
-            if stopped:
-                here.uncancel()
-            if here.cancelling() > cancelled_before:
-                raise asyncio.CancelledError from None
-            if stopped:
-                raise Stopped from None
 
 
 _NO_JSON = "a value that JSON cannot hold, such as NaN"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gateway.agent.confirming import Asked
 from gateway.observe.results import AgentResult
@@ -16,3 +17,5 @@ class LoopOutcome(AgentResult):
 
     asked: tuple[Asked, ...] = ()
     """The actions that people are asked about, also those of an earlier attempt at this turn."""
+    raw_results: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    """The results that the model read in a shorter form, as the tools gave them: by tool, newest first."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.agent.cancellation import CancellationToken
+from gateway.agent.full_result import EarlierResults
 from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal, Keep
 from gateway.agent.model import OnText
@@ -41,6 +42,8 @@ class LoopPorts:
     """The storage of finished steps: steps of an earlier attempt are not repeated. It needs `keep`."""
     keep: Keep | None = None
     """Makes files durable, since the journal records them by their hash."""
+    earlier_results: EarlierResults | None = None
+    """Returns the raw results of a tool that earlier turns of the conversation have kept."""
     expenses: Expenses | None = None
     """The budgets that the turn shares with others; None: there are none."""
     on_text: OnText | None = None

@@ -162,6 +162,12 @@ def trace(conversation: str, run_id: str) -> str:
     return f"trace/{run_id}/{conversation}"
 
 
+def raw_results(conversation: str, tool_name: str) -> str:
+    """Record: results of a tool before they were shortened, of the last turn that had any. Written by that turn; one
+    day."""
+    return f"raw/{tool_name}/{conversation}"
+
+
 def budget_told(conversation: str, person: str) -> str:
     """Record: the end of the window in which the person was told here that a budget is used up. Written by turns; until
     that end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -44,6 +44,8 @@ class ToolContext:
     """True if other processes work on the same store, so that a stashed call has to be executable there too."""
     emit: Callable[..., Any] | None = field(default=None, repr=False)
     """The function behind `emit_artifact`; None if no run collects artifacts."""
+    raw_results: Callable[[str], Awaitable[Sequence[str]]] | None = field(default=None, repr=False)
+    """The function behind the built-in tool ``full_result``: the results of a tool before they were shortened."""
     stopping: Stopping = field(default_factory=Stopping, repr=False)
     """Set when the turn is to end.
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-__all__ = ["Stopping"]
+__all__ = ["Stopped", "Stopping"]
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The turn is to end, and the work that was awaited for it was cancelled."""
 
 
 class Stopping(asyncio.Event):
@@ -30,3 +37,33 @@ class Stopping(asyncio.Event):
         """Forget a callback. Nothing happens if it was called already."""
         if callback in self._then:
             self._then.remove(callback)
+
+    async def unless_set(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work`, and cancel it when the event is set.
+
+        The caller goes on even if the work swallows the cancellation. Raises Stopped.
+        """
+        here = asyncio.current_task()
+        if here is None:
+            raise RuntimeError("only a task can be stopped")
+        if self.is_set():
+            work.close()
+            raise Stopped
+        cancelled_before, stopped = here.cancelling(), False
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
+            here.cancel()
+
+        self.call(stop)
+        try:
+            return await work
+        finally:
+            self.no_longer_call(stop)
+            if stopped:
+                here.uncancel()
+            if here.cancelling() > cancelled_before:
+                raise asyncio.CancelledError from None
+            if stopped:
+                raise Stopped from None

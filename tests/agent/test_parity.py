@@ -123,7 +123,7 @@ SCENARIOS = [
     ),
     Scenario(
         name="arguments with NaN",
-        steps=[call("look_up", name=float("nan")), "sorry"],  # type: ignore[arg-type]
+        steps=[call("look_up", name=float("nan")), "sorry"],
         content="sorry",
         calls=["look_up"],
     ),

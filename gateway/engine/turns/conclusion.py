@@ -13,6 +13,7 @@ from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.commits import finish_turn, note_acted
+from gateway.engine.turns.raw_results import keep_raw_results
 from gateway.engine.turns.running import RunningTurn
 from gateway.engine.turns.traces import keep_trace
 from gateway.memory import RESET
@@ -62,6 +63,7 @@ class TurnConcluder:
         transcript = keys.key(context.store, conversation, keys.transcript).name
         transaction.appends += [(transcript, line) for line in outcome.transcript]
         keep_trace(transaction, context, running, outcome)
+        keep_raw_results(transaction, context, conversation, outcome)
         if RESET in outcome.transcript:
             end_links(transaction, context, conversation)
         says = [OutgoingReply(reply=reply) for reply in outcome.replies]

@@ -19,6 +19,7 @@ from gateway.engine.turns.checkpoint import StoreJournal
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
+from gateway.engine.turns.raw_results import earlier_results
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions
 from gateway.providers.base import ModelMessage
@@ -115,6 +116,7 @@ def turn_input(
         admit=partial(strangers.admit, by=person) if strangers.may_admit(person) else None,
         events=running.events,
         expenses=running.expenses,
+        earlier_results=partial(earlier_results, context, conversation),
     )
 
 
