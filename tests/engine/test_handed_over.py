@@ -48,9 +48,8 @@ async def test_policy_of_the_inner_agent_is_asked_again_at_the_launch() -> None:
     chatting = bot(accountant, policy)
     async with ChatDriver(chatting, provider=front) as chat:
         await chat.says("ana", "refund A-1")
-        inner = chatting.agent.reach["refund"]
-        assert inner.policy is policy
-        chatting.agent.reach = {**chatting.agent.reach, "refund": inner._replace(policy=ToolPolicy(deny=["refund"]))}
+        assert chatting.agent.reach["refund"].policy is policy
+        policy.deny = ("refund",)
         await chat.presses("ana", "Confirm")
         assert RAN == []
 
