@@ -48,9 +48,11 @@ def test_all_else_of_the_readme_is_in_the_long_description(metadata: Message) ->
     assert described(metadata).split() == without.split()
 
 
+@pytest.mark.ledger("PYG-47")
 def test_an_index_can_sort_it(metadata: Message) -> None:
     assert metadata["Author"] == "Askfirst contributors"
     classifiers = metadata.get_all("Classifier", [])
     assert {"Typing :: Typed", "Framework :: AsyncIO", "Framework :: aiohttp"} <= set(classifiers)
     assert "Programming Language :: Python :: 3.11" in classifiers
+    assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Keywords"].split(",")

@@ -34,6 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.ledger("PYG-48")
 def test_every_page_is_there_and_reached_from_the_front_page(site: Path) -> None:
     pages = [*DOCS, *OUTSIDE.values()]
     front = (site / "index.html").read_text(encoding="utf-8")

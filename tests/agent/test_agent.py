@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from gateway import Agent, AgentConfig, AgentResult, StreamChunk
+from gateway.agent.calls import CallRunner
+from gateway.agent.checking import CallChecker
+from gateway.agent.compress import Compressor
+from gateway.agent.executing import CallExecutor
+from gateway.agent.journal import Progress
+from gateway.agent.model import ModelCaller
+from gateway.agent.replies import Replies
 from gateway.artifacts import emit_artifact
 from gateway.options import WrongOption
 from gateway.providers import ModelMessage, ProviderConfigurationError, ProviderError, Request, Response
@@ -159,6 +167,7 @@ async def test_sync_and_async_tools_run_in_one_run() -> None:
     assert [m.content for m in result.messages if m.role == "tool"] == ["sync", "chart of a"]
 
 
+@pytest.mark.ledger("PYG-22")
 async def test_two_tools_of_one_name_are_refused() -> None:
     def other() -> Sequence[Tool]:
         return [tool(name="chart", description="Another.")(lambda: None)]
@@ -201,3 +210,36 @@ def test_settings_outside_their_limits_are_refused(wrong: dict[str, Any]) -> Non
 def test_the_settings_are_frozen() -> None:
     with pytest.raises(ValidationError):
         AgentConfig().name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.ledger("PYG-08")
+def test_nothing_that_runs_share_can_be_changed() -> None:
+    agent = Agent([chart], provider=script())
+    with pytest.raises(ValidationError, match="frozen"):
+        agent.config.max_iterations = 3  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        agent.tools = {}  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        ToolContext(person="app:-:ana").person = "app:-:ben"  # type: ignore[misc]
+
+
+@pytest.mark.ledger("PYG-18")
+async def test_two_agents_may_have_a_tool_of_one_name() -> None:
+    def named(result: str) -> Tool:
+        async def look() -> str:
+            """Look."""
+            return result
+
+        return Tool(look, name="look")
+
+    one, two = (Agent([named(text)], provider=Script([call("look"), "ok"])) for text in ("first", "second"))
+    assert [(await agent.run("x")).messages[1].content for agent in (one, two)] == ["first", "second"]
+
+
+@pytest.mark.ledger("LOOP-21")
+@pytest.mark.parametrize(
+    "part", [Agent, CallChecker, CallExecutor, CallRunner, Compressor, ModelCaller, Progress, Replies]
+)
+def test_an_agent_is_made_of_parts_and_of_no_mixins(part: type) -> None:
+    assert part.__mro__ == (part, object)
+    assert sum(callable(each) for name, each in vars(part).items() if not name.startswith("_")) <= 20

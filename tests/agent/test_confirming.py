@@ -103,7 +103,7 @@ async def test_what_canonical_json_cannot_hold_is_not_asked() -> None:
     assert turn.person.asked == []
 
 
-@pytest.mark.ledger("OBS-17", "POL-05", "POL-06", "POL-09", "POL-17")
+@pytest.mark.ledger("OBS-17", "POL-05", "POL-06", "POL-09", "POL-17", "POL-08")
 async def test_the_policy_runs_asks_or_denies() -> None:
     ran: list[str] = []
 
@@ -216,3 +216,16 @@ async def test_ask_beside_a_terminal_tool_ends_the_turn_as_asked() -> None:
     assert (outcome.stop_reason, outcome.content) == ("asked", "One moment")
     assert isinstance(outcome.asked[0], Asked)
     assert len(told(outcome)) == 2
+
+
+@pytest.mark.ledger("POL-11")
+def test_an_async_callback_decides_in_a_sync_run_too() -> None:
+    delete, gone = deleting()
+
+    async def yes(name: str, args: Mapping[str, Json], reason: str) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    script = Script([call("delete_invoice", invoice_id="INV-1"), "done"])
+    result = Agent([delete], provider=script, config=AgentConfig(confirm_action=yes)).run_sync("delete it")
+    assert (result.content, gone) == ("done", ["INV-1"])

@@ -75,7 +75,7 @@ async def test_a_call_runs_and_the_model_hears_its_result() -> None:
     assert outcome.usage.prompt_tokens == 20
 
 
-@pytest.mark.ledger("LOOP-13", "LOOP-16", "CALL-11")
+@pytest.mark.ledger("LOOP-13", "LOOP-16", "CALL-11", "PYG-06")
 async def test_an_unknown_tool_is_answered_with_the_names_there_are() -> None:
     outcome = await Turn(Script([call("nosuch"), "Sorry"]), [searching()[0], calculator]).run()
     assert told(outcome) == ["Unknown tool 'nosuch'. Available tools: search, calculator"]
@@ -385,7 +385,7 @@ async def test_each_step_is_an_event() -> None:
     ]
 
 
-@pytest.mark.ledger("PAR-01", "PAR-04", "PAR-05", "PAR-06", "LOOP-15", "OBS-13")
+@pytest.mark.ledger("PAR-01", "PAR-04", "PAR-05", "PAR-06", "LOOP-15", "OBS-13", "PAR-08")
 async def test_calls_of_one_reply_run_together_and_keep_call_order() -> None:
     all_here = asyncio.Barrier(3)
     finish_order: list[int] = []
@@ -432,6 +432,48 @@ async def test_parallel_off_keeps_the_order() -> None:
     assert most == 1
     await Turn(Script([reply, "ok"]), [work]).run()
     assert most == 3
+
+
+@pytest.mark.ledger("PAR-03")
+async def test_at_most_eight_calls_of_one_reply_run_at_once() -> None:
+    running, most = 0, 0
+
+    @tool(read_only=True)
+    async def work() -> None:
+        """Work."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running -= 1
+
+    outcome = await Turn(Script([calls(*[call("work") for _ in range(32)]), "ok"]), [work]).run()
+    assert (most, len(told(outcome))) == (8, 32)
+
+
+@pytest.mark.ledger("PAR-07")
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_single_call_runs_in_the_task_of_the_turn(number: int) -> None:
+    tasks: list[Any] = []
+
+    @tool(read_only=True)
+    async def work() -> None:
+        """Work."""
+        tasks.append(asyncio.current_task())
+
+    await Turn(Script([calls(*[call("work") for _ in range(number)]), "ok"]), [work]).run()
+    assert (tasks == [asyncio.current_task()]) == (number == 1)
+
+
+@pytest.mark.ledger("PAR-09")
+async def test_a_stop_condition_counts_among_several_calls() -> None:
+    search, queries = searching()
+    reply = calls(call("search", query="a"), call("calculator", expression="1+1"), call("search", query="b"))
+    config = AgentConfig(stop_condition=lambda name, result: name == "calculator")
+    outcome = await Turn(Script([reply]), [search, calculator], config).run()
+    assert (outcome.stop_reason, len(outcome.tool_calls), queries) == ("stop_condition", 3, ["a", "b"])
+    assert outcome.content == told(outcome)[1]
 
 
 @pytest.mark.ledger("PAR-09")

@@ -58,6 +58,7 @@ async def thinks(house: House, who: User) -> asyncio.Event:
     return hold
 
 
+@pytest.mark.ledger("PYG-27")
 async def test_a_flooded_chat_has_its_messages_put_off_and_nobody_else(
     tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

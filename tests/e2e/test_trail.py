@@ -37,6 +37,7 @@ def everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
+@pytest.mark.ledger("PYG-23")
 async def test_log_follows_a_message_its_prompt_and_the_press(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_house(tmp_path) as house:
         prompt = await house.prompt()

@@ -348,6 +348,7 @@ async def test_turn_stopped_four_times_is_not_put_aside(chat: Rig, invoices: Inv
     assert chat.platform.texts() == ["You said: wait"]
 
 
+@pytest.mark.ledger("PYG-24")
 async def test_no_task_and_no_lease_is_left_after_work(chat: Rig) -> None:
     before = asyncio.all_tasks()
     chat.worker.engine.start()

@@ -128,6 +128,7 @@ async def test_close_failing_in_provider_or_channel_is_only_logged(
     assert "hunter2" not in caplog.text
 
 
+@pytest.mark.ledger("PYG-29")
 async def test_a_bot_runs_once_in_a_process(life: Life) -> None:
     bot = life.bot("One.")
     async with bot:

@@ -147,7 +147,7 @@ class Fragile:
         """Nothing is held."""
 
 
-@pytest.mark.ledger("LOOP-12")
+@pytest.mark.ledger("LOOP-12", "PYG-25")
 async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(
     tmp_path: Path,
 ) -> None:
@@ -302,6 +302,7 @@ async def test_commit_without_an_answer_asks_the_model_once(tmp_path: Path, arri
 # ── deadlines, stops, excuses ──
 
 
+@pytest.mark.ledger("PYG-13")
 async def test_turn_timeout_is_told_and_its_tool_calls_are_kept(tmp_path: Path) -> None:
     started = asyncio.Event()
 

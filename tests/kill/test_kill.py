@@ -45,6 +45,7 @@ async def test_undisturbed_process_pays_once(stage: Stage) -> None:
     assert stage.business.happened("pay") == ["INV-1"]
 
 
+@pytest.mark.ledger("PYG-32")
 async def test_kill_in_the_model_call_answers_after_the_restart(stage: Stage) -> None:
     ana, hold = stage.telegram.person("Ana"), asyncio.Event()
     stage.model.script([Say("never seen", hold=hold), Say("Hello!")])

@@ -50,7 +50,7 @@ async def test_a_function_gets_its_values_in_its_own_types() -> None:
     assert add(2, 3) == 5
 
 
-@pytest.mark.ledger("TOOL-38")
+@pytest.mark.ledger("TOOL-38", "PYG-19")
 async def test_a_context_is_filled_in_wherever_it_is_asked_for() -> None:
     @tool(description="Who.")
     async def who(ctx: ToolContext, thing: str, also: ToolContext | None = None) -> tuple[Any, ...]:
@@ -117,7 +117,7 @@ async def test_what_the_model_gave_and_a_person_saw_is_not_replaced() -> None:
         await pay.run({"cents": 1}, CTX)
 
 
-@pytest.mark.ledger("TOOL-43", "TOOL-44", "PYG-17")
+@pytest.mark.ledger("TOOL-43", "TOOL-44", "PYG-17", "PYG-02")
 async def test_a_streaming_tool_is_heard_piece_by_piece() -> None:
     @tool(description="Count.", streaming=True)
     def lines() -> Iterator[str | None]:
@@ -364,7 +364,7 @@ async def test_lock_lets_one_call_per_value_run_across_tools() -> None:
     assert most == {"1": 1, "2": 1, "any": 2}
 
 
-@pytest.mark.ledger("PYG-11")
+@pytest.mark.ledger("PYG-11", "ERR-09")
 async def test_waiting_for_a_lock_counts_and_then_nothing_was_done() -> None:
     entered, let_go = asyncio.Event(), asyncio.Event()
     ran: list[str] = []
@@ -433,3 +433,29 @@ async def test_a_search_that_found_nothing_in_a_thread_fails_at_once() -> None:
 
     with pytest.raises(ToolExecutionError, match="StopIteration"):
         await find.run({}, CTX)
+
+
+@pytest.mark.ledger("PYG-13")
+async def test_one_deadline_covers_all_pieces_of_a_stream() -> None:
+    @tool(streaming=True, timeout_seconds=0.05)
+    async def count() -> AsyncIterator[str]:
+        """Count."""
+        while True:
+            await asyncio.sleep(0.01)  # each piece is in time
+            yield "one more"
+
+    with pytest.raises(ToolTimeout):
+        await count.run({}, CTX)
+
+
+@pytest.mark.ledger("PYG-20")
+async def test_an_injected_function_is_passed_and_not_called() -> None:
+    def clock() -> int:
+        raise AssertionError("it is the tool that calls it")
+
+    @tool(injected_kwargs={"now": clock})
+    async def stamp(now: Injected[Any]) -> str:
+        """Stamp."""
+        return "passed" if now is clock else "called"
+
+    assert await stamp.run({}, CTX) == "passed"

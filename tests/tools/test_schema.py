@@ -91,7 +91,7 @@ def test_type_becomes_its_json_schema(annotation: Any, schema: dict[str, Any]) -
     assert made.parameters["required"] == ["value"]
 
 
-@pytest.mark.ledger("TOOL-14", "TOOL-15", "TOOL-18")
+@pytest.mark.ledger("TOOL-14", "TOOL-15", "TOOL-18", "TOOL-42")
 def test_optional_parameters_are_never_required() -> None:
     @tool(description="Search.")
     def search(
@@ -140,7 +140,7 @@ def test_what_is_filled_in_is_not_in_the_schema() -> None:
     assert list(properties(query)) == ["sql"]
 
 
-@pytest.mark.ledger("TOOL-04", "TOOL-47", "TOOL-48")
+@pytest.mark.ledger("TOOL-04", "TOOL-47", "TOOL-48", "PYG-03")
 def test_the_decorator_with_and_without_arguments() -> None:
     def search_google(query: str) -> str:
         """Search."""
