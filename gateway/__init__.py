@@ -45,6 +45,7 @@ from gateway.tools.stash import stash_pending
 
 if typing.TYPE_CHECKING:
     from gateway.app import Gateway
+    from gateway.mcp import MCPServer
     from gateway.settings import Settings
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "Gateway",
     "Json",
     "LoggingObserver",
+    "MCPServer",
     "NotAllowed",
     "NotFound",
     "NothingDone",
@@ -100,9 +102,9 @@ __all__ = [
     "tool",
 ]
 
-_SERVER = {"Gateway": "gateway.app", "Settings": "gateway.settings"}
+_SERVER = {"Gateway": "gateway.app", "MCPServer": "gateway.mcp", "Settings": "gateway.settings"}
 """Names that are imported on first access. A tool under test and an agent in a script need no server, store or
-channel."""
+channel, and few bots have tools of an MCP server."""
 
 
 def __getattr__(name: str) -> object:

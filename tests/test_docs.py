@@ -221,6 +221,7 @@ OPTIONS = [
     ("bots.md", gateway.ChannelAgent.decide),
     ("bots.md", gateway.Gateway.__init__),
     ("bots.md", gateway.AgentConfig),
+    ("mcp.md", gateway.MCPServer.__init__),
     ("models.md", gateway.FallbackProvider.__init__),
     ("testing.md", gateway.testing.ChatDriver.says),
 ]

@@ -37,7 +37,8 @@ def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
     if decision == "deny":
         return Permission(tool=tool.name, how="never", why=f"{listed}{more}")
     if tool.confirm is not None:
-        return Permission(tool=tool.name, how="asks", why=f"confirm={more}")
+        asks = "no policy= of its server allows it" if tool.origin else "confirm="
+        return Permission(tool=tool.name, how="asks", why=f"{asks}{more}")
     if decision == "review":
         return Permission(tool=tool.name, how="asks", why=f"{listed} of its policy{more}")
     if decision == "allow":

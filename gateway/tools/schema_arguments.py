@@ -57,7 +57,7 @@ class SchemaArguments:
             for name, each in self._properties.items()
             if isinstance(each, dict) and "default" in each
         }
-        if wrong := self.wrong_defaults():
+        if wrong := self.unfit(self.defaults):
             raise ToolValidationError(
                 tool_name, *(Problem(name, "its default is no value of its type") for name in wrong)
             )
@@ -97,10 +97,10 @@ class SchemaArguments:
         """Return the arguments as the function takes them: as they are in JSON. Raises as `validate`."""
         return self.validate(arguments)
 
-    def wrong_defaults(self) -> list[str]:
-        """Return the names of the parameters whose default does not fit the schema."""
-        places = {fault.path[0] for fault in self._faults(self.schema, self.defaults) if fault.path}
-        return [name for name in self.defaults if name in places]
+    def unfit(self, defaults: Mapping[str, Any]) -> list[str]:
+        """Return the names of those defaults that do not fit the schema."""
+        places = {fault.path[0] for fault in self._faults(self.schema, dict(defaults)) if fault.path}
+        return [name for name in defaults if name in places]
 
     def _takes_none(self, name: str) -> bool:
         return not any(fault.path == (name,) for fault in self._faults(self.schema, {name: None}))

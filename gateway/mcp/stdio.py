@@ -1,0 +1,197 @@
+"""Servers that are processes: messages are lines on their standard input and output.
+
+The library's own transport bounds neither a line nor their number, and its stderr has to be a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from gateway.mcp.sending import LARGEST, begun
+
+__all__ = ["Process"]
+
+_CHUNK = 64 * 1024
+_MOST_IN_A_SECOND = 5_000
+"""The most lines of one second. A server that writes more is cut off, because it would keep the event loop busy."""
+_LONGEST_STDERR = 500
+_GRACE_SECONDS = 1.0
+"""The time to end by itself after its input ends, and again after SIGTERM."""
+_POLL_SECONDS = 0.01
+
+Received = SessionMessage | Exception
+
+
+class Process:
+    """A transport of the `mcp` library to a process that it starts. `why` says how the connection ended."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        on_stderr: Callable[[str], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._command, self._env = command, env
+        self._on_stderr, self._on_end = on_stderr, on_end
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Received], _ProcessInput]:
+        """Start the process. Raises OSError and ValueError when it cannot be started."""
+        return await self._stack.enter_async_context(self._started())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    @contextlib.asynccontextmanager
+    async def _started(self) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Received], _ProcessInput]]:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**get_default_environment(), **self._env},
+            start_new_session=True,
+            limit=_CHUNK,
+        )
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise OSError("the process has no pipes")
+        into, out = anyio.create_memory_object_stream[Received](0)
+        tasks = [
+            asyncio.create_task(self._read(process.stdout, into)),
+            asyncio.create_task(self._read_stderr(process.stderr)),
+        ]
+        try:
+            yield out, _ProcessInput(process, process.stdin)
+        finally:
+            out.close()
+            ending = asyncio.ensure_future(_end(process, process.stdin, tasks))
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                await ending  # bounded; else the process would outlive its connection
+                raise
+
+    async def _read(self, stdout: asyncio.StreamReader, into: MemoryObjectSendStream[Received]) -> None:
+        why = "its process has ended"
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with into:
+                async for line in _lines(stdout):
+                    if line is None:
+                        why = f"it sent over {LARGEST} bytes at once, or over {_MOST_IN_A_SECOND} lines a second"
+                        break
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError:
+                        if line.lstrip().startswith(b"{"):
+                            why = "it sent what is no message of the protocol"
+                            break
+                        continue  # some servers print words that belong on stderr
+                    await into.send(SessionMessage(message))
+        self._on_end(why)
+
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
+        left = b""
+        while chunk := await stderr.read(_CHUNK):
+            *lines, left = (left + chunk).split(b"\n")
+            for line in lines:
+                self._tell(line)
+            if len(left) > _CHUNK:
+                self._tell(left)
+                left = b""
+        self._tell(left)
+
+    def _tell(self, line: bytes) -> None:
+        if text := line.decode(errors="replace").strip():
+            self._on_stderr(text if len(text) <= _LONGEST_STDERR else f"{text[:_LONGEST_STDERR]}…")
+
+
+class _ProcessInput:
+    """The stream of messages to the process. A message is written by the task that sends it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter) -> None:
+        self._process, self._stdin = process, stdin
+
+    async def send(self, item: SessionMessage, /) -> None:
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        if self._process.returncode is not None or self._stdin.is_closing():
+            raise anyio.BrokenResourceError
+        begun()
+        try:
+            self._stdin.write(line)
+            await self._stdin.drain()
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        self._stdin.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes | None]:
+    """Yield the lines of a stream, and then None if it broke a limit."""
+    loop = asyncio.get_running_loop()
+    parts: list[bytes] = []
+    size, count, since = 0, 0, loop.time()
+    while chunk := await stream.read(_CHUNK):
+        first, *rest = chunk.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        for each in rest:
+            yield b"".join(parts)
+            parts, size = [each], len(each)
+        count += len(rest)
+        if (now := loop.time()) - since >= 1:
+            count, since = 0, now
+        if size > LARGEST or count > _MOST_IN_A_SECOND:
+            yield None
+            return
+
+
+async def _end(
+    process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, tasks: list[asyncio.Task[None]]
+) -> None:
+    """Close the input of a process, and kill it and its children if it does not end by itself."""
+    stdin.close()
+    for deadly in (signal.SIGTERM, signal.SIGKILL):
+        if await _ended(process):
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, deadly)
+    await _ended(process)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]
+    transport.close()  # a child that goes on may hold a pipe open
+
+
+async def _ended(process: asyncio.subprocess.Process) -> bool:
+    """Return True once the process has ended, and False after the grace. `wait` would wait for its children too."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _GRACE_SECONDS
+    while process.returncode is None:
+        if loop.time() >= until:
+            return False
+        await asyncio.sleep(_POLL_SECONDS)
+    return True

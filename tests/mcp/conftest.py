@@ -1,0 +1,98 @@
+"""Servers for the tests of this room, closed at their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gateway.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
+from gateway import MCPServer
+from gateway.testing import ToolRun, run_tool
+from tests.ports import free_port
+
+ROOT = Path(__file__).parent.parent.parent
+RUDE = Path(__file__).with_name("rude_server.py")
+
+
+@dataclass
+class Servers:
+    """Makes servers, each with the state directory of the test."""
+
+    state: Path
+    made: list[MCPServer] = field(default_factory=list)
+
+    def busy(self, **options: Any) -> MCPServer:
+        """The one of the `mcp` package, over pipes."""
+        env = {"PYTHONPATH": str(ROOT), "STATE": str(self.state), **options.pop("env", {})}
+        return self._kept(command=[sys.executable, "-m", "tests.mcp.busy_server"], env=env, **options)
+
+    def rude(self, mode: str, **options: Any) -> MCPServer:
+        """The one that breaks the rules."""
+        env = {"STATE": str(self.state), **options.pop("env", {})}
+        return self._kept(command=[sys.executable, "-S", str(RUDE), mode], env=env, **options)
+
+    def at(self, url: str, **options: Any) -> MCPServer:
+        return self._kept(url=url, **options)
+
+    @property
+    def done(self) -> list[str]:
+        """What the busy server has done."""
+        file = self.state / "done"
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def _kept(self, **options: Any) -> MCPServer:
+        self.made.append(MCPServer(**{"timeout_seconds": 10.0, **options}))
+        return self.made[-1]
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
+    servers = Servers(tmp_path)
+    yield servers
+    await asyncio.gather(*(server.close() for server in servers.made))
+
+
+async def called(server: MCPServer, name: str, **arguments: Any) -> ToolRun:
+    """Call a tool of a server by its name there."""
+    if not server.listed():
+        await server.refresh()
+    tools = {tool.name: tool for tool in server.listed()}
+    return await run_tool(tools[f"{server.prefix}{name}"], arguments)
+
+
+async def until(true: Callable[[], bool], *, trying: Callable[[], Awaitable[object]] | None = None) -> None:
+    """Wait for something that another process does."""
+    async with asyncio.timeout(20):
+        while not true():
+            if trying is not None:
+                await trying()
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def over_http(state: Path, port: int | None = None) -> AsyncIterator[str]:
+    """The busy server behind a URL, in a process that is killed at the end."""
+    port = port or free_port()
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-m", "tests.mcp.busy_server", str(port)],
+        env={"PYTHONPATH": str(ROOT), "STATE": str(state)},
+    )
+    try:
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(OSError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.close()
+                    break
+                await asyncio.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        await process.wait()
