@@ -25,7 +25,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli.control_socket import operate
 from gateway.cli.preview_drift import previewed_twice
 from gateway.cli.slack import SCOPES
-from gateway.cli.tools import in_short
+from gateway.cli.tools import in_short, list_sources
 from gateway.cli.webhooks import polled, webhook_url
 from gateway.control_server import socket_file, store_file
 from gateway.engine.clock_skew import skew_of
@@ -189,6 +189,7 @@ async def _previewed(agent: ChannelAgent, calls: Sequence[tuple[Tool, dict[str, 
 
 def tools(agent: ChannelAgent) -> Iterator[Finding]:
     """Yield which tools run, ask or never run, and a warning for tools that run without any confirmation."""
+    list_sources(agent)
     yield Finding("tools", True, in_short(agent))
     if (alone := unasked(agent.agent.reach.values())) is not None:
         yield Finding("tools", True, alone, warns=True)

@@ -20,9 +20,10 @@ from gateway.cli.process import leave, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled
 from gateway.lifespan import LifespanFailed
+from gateway.options import WrongOption
 from gateway.providers import ProviderConfigurationError
 from gateway.suggestions import misspelt
-from gateway.tools import unasked
+from gateway.tools import ToolSource, unasked
 
 __all__ = ["dev"]
 
@@ -35,7 +36,8 @@ _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 @bot_argument
 @click.option("--host", default="127.0.0.1", show_default=True, help="Any other lets other machines in.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
-def dev(bot: BotRef, host: str, port: int) -> None:
+@click.option("--mcp", multiple=True, metavar="URL", help="Adds the tools of this MCP server, which ask. Repeatable.")
+def dev(bot: BotRef, host: str, port: int, mcp: tuple[str, ...]) -> None:
     """Try BOT in the browser, with a console of its tool calls and asks.
 
     BOT is path.py or module:name. It starts anew with every save in its directory. Telegram comes in by long polling
@@ -45,6 +47,7 @@ def dev(bot: BotRef, host: str, port: int) -> None:
     # Python's bytecode cache misses a second save within one second that leaves the file's size the same.
     sys.dont_write_bytecode = True
     environ = dict(os.environ)
+    servers = _servers(mcp)
     settings = load_settings(bot.directory)
     open_to_all = settings.allow is None
     if open_to_all:
@@ -66,6 +69,7 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         saving = runner.run(_watch(bot.directory))
         try:
             agent = bot.load()
+            agent.agent = agent.agent.with_sources(*servers)
             no_key = _work_offline(agent)
             saved = runner.run(_until(saving, lambda stopped: serve(agent, no_key, stopped)))
         except (NoBot, LifespanFailed) as error:
@@ -82,6 +86,19 @@ def dev(bot: BotRef, host: str, port: int) -> None:
             # Use the environment without the variables of .env, which may have changed.
             os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line
         leave()
+
+
+def _servers(urls: tuple[str, ...]) -> list[ToolSource]:
+    if not urls:
+        return []
+    try:
+        from gateway.mcp import MCPServer
+
+        return [MCPServer(url=url) for url in urls]
+    except ImportError as error:
+        raise click.UsageError(str(error)) from error
+    except WrongOption as error:
+        raise click.BadParameter(error.issues["url"], param_hint="--mcp") from error
 
 
 def _sees_saves() -> bool:

@@ -15,6 +15,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.preview_drift import previewed_twice
 from gateway.cli.terminal import from_markdown, lines
+from gateway.cli.tools import list_sources
 from gateway.pending.prompt import full_text
 from gateway.pending.prompting import show_prompt
 from gateway.pending.propose import ProposalRefused, propose_action
@@ -44,6 +45,7 @@ def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> N
         raise click.BadParameter('write an object, such as \'{"invoice_id": "INV-42"}\'', param_hint="JSON")
     load_settings(bot.directory)
     agent = bot.load()
+    list_sources(agent)
     tool = agent.tool(tool_name)
     if tool is None:
         raise click.BadParameter(f"there is none of that name, only {', '.join(agent.agent.reach)}", param_hint="TOOL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
@@ -12,16 +13,20 @@ from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.terminal import json_text
 from gateway.tools import Permission, permissions, unasked
 
-__all__ = ["in_short", "listed", "tools"]
+__all__ = ["in_short", "list_sources", "listed", "tools"]
 
 
 @click.command()
 @bot_argument
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 def tools(bot: BotRef, *, as_json: bool) -> None:
-    """List the tools of BOT: which run at once, which ask first and which never run, and why."""
+    """List the tools of BOT: which run at once, which ask first and which never run, and why.
+
+    MCP servers are asked for their tools. What one says about the effects of a tool decides nothing.
+    """
     load_settings(bot.directory)
     agent = bot.load()
+    list_sources(agent)
     found = permissions(agent.agent.reach.values())
     if as_json:
         click.echo(json_text([asdict(each) for each in found]))
@@ -31,6 +36,19 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
     warning = unasked(agent.agent.reach.values())
     if warning is not None:
         click.echo(f"warning: {warning}", err=True)
+
+
+def list_sources(agent: ChannelAgent) -> None:
+    """Let the sources of the agent's tools, such as MCP servers, list them once. What fails is in the log."""
+
+    async def once() -> None:
+        try:
+            await agent.agent.refresh_tools()
+        finally:
+            await agent.agent.close_sources()
+
+    if agent.agent.sources:
+        asyncio.run(once())
 
 
 def in_short(agent: ChannelAgent) -> str:

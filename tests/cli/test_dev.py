@@ -16,6 +16,7 @@ from gateway.wording import LANGUAGES, say
 from tests.cli.pages import Page
 from tests.cli.processes import Process, askfirst, running
 from tests.fakes.telegram import FakeTelegram
+from tests.mcp.conftest import over_http
 
 DEV = ("dev", "bot.py", "--port", "0")
 
@@ -217,3 +218,15 @@ async def test_a_parallel_start_on_the_same_store_is_refused(here: Path) -> None
         assert code == 1
         assert "is in use by process" in err
         assert await asyncio.to_thread((here / ".askfirst" / "askfirst.db.sock").is_socket), "the first one's stays"
+
+
+async def test_mcp_servers_of_the_command_line_add_their_tools(here: Path, tmp_path: Path) -> None:
+    async with over_http(tmp_path) as url, running(*DEV, "--mcp", url, cwd=here) as process:
+        await process.url()
+        await process.says("pay asks")
+        await ends_well(process)
+
+
+async def test_wrong_address_of_an_mcp_server_is_refused(here: Path) -> None:
+    code, _, err = await askfirst(*DEV, "--mcp", "tools.example.org", cwd=here)
+    assert code == 2 and "--mcp: should be an address such as https://example.org/mcp" in err
