@@ -18,6 +18,7 @@ from channels import Address, AskfirstError, Attachment, Button, Json, Reply, We
 from gateway import turn
 from gateway.agent import Agent, AgentConfig, CancellationToken, ToolConfig, Vetoed
 from gateway.artifacts import Artifact, emit_artifact
+from gateway.cache import Cache, CacheStats, InMemoryCache
 from gateway.channel_agent import ChannelAgent, NotAllowed
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
 from gateway.providers import FallbackProvider, Provider, ProviderError, Request, Response
@@ -45,6 +46,7 @@ from gateway.tools.stash import stash_pending
 
 if typing.TYPE_CHECKING:
     from gateway.app import Gateway
+    from gateway.cache.stored import StoreCache
     from gateway.mcp import MCPServer
     from gateway.settings import Settings
 
@@ -61,11 +63,14 @@ __all__ = [
     "AskfirstError",
     "Attachment",
     "Button",
+    "Cache",
+    "CacheStats",
     "CancellationToken",
     "ChannelAgent",
     "Confirm",
     "FallbackProvider",
     "Gateway",
+    "InMemoryCache",
     "Json",
     "LoggingObserver",
     "MCPServer",
@@ -84,6 +89,7 @@ __all__ = [
     "Response",
     "Settings",
     "StopReason",
+    "StoreCache",
     "StreamChunk",
     "Tool",
     "ToolConfig",
@@ -102,7 +108,12 @@ __all__ = [
     "tool",
 ]
 
-_SERVER = {"Gateway": "gateway.app", "MCPServer": "gateway.mcp", "Settings": "gateway.settings"}
+_SERVER = {
+    "Gateway": "gateway.app",
+    "MCPServer": "gateway.mcp",
+    "Settings": "gateway.settings",
+    "StoreCache": "gateway.cache.stored",
+}
 """Names that are imported on first access. A tool under test and an agent in a script need no server, store or
 channel, and few bots have tools of an MCP server."""
 

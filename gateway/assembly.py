@@ -18,6 +18,7 @@ from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.budgets import Budget
+from gateway.cache.stored import StoreCache
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.context import TRACES_TTL_SECONDS, EngineContext
 from gateway.engine.engine import Engine
@@ -102,6 +103,9 @@ def assemble(
     traces_ttl_seconds: float = TRACES_TTL_SECONDS,
 ) -> Engine:
     """Return this process's engine, not started yet."""
+    for cache in bot.agent.caches():
+        if isinstance(cache, StoreCache):
+            cache.use(home.store)
     context = EngineContext(
         store=home.store,
         channels={DirectChannel.name: DirectChannel(), **channels},

@@ -14,6 +14,7 @@ from typing import Any, Self
 from gateway.agent.agent_tool import AgentTool
 from gateway.agent.answer_format import AnswerFormat, answer_format
 from gateway.agent.aside import SideProviders
+from gateway.agent.caching import Caching
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
@@ -27,6 +28,7 @@ from gateway.agent.spec import AgentSpec
 from gateway.agent.tool_set import ToolSet
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
+from gateway.cache import Cache
 from gateway.logs import describe_error
 from gateway.observe.events import BatchEnd, BatchStart, milliseconds_since
 from gateway.observe.hooks import HooksObserver
@@ -78,6 +80,8 @@ class Agent:
         self._provider = _given(provider)
         self._making = threading.Lock()
         self._sides = SideProviders(self._made)
+        cache = self.config.cache
+        self._caching = None if cache is None else Caching(cache=cache, agent=self.config.name)
         self._window, self._meter = Window(self.config.context_tokens), UsageMeter()
         # The warning names the line that calls this: `checked` and pydantic stand between.
         hooks = [HooksObserver(self.config.hooks, stacklevel=6)] if self.config.hooks else []
@@ -128,6 +132,14 @@ class Agent:
         for each in self.tools.values():
             if isinstance(each, AgentTool):
                 found += [provider for provider in each.agent.providers() if provider not in found]
+        return found
+
+    def caches(self) -> list[Cache]:
+        """Return the caches of this agent and of the agents behind its tools."""
+        found = [] if self.config.cache is None else [self.config.cache]
+        for each in self.tools.values():
+            if isinstance(each, AgentTool):
+                found += [cache for cache in each.agent.caches() if cache not in found]
         return found
 
     async def _made(self) -> Provider:
@@ -356,6 +368,7 @@ class Agent:
                 window=self._window,
                 meter=self._meter,
                 sides=self._sides,
+                caching=self._caching,
             ),
             messages,
             provider=await self._made(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from gateway.cache import Cache
 from gateway.observe.results import AgentResult
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource, ToolValidationError
 from gateway.tools.errors import Problem
@@ -27,6 +28,8 @@ class InnerAgent(Protocol):
 
     @property
     def sources(self) -> tuple[ToolSource, ...]: ...
+
+    def caches(self) -> list[Cache]: ...
 
     def providers(self) -> list[Provider]: ...
 

@@ -68,6 +68,8 @@ class Compressor:
                 async with slots:
                     told[number] = await self._shortened(calls[number], told[number], model, spent=spent)
                 await self.progress.shortened(f"{reply}.{number + 1}", told[number])
+                if self.spec.caching is not None and told[number].cache_key is not None:
+                    await self.spec.caching.keep_result(self.spec.tools[calls[number].name], told[number])
 
             await asyncio.gather(*map(one, long))
         for call, result in zip(calls, told, strict=True):

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from channels import Json
 from gateway.agent.profiles import PROFILES, Profile, ReasoningStrategy
 from gateway.agent.tool_config import ToolConfig
+from gateway.cache import Cache, InMemoryCache
 from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
 from gateway.options import Options, WrongOption
@@ -37,7 +38,8 @@ class AgentConfig(Options):
     def profile(cls, profile: Profile, /, **changes: Any) -> Self:
         """Return the settings for a common use, with changes.
 
-        ``production``: longer answers, more patience with the vendor, analytics. ``dev``: at most 3 iterations, and
+        ``production``: longer answers, more patience with the vendor, analytics. ``production_cached``: the same with
+        an InMemoryCache of 2,000 entries for 10 minutes. ``dev``: at most 3 iterations, and
         each event in the log with its content. ``budget``: short answers, at most 3 iterations, a warning at 1 cent.
         Raises WrongOption for an unknown profile or a wrong change.
         """
@@ -46,6 +48,8 @@ class AgentConfig(Options):
         own: dict[str, Any] = {**PROFILES[profile]}
         if profile == "dev":
             own["observers"] = (LoggingObserver(content=True),)
+        if profile == "production_cached":
+            own["cache"] = InMemoryCache(max_size=2000, default_ttl_seconds=600.0)
         return cls(**(own | changes))
 
     name: str = Field(default="agent", min_length=1)
@@ -109,6 +113,9 @@ class AgentConfig(Options):
     """How often the model is asked again after an answer that does not fit the run's `response_format`. These calls do
     not count in `max_iterations`."""
 
+    cache: Cache | None = None
+    """The cache of the model's replies, and of the results of `cacheable` tools. None: there is none. A streamed run
+    takes no reply from it."""
     tool: ToolConfig = ToolConfig()
     """The settings for the results of tools."""
     tool_timeout_seconds: _Positive = 30.0

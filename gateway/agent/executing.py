@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gateway.agent.agent_tool import AgentTool
+from gateway.agent.caching import Caching
 from gateway.agent.call_errors import CallFailed, error_text
 from gateway.agent.checking import CheckedCall
 from gateway.agent.config import AgentConfig
@@ -47,6 +48,7 @@ class CallExecutor:
     events: RunTeller
     keep: Keep | None
     hand_over: HandOver
+    caching: Caching | None
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def execute(self, each: CheckedCall) -> CallResult:
@@ -59,6 +61,15 @@ class CallExecutor:
         if isinstance(tool, AgentTool):
             result = await self.hand_over(tool, each.key, str(each.args["task"]), context)
             return replace(result, stop=self._stop(tool, result.text))
+
+        key = None
+        if tool.cacheable and self.caching is not None:
+            key = self.caching.tool_key(tool, each.args, self.context.person)
+            if (known := await self.caching.result(key)) is not None:
+                self.events.trace.step(
+                    "cache_hit", summary="the tool did not run", tool_name=tool.name, call_id=call.call_id
+                )
+                return replace(known, stop=self._stop(tool, known.text))
 
         def on_chunk(text: str) -> None:
             self.events.tell_now(ToolChunk, call_id=call.call_id, tool_name=tool.name, chunk=text)
@@ -82,7 +93,12 @@ class CallExecutor:
         except NotKept as error:
             _log.error("tool %s has run, but its files are lost: %s", tool.name, error)
             artifacts, text = (), f"{text}\n\n{_FILES_LOST}"
-        return CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked)
+        result = CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked)
+        if key is None or self.caching is None or emitted or asked:
+            return result
+        result = replace(result, cache_key=key)
+        await self.caching.keep_result(tool, result)
+        return result
 
     async def _stashed(self, call: ToolCall, stash: Stash, context: ToolContext) -> Asked | _Ran | str:
         """Ask a person about a stashed call. Return the reason as a text when the person is not asked."""

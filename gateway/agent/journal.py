@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -73,6 +73,8 @@ class CallResult:
     """The actions that people are asked about: of a call that stashed one, or of another agent's run."""
     usage: Usage = NO_USAGE
     """The usage of another agent's run, and of the call that shortened the text."""
+    cache_key: str | None = field(default=None, compare=False)
+    """The key of the tool's cache under which it is kept or may be kept."""
 
     @property
     def for_model(self) -> str:

@@ -12,7 +12,16 @@ from typing import Final, TypeAlias
 
 from channels import Json
 from gateway.agent.config import AgentConfig
-from gateway.observe.events import LlmEnd, LlmError, LlmRetry, LlmStart, ProviderFallback, RunUsage, milliseconds_since
+from gateway.observe.events import (
+    CacheHit,
+    LlmEnd,
+    LlmError,
+    LlmRetry,
+    LlmStart,
+    ProviderFallback,
+    RunUsage,
+    milliseconds_since,
+)
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import Provider, ProviderError, Request, Response
 from gateway.providers.completing import pieces_of, reply_of
@@ -91,6 +100,16 @@ class ModelCaller:
                 )
                 await tell(RunUsage, usage=usage)
                 return response
+
+    async def tell_hit(self, request: Request, response: Response) -> None:
+        """Tell a reply that the cache gave in place of the model."""
+        tell, provider = self.events.tell, response.usage.provider or self.provider.name
+        model, system = response.model, request.system
+        messages = request.messages
+        await tell(LlmStart, messages=messages, model=model, system_prompt=system, provider=provider, attempt=1)
+        await tell(CacheHit, model=model, response=response)
+        await tell(LlmEnd, response=response, usage=response.usage, provider=provider, duration_ms=0.0, from_cache=True)
+        await tell(RunUsage, usage=response.usage)
 
     async def _once(self, request: Request, pieces: list[str]) -> Response:
         provider, limit_seconds = limited(self.provider, request, self._tell_switch)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gateway.agent.answer_format import AnswerFormat
+from gateway.agent.caching import hit
 from gateway.agent.config import ModelSelector
 from gateway.agent.journal import Progress
 from gateway.agent.model import ModelCaller
@@ -35,6 +37,7 @@ class Replies:
     expenses: Expenses | None
     request: Request
     answer_format: AnswerFormat | None
+    person: str
 
     async def reply(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> tuple[Response, bool]:
         """Return the `number`-th reply, to the conversation and these messages of the turn, and whether it is new.
@@ -62,7 +65,7 @@ class Replies:
         await self._tell_trim(messages, kept, "the conversation is larger than the window")
         fitting = replace(request, messages=tuple(kept))
         try:
-            response = await self.caller.call(fitting, number, self._record)
+            response = await self._reply_to(fitting, number)
         except ProviderError as error:
             if error.refusal != "too_long":
                 raise
@@ -71,8 +74,24 @@ class Replies:
                 raise
             await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
             fitting = replace(request, messages=tuple(shorter))
-            response = await self.caller.call(fitting, number, self._record)
-        window.counted(fitting, response.usage.prompt_tokens)
+            response = await self._reply_to(fitting, number)
+        if response.usage.prompt_tokens:
+            window.counted(fitting, response.usage.prompt_tokens)
+        return response
+
+    async def _reply_to(self, request: Request, number: int) -> Response:
+        """Return the reply to a request, from the cache where there is one and the run does not stream."""
+        caching, caller = self.spec.caching, self.caller
+        if caching is None or caller.on_text is not None:
+            return await caller.call(request, number, self._record)
+        key = caching.reply_key(caller.provider, request, self.person)
+        ask = partial(caller.call, request, number, self._record)
+        response, is_hit = await caching.reply(key, ask, caller.stopping)
+        if not is_hit:
+            return response
+        response = hit(response)
+        await self._record(response)
+        await caller.tell_hit(request, response)
         return response
 
     async def _record(self, response: Response) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.agent.aside import SideProviders
+from gateway.agent.caching import Caching
 from gateway.agent.config import AgentConfig
 from gateway.agent.window import Window
 from gateway.observe.usage import UsageMeter
@@ -26,6 +27,8 @@ class AgentSpec:
     policy: ToolPolicy | None = None
     window: Window = field(default_factory=Window)
     """The window that all turns of one agent share."""
+    caching: Caching | None
+    """The cache; None: there is none."""
     sides: SideProviders
     """The providers of small calls beside the conversation."""
     meter: UsageMeter = field(default_factory=UsageMeter)

@@ -130,7 +130,7 @@ class EventLog:
         return self._runs.get(event.run_id) or {"run": event.run_id}
 
     def llm_end(self, event: LlmEnd) -> None:
-        if event.from_checkpoint:
+        if event.from_checkpoint or event.from_cache:
             return
         usage = event.usage
         said: dict[str, object] = {

@@ -194,6 +194,8 @@ def _error_text(error: BaseException) -> str:
 
 
 def _llm_end(made: _Made, at: datetime, event: LlmEnd) -> None:
+    if event.from_cache:  # the step of the hit stands for it
+        return
     duration = None if event.from_checkpoint else event.duration_ms
     made.steps.append(
         TraceStep(
@@ -368,6 +370,8 @@ def _of(used: dict[str, _Used], tool: str) -> _Used:
 
 
 def _count_reply(used: dict[str, _Used], event: LlmEnd | CacheHit) -> None:
+    if isinstance(event, LlmEnd) and event.from_cache:
+        return
     if calls := event.response.tool_calls:
         share, rest = divmod(event.response.usage.total_tokens, len(calls))
         for number, call in enumerate(calls):

@@ -98,6 +98,12 @@ class FallbackProvider:
             async for reply in replies:
                 yield reply
 
+    @property
+    def identity(self) -> str:
+        """The providers of the chain, for the keys of a cache."""
+        names = [link.spec or str(getattr(link.made, "identity", link.provider.name)) for link in self._links]
+        return f"{self.name} {' '.join(names)}"
+
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
         """Return True: each provider is asked for the schema in its own way."""
         return True

@@ -48,6 +48,11 @@ class TextCallsProvider:
         self.name = provider.name
         self._provider = provider
 
+    @property
+    def identity(self) -> str:
+        """The provider behind it, for the keys of a cache."""
+        return f"text+{getattr(self._provider, 'identity', self.name)}"
+
     async def complete(self, request: Request) -> Response:
         """Return the reply with the call in its text. Raises ProviderError."""
         return _with_call(await self._provider.complete(_as_text(request)), _call_id(request))

@@ -29,6 +29,7 @@ def tool(
     timeout_seconds: float | None = None,
     lock: str | None = None,
     cacheable: bool = False,
+    cache_ttl_seconds: float = 300.0,
     param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
     injected_kwargs: Mapping[str, Any] | None = None,
     config_injector: Callable[[], Mapping[str, Any] | None] | None = None,

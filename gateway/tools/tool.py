@@ -48,7 +48,8 @@ class Tool:
     - `streaming`: True if the function is a generator, and its values are shown as they come.
     - `timeout_seconds`: the timeout of one call, including the wait for its lock; None: the agent's.
     - `lock`: a template over the arguments; calls with the same text run one at a time in this process.
-    - `cacheable`: True if the result depends on the arguments alone.
+    - `cacheable`: True if the result depends on the arguments alone: the agent's cache may keep it for
+      `cache_ttl_seconds`. It needs `read_only`.
     - `param_metadata`: parameter -> ``{"description": ..., "enum": [...]}``.
     - `injected_kwargs`: values for parameters that the model never sees. `config_injector` gives more of them at each
       call, for parameters annotated `Injected[...]`.
@@ -75,6 +76,7 @@ class Tool:
         timeout_seconds: float | None = None,
         lock: str | None = None,
         cacheable: bool = False,
+        cache_ttl_seconds: float = 300.0,
         param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
         injected_kwargs: Mapping[str, Any] | None = None,
         config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
@@ -88,12 +90,17 @@ class Tool:
         self.description = " ".join(description.split())
         self.read_only, self.idempotent, self.version = read_only, idempotent, version
         self.terminal, self.streaming, self.cacheable = terminal, streaming, cacheable
-        self.timeout_seconds = timeout_seconds
+        self.timeout_seconds, self.cache_ttl_seconds = timeout_seconds, cache_ttl_seconds
         self._injected, self._injector = dict(injected_kwargs or {}), config_injector
         if not _NAME.fullmatch(self.name):
             raise self._undefined(f"the name {self.name!r} must be 1 to 64 letters, digits, _ or -", "Give name=")
         if not self.description:
             raise self._undefined("has no description", "Write a docstring or give description=")
+        if cacheable and not (read_only and 0 < cache_ttl_seconds < float("inf")):
+            raise self._undefined(
+                "cacheable=True needs read_only=True, and cache_ttl_seconds as a positive number of seconds",
+                "A call with effects must run each time",
+            )
         if timeout_seconds is not None and not 0 < timeout_seconds < float("inf"):
             raise self._undefined(f"timeout_seconds must be a positive number of seconds, not {timeout_seconds!r}")
         try:

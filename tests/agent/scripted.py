@@ -11,6 +11,7 @@ from typing import Any
 from channels import Json
 from gateway.agent import Ask, Asked, LoopOutcome, LoopPorts, Verdict
 from gateway.agent.aside import SideProviders
+from gateway.agent.caching import Caching
 from gateway.agent.config import AgentConfig
 from gateway.agent.loop import run_loop
 from gateway.agent.spec import AgentSpec
@@ -139,6 +140,7 @@ class Turn:
                 config=self.config,
                 policy=self.policy,
                 sides=SideProviders(self._own_provider),
+                caching=None if self.config.cache is None else Caching(cache=self.config.cache, agent="agent"),
             ),
             [ModelMessage(role="user", content=text)],
             provider=self.provider,

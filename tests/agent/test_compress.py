@@ -202,21 +202,17 @@ async def test_without_a_provider_the_agents_own_model_shortens() -> None:
 
 @pytest.mark.ledger("CMP-17", "CMP-18")
 async def test_long_results_of_one_reply_are_shortened_together() -> None:
-    at_once: list[int] = []
-    running = 0
+    all_here = asyncio.Barrier(3)
 
-    class Counting(Summariser):
+    class Meeting(Summariser):
         async def complete(self, request: Request) -> Response:
-            nonlocal running
-            running += 1
-            at_once.append(running)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            running -= 1
+            await asyncio.wait_for(all_here.wait(), 5)  # none gets past this alone
             return await super().complete(request)
 
-    await turn(Script([calls(*(call("rows", size=9000 + n) for n in range(3))), "done"]), Counting([SUMMARY])).run()
-    assert max(at_once) == 3
+    outcome = await turn(
+        Script([calls(*(call("rows", size=9000 + n) for n in range(3))), "done"]), Meeting([SUMMARY])
+    ).run()
+    assert [text[:17] for text in told(outcome)] == ["[compressed from "] * 3
 
 
 @pytest.mark.ledger("CMP-19")

@@ -30,7 +30,7 @@ def test_dev_logs_everything_and_budget_spends_little() -> None:
 
 def test_changes_win_and_mistakes_are_named() -> None:
     assert AgentConfig.profile("budget", max_tokens=9, name="ana").max_tokens == 9
-    with pytest.raises(WrongOption, match="profile should be one of production, dev, budget, not 'cheap'"):
+    with pytest.raises(WrongOption, match="profile should be one of production, production_cached, dev, budget"):
         AgentConfig.profile("cheap")  # type: ignore[arg-type]
     with pytest.raises(WrongOption, match=r"max_token .*max_tokens"):
         AgentConfig.profile("budget", max_token=9)

@@ -313,12 +313,19 @@ async def test_tokens_are_counted_by_kind_and_cost_where_it_is_known() -> None:
     usage = Usage(prompt_tokens=100, cached_prompt_tokens=30, cache_write_tokens=20, completion_tokens=7, cost_usd=0.25)
     response = Response(content="", usage=usage, model="what the server says")
     priced = sample(
-        LlmEnd, response=response, usage=usage, from_checkpoint=False, provider="openai", requested_model="gpt-x"
+        LlmEnd,
+        response=response,
+        usage=usage,
+        from_checkpoint=False,
+        from_cache=False,
+        provider="openai",
+        requested_model="gpt-x",
     )
     found = await counted(
         priced,
         replace(priced, usage=replace(usage, cost_usd=None)),
         replace(priced, from_checkpoint=True),
+        replace(priced, from_cache=True),
     )
     kinds = ("input", "cached", "cache_write", "output")
     assert [found.value("askfirst_model_tokens_total", kind=kind, **MODEL) for kind in kinds] == [100, 60, 40, 14]
@@ -336,7 +343,7 @@ async def test_steps_of_an_earlier_attempt_are_counted_once() -> None:
 
 
 async def test_models_without_end_become_other() -> None:
-    one = sample(LlmEnd, from_checkpoint=False, provider="openai")
+    one = sample(LlmEnd, from_checkpoint=False, from_cache=False, provider="openai")
     found = await counted(*(replace(one, requested_model=f"m{number}") for number in range(500)))
     assert len(found.labels("model")) == 51
     assert found.value("askfirst_model_call_duration_seconds_count", model="other") == 450

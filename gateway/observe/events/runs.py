@@ -120,6 +120,8 @@ class LlmEnd(RunEvent):
     """The model that was asked; empty where the provider chooses it. `response.model` is the name its server gives."""
     from_checkpoint: bool = False
     """An earlier attempt at this turn made the call: its duration is unknown and 0."""
+    from_cache: bool = False
+    """The reply came from the cache: `CacheHit` has told it, and no call was made."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -121,6 +121,11 @@ class AnthropicProvider:
 
         self._connections = Connections(connect)
 
+    @property
+    def identity(self) -> str:
+        """The server and its model, for the keys of a cache."""
+        return f"{self.name} {self._url} {self.model}"
+
     async def complete(self, request: Request) -> Response:
         """Return the reply. Raises ProviderError.
 

@@ -126,7 +126,7 @@ class EventCounts:
         self._metrics.turns_failed.inc()
 
     def llm_end(self, event: LlmEnd) -> None:
-        if event.from_checkpoint:  # an earlier attempt has counted it
+        if event.from_checkpoint or event.from_cache:  # an earlier attempt has counted it, or no call was made
             return
         metrics, usage = self._metrics, event.usage
         which = (event.provider, self._model(event.requested_model or _OWN))

@@ -1,0 +1,168 @@
+"""The cache of an agent: replies of the model, and results of tools that allow it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from channels import Json
+from gateway.agent.journal import CallResult
+from gateway.cache import Cache, CacheNotReady
+from gateway.deadlines import Deadline
+from gateway.logs import describe_error
+from gateway.providers.base import ModelMessage, Provider, Request, Response, Usage
+from gateway.tools import Tool
+from gateway.tools.stopping import Stopping
+
+__all__ = ["Caching", "hit", "identity_of"]
+
+log = logging.getLogger(__name__)
+
+CACHE_SECONDS: Final = 2.0
+"""The longest wait for a cache. It must not be slower than a model."""
+_PREFIX: Final = "askfirst:"
+_REPLIES: Final = TypeAdapter(Response)
+
+Ask = Callable[[], Awaitable[Response]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Caching:
+    """The cache of one agent, with the calls that are under way."""
+
+    cache: Cache
+    agent: str
+    """The name of the agent, which its keys begin with."""
+    _under_way: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Response | None]] = field(
+        default_factory=dict
+    )
+    _has_warned: bool = False
+
+    def reply_key(self, provider: Provider, request: Request, person: str) -> str:
+        """Return the key of a reply: the hash of all that it depends on, and of the person unless it is shared."""
+        return self._key(
+            "reply",
+            identity_of(provider),
+            request.model,
+            request.system,
+            [_message(message) for message in request.messages],
+            [[spec.name, spec.description, spec.parameters] for spec in request.tools],
+            request.schema,
+            request.temperature,
+            request.max_tokens,
+            person,
+        )
+
+    def tool_key(self, tool: Tool, args: Mapping[str, Json], person: str) -> str:
+        """Return the key of a tool's result."""
+        return self._key("tool", tool.name, tool.version_hash, args, person)
+
+    def _key(self, *parts: Any) -> str:
+        *known, person = parts
+        owner = None if getattr(self.cache, "shared", False) else person
+        text = orjson.dumps([self.agent, *known, owner], option=orjson.OPT_SORT_KEYS)
+        return _PREFIX + hashlib.sha256(text).hexdigest()
+
+    async def reply(self, key: str, ask: Ask, stopping: Stopping) -> tuple[Response, bool]:
+        """Return the reply of a key, and whether it came from the cache or from an equal call that was under way.
+
+        Equal calls at one time ask once. When that call fails, each of the others asks for itself. `ask` makes the
+        call. Raises as `ask`, and Stopped.
+        """
+        if (known := await self._known_reply(key)) is not None:
+            return known, True
+        place = asyncio.get_running_loop(), key
+        if (leader := self._under_way.get(place)) is not None:
+            followed = await stopping.unless_set(_result(leader))
+            return (followed, True) if followed is not None else (await ask(), False)
+        own: asyncio.Future[Response | None] = place[0].create_future()
+        self._under_way[place] = own
+        try:
+            response = await ask()
+            if _is_whole(response):
+                own.set_result(response)
+                await self._set(key, asdict(response), None)
+            return response, False
+        finally:
+            del self._under_way[place]
+            if not own.done():
+                own.set_result(None)
+
+    async def result(self, key: str) -> CallResult | None:
+        """Return the result of a tool; None if it is not known."""
+        match await self._get(key):
+            case {"text": str(text), "told": str() | None as told}:
+                return CallResult(text=text, told=told, cache_key=key)
+            case {"text": str(text)}:
+                return CallResult(text=text, cache_key=key)
+        return None
+
+    async def keep_result(self, tool: Tool, result: CallResult) -> None:
+        """Keep the result of a tool, with the text that the model reads in its place."""
+        if result.cache_key is not None:
+            body: dict[str, Json] = {"text": result.text, "told": result.told}
+            await self._set(result.cache_key, body, tool.cache_ttl_seconds)
+
+    async def _known_reply(self, key: str) -> Response | None:
+        found = await self._get(key)
+        if found is None:
+            return None
+        try:
+            return _REPLIES.validate_python(found)
+        except ValidationError as error:
+            self._warn(error)
+            return None
+
+    async def _get(self, key: str) -> Json | None:
+        try:
+            with Deadline(CACHE_SECONDS):
+                return await self.cache.get(key)
+        except Exception as error:  # noqa: BLE001 - the model can still be asked
+            self._warn(error)
+            return None
+
+    async def _set(self, key: str, value: Json, ttl_seconds: float | None) -> None:
+        try:
+            with Deadline(CACHE_SECONDS):
+                await self.cache.set(key, value, ttl_seconds)
+        except Exception as error:  # noqa: BLE001 - the reply is there
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            said = describe_error(error)
+            said = str(error) if isinstance(error, CacheNotReady) else describe_error(error)
+            log.warning("the cache of agent %s failed and is passed over: %s (told once)", self.agent, said)
+
+
+def identity_of(provider: Provider) -> str:
+    """Return the provider's name with its server and model, as far as it says them."""
+    return str(getattr(provider, "identity", None) or f"{provider.name} {getattr(provider, 'model', '')}")
+
+
+def hit(response: Response) -> Response:
+    """Return a reply of the cache: it has used no tokens, and saved its price."""
+    paid = response.usage
+    return replace(response, usage=Usage(saved_usd=paid.cost_usd, model=paid.model, provider=paid.provider))
+
+
+async def _result(leader: asyncio.Future[Response | None]) -> Response | None:
+    return await asyncio.shield(leader)
+
+
+def _is_whole(response: Response) -> bool:
+    return response.finish in ("stop", "tools") and bool(response.content or response.tool_calls)
+
+
+def _message(message: ModelMessage) -> Sequence[Any]:
+    calls = [[call.call_id, call.name, call.args, call.parse_error] for call in message.tool_calls]
+    who = [message.role, message.call_id, message.tool_name, message.speaker]
+    return [*who, message.content, calls, message.echo]
