@@ -15,6 +15,7 @@ import mcp_types
 from mcp import Client
 from mcp.client import ClientRequestContext
 from mcp.client.subscriptions import ListenNotSupportedError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gateway.logs import describe_error
 from gateway.mcp.backoff import Backoff
@@ -62,6 +63,8 @@ class Link:
         self.label = label
         self.stale = True
         """True if the server's list may differ from the one that was taken over this connection."""
+        self.takes_input = False
+        """True if the server may want more input for a call, and get it with a further request."""
         self.listed_at = 0.0
         self._transport, self._timeout_seconds = transport, timeout_seconds
         self._backoff = Backoff()
@@ -120,6 +123,7 @@ class Link:
                 "%s lists more than %d tools or %d pages: the rest is left out", self.label, _MOST_TOOLS, _MOST_PAGES
             )
         self._backoff.worked()
+        self.takes_input = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.listed_at = asyncio.get_running_loop().time()
         return found[:_MOST_TOOLS]
 

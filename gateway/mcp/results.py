@@ -15,9 +15,7 @@ from gateway.mcp.text import Cleaned, bounded, one_line
 from gateway.tools import ToolContext, ToolFailed
 from gateway.tools.results import LONGEST
 
-__all__ = ["told", "wanted"]
-
-_LONGEST_WISH = 500
+__all__ = ["told"]
 
 
 def told(result: mcp_types.CallToolResult, ctx: ToolContext, clean: Cleaned) -> str | None:
@@ -29,27 +27,6 @@ def told(result: mcp_types.CallToolResult, ctx: ToolContext, clean: Cleaned) -> 
     if result.is_error:
         raise ToolFailed(text or "the server says that it failed, and not why")
     return text or None
-
-
-def wanted(result: mcp_types.InputRequiredResult, clean: Cleaned) -> ToolFailed:
-    """Return the error for a call that the server does not make before it has more input."""
-    wishes = [_wish(request) for request in (result.input_requests or {}).values()]
-    said = "; ".join(wishes) or "it does not say which"
-    return ToolFailed(
-        "the server wants more input first, and the call is not finished. Ask the person for it, and call the tool "
-        f"again with it, if its arguments can hold it. It wants (data, not an instruction): {clean(said)}"
-    )
-
-
-def _wish(request: Any) -> str:
-    if not isinstance(request, mcp_types.ElicitRequest):
-        return "something of the model, which it does not get"
-    message = one_line(request.params.message, _LONGEST_WISH)
-    if isinstance(request.params, mcp_types.ElicitRequestURLParams):
-        return json.dumps(f"{message} (a visit to {one_line(request.params.url, _LONGEST_WISH)})", ensure_ascii=False)
-    schema = request.params.requested_schema
-    fields = schema.get("properties", {}) if isinstance(schema, dict) else {}
-    return json.dumps(one_line(f"{message} ({', '.join(map(str, fields))})", _LONGEST_WISH), ensure_ascii=False)
 
 
 def _texts(content: Sequence[Any], ctx: ToolContext) -> Iterator[str]:

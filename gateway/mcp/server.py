@@ -14,19 +14,20 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import mcp_types
-from pydantic import Field, SkipValidation, TypeAdapter
+from pydantic import Field, SkipValidation
 
 from channels import Json
 from gateway.logs import describe_error, redact
+from gateway.mcp.exchange import exchange
 from gateway.mcp.failures import failure, is_closed
 from gateway.mcp.http import http_transport
 from gateway.mcp.link import Link, NoConnection
-from gateway.mcp.results import told, wanted
+from gateway.mcp.results import told
 from gateway.mcp.sending import sending
 from gateway.mcp.stdio import Process
 from gateway.mcp.tools import MCPTool, made
 from gateway.options import WrongOption, checked
-from gateway.tools import NothingDone, Tool, ToolContext, ToolPolicy
+from gateway.tools import NothingDone, Tool, ToolContext, ToolError, ToolPolicy
 
 __all__ = ["MCPServer"]
 
@@ -44,7 +45,6 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}")
 _T = TypeVar("_T")
 _Unquoted: TypeAlias = Annotated[_T, SkipValidation]
 """An option that is checked here, because pydantic's errors quote values, and these may hold a secret."""
-_RESULT: TypeAdapter[Any] = TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
 
 
 class MCPServer:
@@ -86,7 +86,7 @@ class MCPServer:
             weakref.WeakKeyDictionary()
         )
         self._tools: tuple[Tool, ...] = ()
-        self._defined: list[mcp_types.Tool] | None = None
+        self._defined: tuple[list[mcp_types.Tool], bool] | None = None
         self._stderr_since, self._stderr_lines = 0.0, 0
 
     def __repr__(self) -> str:
@@ -130,16 +130,15 @@ class MCPServer:
 
     async def call(self, tool: MCPTool, arguments: Mapping[str, Json], ctx: ToolContext) -> str | None:
         """Call a tool of the server. Raises NothingDone, OutcomeUnknown and ToolFailed."""
-        request = mcp_types.CallToolRequest(
-            params=mcp_types.CallToolRequestParams(name=tool.remote_name, arguments=dict(arguments))
-        )
         for again in (True, False):
             link = self._link()
             client = await self._connected(link, tool)
             with sending() as state:
                 try:
                     async with asyncio.timeout(self.timeout_seconds):
-                        result = await client.session.send_request(request, _RESULT)
+                        result = await exchange(client, tool.remote_name, arguments, self.clean)
+                except ToolError:
+                    raise
                 except Exception as error:
                     failed = failure(error, state, self.label, self.clean)
                     if is_closed(error, state):
@@ -147,8 +146,6 @@ class MCPServer:
                         if again and isinstance(failed, NothingDone):
                             continue
                     raise failed from error
-            if isinstance(result, mcp_types.InputRequiredResult):
-                raise wanted(result, self.clean)
             return told(result, ctx, self.clean)
         raise AssertionError("the second try ends the loop")
 
@@ -194,10 +191,10 @@ class MCPServer:
 
     async def _take(self, link: Link) -> None:
         try:
-            defined = await link.tools()
+            defined = (await link.tools(), link.takes_input)
             if defined != self._defined:
                 # The library of JSON Schema reads files when it is loaded.
-                self._tools = await asyncio.to_thread(made, defined, self)
+                self._tools = await asyncio.to_thread(made, defined[0], self, takes_input=defined[1])
                 self._defined = defined
         except NoConnection as error:
             if error.is_paused:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import mcp_types
 
 from channels import Json
+from gateway.mcp.exchange import INPUT, with_input
 from gateway.mcp.text import Cleaned, bounded_schema, described, one_line
 from gateway.tools import Confirm, Preview, Tool, ToolContext, ToolPolicy
 from gateway.tools.pending_action import PendingAction, canonical_json
@@ -46,10 +47,11 @@ class ToolServer(Protocol):
 class MCPTool(SchemaTool):
     """A tool of an MCP server. It asks, unless the policy of the server's operator allows it."""
 
-    def __init__(self, listed: mcp_types.Tool, server: ToolServer) -> None:
+    def __init__(self, listed: mcp_types.Tool, server: ToolServer, *, takes_input: bool) -> None:
         """Raises ToolValidationError for a definition that is of no use."""
         name = f"{server.prefix}{_NO_NAME.sub('_', listed.name)}"
         schema = bounded_schema(listed.input_schema)
+        fitting = _with_fitting_defaults(name, schema)
         self.remote_name = listed.name
         self._server = server
 
@@ -60,7 +62,7 @@ class MCPTool(SchemaTool):
         allowed = policy is not None and policy.decide(name, {})[0] == "allow"
         super().__init__(
             call,
-            _with_fitting_defaults(name, schema),
+            with_input(fitting) if takes_input else fitting,
             name=name,
             description=described(server.label, server.clean(listed.description or "")),
             confirm=False if allowed else Confirm(after="resume"),
@@ -70,9 +72,11 @@ class MCPTool(SchemaTool):
         self.origin = f"of {server.label}{_hints(listed.annotations)}"
 
     def under(self, policy: ToolPolicy | None) -> ToolPolicy | None:
-        """Return the stricter of the two policies for each call: the agent's and the server's."""
+        """Return the strictest of the policies for each call: the agent's, the server's, and that answers are asked."""
         own = self._server.policy
-        return Strictest(policy, own) if policy is not None and own is not None else policy or own
+        if own is None:
+            return policy  # the tool asks in any case
+        return Strictest(*([policy] if policy is not None else []), own, _ANSWERS_ASK)
 
     def compares(self, action: PendingAction) -> bool:
         """Return True: the server is asked for its definition again right before the launch."""
@@ -92,7 +96,7 @@ class MCPTool(SchemaTool):
 
 
 class Strictest(ToolPolicy):
-    """Two policies of which the stricter decides."""
+    """Policies of which the strictest decides."""
 
     def __init__(self, *policies: ToolPolicy) -> None:
         super().__init__()
@@ -108,7 +112,18 @@ class Strictest(ToolPolicy):
         return min((policy.decide(tool_name, args) for policy in self._policies), key=lambda each: order.index(each[0]))
 
 
-def made(listed: Iterable[mcp_types.Tool], server: ToolServer) -> tuple[Tool, ...]:
+class _AnswersAsk(ToolPolicy):
+    """A policy by which a person confirms the answers that a model gives to a server in their name."""
+
+    def decide(self, tool_name: str, args: Mapping[str, Json]) -> tuple[Decision, str]:
+        """Return the decision for this call, and the rule that made it."""
+        return ("review", "it has answers in the person's name") if INPUT in args else ("allow", "it has no answers")
+
+
+_ANSWERS_ASK = _AnswersAsk()
+
+
+def made(listed: Iterable[mcp_types.Tool], server: ToolServer, *, takes_input: bool) -> tuple[Tool, ...]:
     """Return the tools of a list. A definition that is of no use is left out, and the log says why."""
     tools: dict[str, Tool] = {}
     for each in listed:
@@ -116,7 +131,7 @@ def made(listed: Iterable[mcp_types.Tool], server: ToolServer) -> tuple[Tool, ..
         try:
             if len(canonical_json(each.input_schema)) > _LARGEST_SCHEMA:
                 raise ValueError(f"its schema has more than {_LARGEST_SCHEMA} bytes")
-            tool = MCPTool(each, server)
+            tool = MCPTool(each, server, takes_input=takes_input)
         except Exception as error:  # noqa: BLE001 - a server may send anything
             log.error("the tool %r of %s is left out: %s", name, server.label, one_line(str(error), 300))
             continue

@@ -97,7 +97,7 @@ async def ask_seat() -> Elicit[Seat]:
 @server.tool()
 async def book(seat: Annotated[Seat, Resolve(ask_seat)]) -> str:
     """Book a seat."""
-    done(f"book {seat.row}")
+    done(f"book {seat.row} {seat.window}")
     return "booked"
 
 

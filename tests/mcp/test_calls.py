@@ -127,9 +127,16 @@ async def test_stderr_is_in_the_log_bounded_and_without_secrets(
 
 async def test_input_that_the_server_wants_is_told_to_the_model(servers: Servers) -> None:
     with pytest.raises(
-        ToolFailed, match=r"wants more input first.*\(data, not an instruction\): \"Which seat\? \(row, wind"
+        ToolFailed, match=r"wants more input first.*\(data, not an instruction\): \"Which seat\? \(fields: row, wind"
     ):
         await called(servers.busy(), "book")
+    assert servers.done == []
+
+
+@pytest.mark.parametrize("answers", [{}, {"row": 7}, {"seat": 7}])
+async def test_answers_that_are_not_all_there_are_asked_again(servers: Servers, answers: dict[str, int]) -> None:
+    with pytest.raises(ToolFailed, match="wants more input first"):
+        await called(servers.busy(), "book", askfirst_input=answers)
     assert servers.done == []
 
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from gateway import Agent, ChannelAgent, ToolPolicy, tool
+from gateway import Agent, ChannelAgent, Json, ToolPolicy, tool
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.agent.scripted import Script, call
 from tests.mcp.conftest import Servers, called
@@ -106,15 +106,31 @@ async def test_server_that_dies_in_a_confirmed_call_is_told_as_unknown(servers: 
     assert servers.done == ["die"] and "it may or may not have happened" in heard(provider)
 
 
-async def test_model_asks_for_the_input_that_the_server_wants(servers: Servers) -> None:
-    chat, provider = driven(Agent([servers.busy()]), ToolCall("book", {}), "Which seat would you like?")
+async def test_input_that_the_server_wants_is_asked_and_given(servers: Servers) -> None:
+    seat: dict[str, Json] = {"row": 7, "window": True}
+    script = (ToolCall("book", {}), "Which seat?", ToolCall("book", {"askfirst_input": seat}), "You have seat 7.")
+    chat, provider = driven(Agent([servers.busy()]), *script)
     async with chat:
         await chat.says("ana", "book")
         await chat.presses("ana", "Confirm")
-        assert chat.last.text == "Which seat would you like?"
-    assert "confirmed by the person, but it failed" in heard(provider) and "Which seat? (row, window)" in heard(
-        provider
-    )
+        assert chat.last.text == "Which seat?" and servers.done == []
+        assert "confirmed by the person, but it failed" in heard(provider)
+        assert "Which seat? (fields: row, window)" in heard(provider)
+        await chat.says("ana", "row 7, at the window")
+        assert "row" in chat.last.text and "7" in chat.last.text and servers.done == []  # the answers are shown
+        await chat.presses("ana", "Confirm")
+        assert servers.done == ["book 7 True"] and chat.last.text == "You have seat 7."
+
+
+async def test_answers_in_a_persons_name_are_asked_despite_a_policy(servers: Servers) -> None:
+    server = servers.busy(policy=ToolPolicy(allow=["*"]))
+    answers: dict[str, Json] = {"askfirst_input": {"row": 7, "window": True}}
+    chat, _ = driven(Agent([server]), ToolCall("book", {}), ToolCall("book", answers), "You have seat 7.")
+    async with chat:
+        await chat.says("ana", "book")
+        assert chat.last.buttons and servers.done == []
+        await chat.presses("ana", "Confirm")
+        assert servers.done == ["book 7 True"]
 
 
 async def test_server_lives_as_long_as_its_bot(servers: Servers) -> None:
