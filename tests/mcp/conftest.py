@@ -94,5 +94,6 @@ async def over_http(state: Path, port: int | None = None) -> AsyncIterator[str]:
                 await asyncio.sleep(0.02)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):  # some tests let it die
+            process.kill()
         await process.wait()
