@@ -16,10 +16,11 @@ if not hasattr(channels, "AskfirstError"):  # the package that was installed las
 
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
 from gateway import turn
-from gateway.agent import Agent, AgentConfig, CancellationToken, ToolConfig, Vetoed
+from gateway.agent import Agent, AgentConfig, CancellationToken, CoherenceConfig, ToolConfig, Vetoed
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.cache import Cache, CacheStats, InMemoryCache
 from gateway.channel_agent import ChannelAgent, NotAllowed
+from gateway.guards import Guardrail, GuardrailVerdict, InjectionGuardrail, LengthGuardrail, PiiGuardrail
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
 from gateway.providers import FallbackProvider, Provider, ProviderError, Request, Response
 from gateway.tools import (
@@ -67,11 +68,16 @@ __all__ = [
     "CacheStats",
     "CancellationToken",
     "ChannelAgent",
+    "CoherenceConfig",
     "Confirm",
     "FallbackProvider",
     "Gateway",
+    "Guardrail",
+    "GuardrailVerdict",
     "InMemoryCache",
+    "InjectionGuardrail",
     "Json",
+    "LengthGuardrail",
     "LoggingObserver",
     "MCPServer",
     "NotAllowed",
@@ -80,6 +86,7 @@ __all__ = [
     "OutcomeUnknown",
     "PendingAction",
     "PendingConfirmation",
+    "PiiGuardrail",
     "Preview",
     "Provider",
     "ProviderError",

@@ -239,7 +239,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     )
     outcome = Outcome(
         stop_reason=done.stop_reason,
-        transcript=to_entries([*turn.notes, *turn.model_messages, *done.messages]),
+        transcript=to_entries([*turn.notes, *_said(turn, done), *done.messages]),
         asked=[_taken_over(turn, asked.action) for asked in done.asked],
         unrelated=bool(waiting and turn.messages),
         loop=done,
@@ -251,6 +251,12 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
         outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
     outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
     return outcome
+
+
+def _said(turn: Turn, done: LoopOutcome) -> Sequence[ModelMessage]:
+    """Return the person's messages as the guards let them through."""
+    said = turn.model_messages
+    return said if done.guarded is None or not said else done.guarded[-len(said) :]
 
 
 async def _text(turn: Turn, done: LoopOutcome) -> str:

@@ -2,14 +2,16 @@
 
 from gateway.agent.agent import Agent
 from gateway.agent.cancellation import CancellationToken
+from gateway.agent.coherence import CoherenceConfig
 from gateway.agent.config import AgentConfig, ConfirmAction, StopCondition
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
+from gateway.agent.expenses import Expenses
 from gateway.agent.interceptors import Interceptors, Stage, Vetoed
 from gateway.agent.journal import Journal, Keep
-from gateway.agent.loop import run_loop
 from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
-from gateway.agent.ports import Expenses, LoopPorts
+from gateway.agent.ports import LoopPorts
+from gateway.agent.run import run_loop
 from gateway.agent.spec import AgentSpec
 from gateway.agent.tool_config import ToolConfig
 
@@ -20,6 +22,7 @@ __all__ = [
     "Ask",
     "Asked",
     "CancellationToken",
+    "CoherenceConfig",
     "ConfirmAction",
     "Expenses",
     "Interceptors",

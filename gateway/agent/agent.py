@@ -19,11 +19,11 @@ from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.full_result import FULL_RESULT, full_result_tool
-from gateway.agent.loop import run_loop
 from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 from gateway.agent.profiles import STRATEGIES
+from gateway.agent.run import run_loop
 from gateway.agent.spec import AgentSpec
 from gateway.agent.tool_set import ToolSet
 from gateway.agent.unattended import Unattended

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from gateway.agent.expenses import Expenses
+from gateway.observe.usage import UsageMeter
 from gateway.providers import Completes, FallbackProvider, Provider, as_provider, make_provider
-from gateway.providers.base import ModelMessage, Request, Response, Usage
+from gateway.providers.base import NO_USAGE, ModelMessage, Request, Response, Usage
 from gateway.providers.completing import reply_of
 from gateway.providers.fallback import limited
 
-__all__ = ["Aside", "SideProviders"]
+__all__ = ["Aside", "Book", "SideProviders"]
 
 
 class SideProviders:
@@ -37,6 +39,31 @@ class SideProviders:
     def made(self) -> list[Provider]:
         """Return the providers that were made, without the agent's own."""
         return list(self._made.values())
+
+
+@dataclass(slots=True, kw_only=True)
+class Book:
+    """The book of the small calls of one run."""
+
+    meter: UsageMeter
+    expenses: Expenses | None
+    _kept: Usage = NO_USAGE
+
+    def add(self, usage: Usage) -> None:
+        """Count a usage in the agent's sums and in the budgets."""
+        self.meter.add(usage)
+        if self.expenses is not None:
+            self.expenses.add(usage)
+
+    def keep(self, usage: Usage) -> None:
+        """Count a usage, and keep it for the run's own sum."""
+        self.add(usage)
+        self._kept += usage
+
+    def take(self) -> Usage:
+        """Return the kept usage, once."""
+        kept, self._kept = self._kept, NO_USAGE
+        return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 from channels import Json
 from gateway.agent.call_errors import ERROR_LENGTH
+from gateway.agent.coherence_check import CoherenceCheck
 from gateway.agent.confirming import Asked, Verdict
 from gateway.agent.full_result import full_result_tool
+from gateway.agent.guarding import Blocked, Guarding
 from gateway.agent.interceptors import InterceptorFailed, Interceptors, Veto
 from gateway.observe.events import InterceptorVetoed, PolicyDecision
 from gateway.observe.teller import RunTeller
@@ -53,6 +55,8 @@ class CallChecker:
     context: ToolContext
     events: RunTeller
     interceptors: Interceptors
+    guarding: Guarding | None
+    coherence: CoherenceCheck | None
 
     async def check(self, key: str, call: ToolCall, verdict: Verdict | None) -> CheckedCall | RefusedCall:
         """Check a call. `verdict` is the decision of an earlier attempt at this turn; None: there is none."""
@@ -67,6 +71,12 @@ class CallChecker:
         given = await self._intercepted(key, call) if verdict is None else _shown(verdict, call)
         if isinstance(given, RefusedCall):
             return given
+        if verdict is None and self.guarding is not None and self.guarding.watches("tool_args"):
+            guarded = await self.guarding.args(call, given)
+            if isinstance(guarded, Blocked):
+                text = f"Tool {tool.name!r} was not run: the guard {guarded.guardrail!r} refuses its arguments."
+                return RefusedCall(text=text, is_final=True)
+            given = guarded
         try:
             args = tool.validate(given)
         except ToolValidationError as error:
@@ -80,6 +90,10 @@ class CallChecker:
             # `full_result` reads a result of a call that was allowed: no person is asked again.
             if decision == "review" and reason is None and tool is not full_result_tool():
                 reason = rule
+        check = self.coherence if verdict is None else None
+        if check is not None and not await check.fits(tool, args, asks=reason is not None):
+            text = f"Tool {tool.name!r} was not run: the call does not fit what the person asked for."
+            return RefusedCall(text=text, is_final=True)
         return CheckedCall(key=key, call=call, tool=tool, args=args, reason=reason)
 
     async def _intercepted(self, key: str, call: ToolCall) -> Mapping[str, Json] | RefusedCall:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from gateway.agent.aside import Aside
 from gateway.agent.full_result import FULL_RESULT, RawResults
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.ports import Expenses
 from gateway.agent.spec import AgentSpec
 from gateway.logs import describe_error
 from gateway.observe.events import RunUsage, milliseconds_since
@@ -39,7 +38,7 @@ class Compressor:
     progress: Progress
     stopping: Stopping
     raw: RawResults
-    expenses: Expenses | None
+    book: Callable[[Usage], None]
     has_warned: bool = False
 
     async def shorten(
@@ -119,14 +118,9 @@ class Compressor:
             provider=await self.spec.sides.get(config.tool.compress_provider),
             model=config.tool.compress_model or model,
             timeout_seconds=config.request_timeout_seconds,
-            book=self._book,
+            book=self.book,
         )
         prompt = f"Result of the tool {call.name}:\n{text}"
         response = await aside.ask(prompt, system=_SYSTEM, max_tokens=config.tool.summary_tokens)
         summary = response.content.strip() if response.finish == "stop" else ""
         return summary, response.usage
-
-    def _book(self, usage: Usage) -> None:
-        self.spec.meter.add(usage)
-        if self.expenses is not None:
-            self.expenses.add(usage)

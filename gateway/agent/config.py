@@ -9,9 +9,11 @@ from typing import Annotated, Any, Self, TypeAlias
 from pydantic import Field, field_validator
 
 from channels import Json
+from gateway.agent.coherence import CoherenceConfig
 from gateway.agent.profiles import PROFILES, Profile, ReasoningStrategy
 from gateway.agent.tool_config import ToolConfig
 from gateway.cache import Cache, InMemoryCache
+from gateway.guards import STAGES, Guardrail
 from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
 from gateway.options import Options, WrongOption
@@ -125,6 +127,19 @@ class AgentConfig(Options):
     routing_only: bool = False
     """True to return the model's choice of tools as the result, and run none of them."""
     stop_condition: StopCondition | None = None
+
+    guardrails: tuple[Guardrail, ...] = ()
+    """The guards of texts, asked in their order."""
+    coherence: CoherenceConfig | None = None
+    """The check of each tool call against what the person asked for. None: there is none."""
+
+    @field_validator("guardrails")
+    @classmethod
+    def _check_guardrails(cls, value: tuple[Guardrail, ...]) -> tuple[Guardrail, ...]:
+        for guardrail in value:
+            if isinstance(guardrail.stages, str) or not set(guardrail.stages) <= set(STAGES):
+                raise ValueError(f"the stages of guard {guardrail.name!r} should be among {', '.join(STAGES)}")
+        return value
 
     confirm_action: ConfirmAction | None = None
     """The callback that decides on calls that need a confirmation, if there is no chat to ask in."""

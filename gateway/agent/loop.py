@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections import Counter
@@ -11,51 +10,39 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.agent.answer_format import AnswerFormat
+from gateway.agent.aside import Book
 from gateway.agent.calls import CallRunner
 from gateway.agent.cancellation import CancellationToken
-from gateway.agent.checking import CallChecker
 from gateway.agent.compress import Compressor
-from gateway.agent.confirming import OnConfirm
-from gateway.agent.executing import CallExecutor
-from gateway.agent.full_result import RawResults
-from gateway.agent.handing_over import HandOver
+from gateway.agent.expenses import Expenses
+from gateway.agent.guarding import Blocked, Guarding, ReleasedText
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.model import ModelCaller
 from gateway.agent.outcome import LoopOutcome
-from gateway.agent.ports import Expenses, LoopPorts
 from gateway.agent.replies import Replies
 from gateway.agent.spec import AgentSpec
-from gateway.agent.unattended import Unattended
 from gateway.observe.events import (
     BudgetExceeded,
     Cancelled,
     CostWarning,
     IterationEnd,
-    RunEnd,
-    RunError,
-    RunStart,
     StructuredValidate,
     ToolLoopDetected,
 )
 from gateway.observe.results import StopReason
-from gateway.observe.teller import SILENT, RunTeller, begin_run
+from gateway.observe.teller import RunTeller
 from gateway.providers.base import (
     NO_USAGE,
     UNPRICED_USD_PER_MILLION,
     ModelMessage,
-    Provider,
-    ProviderConfigurationError,
     ProviderError,
-    Request,
     Response,
     ToolCall,
     Usage,
 )
 from gateway.structured import validation_retry_message
-from gateway.tools import ToolContext
 from gateway.tools.stopping import Stopped, Stopping
 
-__all__ = ["run_loop"]
+__all__ = ["Loop"]
 
 log = logging.getLogger(__name__)
 
@@ -63,139 +50,8 @@ EQUAL_ROUNDS = 3
 """The number of equal calls with equal results after which the loop is considered stuck."""
 
 
-async def run_loop(
-    spec: AgentSpec,
-    messages: Sequence[ModelMessage],
-    *,
-    provider: Provider,
-    context: ToolContext,
-    on_confirm: OnConfirm | Unattended,
-    system: str = "",
-    answer_format: AnswerFormat | None = None,
-    ports: LoopPorts,
-) -> LoopOutcome:
-    """Run one turn over the conversation so far, which ends with the new message.
-
-    `context.idempotency_key` names the turn. `context.stopping` ends it between two steps. Raises ProviderError when
-    the model cannot be reached. All recorded steps stay.
-    """
-    progress = Progress(ports.journal)
-    events = ports.events or begin_run(SILENT, clock=context.clock)
-    compressor = None
-    if spec.config.tool.compress_results:
-        raw = RawResults(ports.earlier_results)
-        context = replace(context, raw_results=raw.of)
-        compressor = Compressor(
-            spec=spec, events=events, progress=progress, stopping=context.stopping, raw=raw, expenses=ports.expenses
-        )
-    loop = _Loop(
-        spec=spec,
-        events=events,
-        attended=not isinstance(on_confirm, Unattended),
-        stopping=context.stopping,
-        replies=Replies(
-            spec=spec,
-            events=events,
-            caller=_caller(spec, provider, context, events, ports),
-            progress=progress,
-            expenses=ports.expenses,
-            request=_request(spec, system, messages, context.language),
-            answer_format=answer_format,
-            person=context.person,
-        ),
-        runner=_runner(spec, context, progress, on_confirm, events, ports),
-        compressor=compressor,
-        progress=progress,
-        expenses=ports.expenses,
-        answer_format=answer_format,
-        cancellation=ports.cancellation,
-    )
-    return await _told(loop)
-
-
-def _request(spec: AgentSpec, system: str, messages: Sequence[ModelMessage], language: str) -> Request:
-    return Request(
-        system=system,
-        messages=tuple(messages),
-        tools=spec.specs,
-        model=spec.config.model,
-        temperature=spec.config.temperature,
-        max_tokens=spec.config.max_tokens,
-        timeout_seconds=spec.config.request_timeout_seconds,
-        language=language,
-    )
-
-
-def _caller(
-    spec: AgentSpec, provider: Provider, context: ToolContext, events: RunTeller, ports: LoopPorts
-) -> ModelCaller:
-    return ModelCaller(
-        provider=provider,
-        config=spec.config,
-        stopping=context.stopping,
-        on_text=ports.on_text,
-        events=events,
-        sleep=ports.sleep,
-        jitter=ports.jitter,
-    )
-
-
-def _runner(
-    spec: AgentSpec,
-    context: ToolContext,
-    progress: Progress,
-    on_confirm: OnConfirm | Unattended,
-    events: RunTeller,
-    ports: LoopPorts,
-) -> CallRunner:
-    return CallRunner(
-        checker=CallChecker(
-            tools=spec.tools, policy=spec.policy, context=context, events=events, interceptors=ports.interceptors
-        ),
-        executor=CallExecutor(
-            config=spec.config,
-            context=context,
-            on_confirm=on_confirm,
-            events=events,
-            keep=ports.keep,
-            hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
-            caching=spec.caching,
-        ),
-        progress=progress,
-        on_confirm=on_confirm,
-        context=context,
-        events=events,
-        in_parallel=spec.config.parallel_tool_execution,
-    )
-
-
-async def _told(loop: _Loop) -> LoopOutcome:
-    """Run a loop, and tell its begin and its end."""
-    events, provider, request = loop.events, loop.replies.caller.provider.name, loop.replies.request
-    await events.tell(
-        RunStart,
-        messages=request.messages,
-        system_prompt=request.system,
-        model=request.model or "",
-        provider=provider,
-        parent_run_id=events.trace.parent_run_id,
-    )
-    try:
-        outcome = await loop.run()
-    except asyncio.CancelledError:
-        events.tell_now(Cancelled, iteration=loop.iterations, reason="its task was cancelled")
-        raise
-    except Exception as error:
-        await events.tell(RunError, error=error, context={"iteration": loop.iterations, "provider": provider})
-        if loop.attended or not isinstance(error, ProviderError) or isinstance(error, ProviderConfigurationError):
-            raise
-        outcome = loop.failed(error)
-    await events.tell(RunEnd, result=outcome)
-    return outcome
-
-
 @dataclass(slots=True, kw_only=True)
-class _Loop:
+class Loop:
     """The state of one turn."""
 
     spec: AgentSpec
@@ -206,11 +62,17 @@ class _Loop:
     replies: Replies
     runner: CallRunner
     compressor: Compressor | None
+    guarding: Guarding | None
+    released: ReleasedText | None
+    """The streamed text, if guards check it."""
+    book: Book
     progress: Progress
     expenses: Expenses | None
     answer_format: AnswerFormat | None
     cancellation: CancellationToken | None
     content: str = ""
+    guarded: tuple[ModelMessage, ...] | None = None
+    """The conversation that the run began with, as the guards let it through."""
     parsed: Any = None
     faults: int = 0
     """The answers that did not fit the answer's format."""
@@ -226,7 +88,15 @@ class _Loop:
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     async def run(self) -> LoopOutcome:
-        config = self.spec.config
+        """Run the turn. Raises ProviderError."""
+        config, guarding = self.spec.config, self.guarding
+        if guarding is not None and guarding.watches("input"):
+            request = self.replies.request
+            messages, is_blocked = await guarding.input(request.messages)
+            self.guarded = tuple(messages)
+            self.replies.request = replace(request, messages=self.guarded)
+            if is_blocked:
+                return self._withheld(guarding)
         while self.iterations < config.max_iterations + self.faults:
             if self.stopping.is_set():
                 return await self._cancelled()
@@ -238,6 +108,11 @@ class _Loop:
                 response = await self._reply()
             except Stopped:
                 return await self._cancelled()
+            if guarding is not None and guarding.watches("output"):
+                text = await self._guarded_answer(guarding, response.content)
+                if isinstance(text, Blocked):
+                    return self._withheld(guarding)
+                response = replace(response, content=text)
             self.content = response.content
             self.calls += response.tool_calls
             if config.routing_only and response.tool_calls:
@@ -257,8 +132,28 @@ class _Loop:
                 if reason == "loop_detected":
                     details = f"{EQUAL_ROUNDS} equal calls of {', '.join(call.name for call in response.tool_calls)}"
                     await self.events.tell(ToolLoopDetected, detector_name="equal_rounds", details=details)
+                if guarding is not None and reason in ("terminal_tool", "stop_condition"):
+                    text = await guarding.check("output", self.content)
+                    if isinstance(text, Blocked):
+                        return self._withheld(guarding)
+                    self.content = text
                 return self._end(reason)
         return self._end("max_iterations")
+
+    async def _guarded_answer(self, guarding: Guarding, text: str) -> str | Blocked:
+        """Return the text of a reply as the guards let it through. Streamed text has passed them in part already."""
+        if self.released is not None:
+            shown = await self.released.end_of_reply()
+            if self.released.blocked:
+                return Blocked("output", "in a part of the text")
+            text = shown or text
+        return await guarding.check("output", text) if text else text
+
+    def _withheld(self, guarding: Guarding) -> LoopOutcome:
+        """End the run with the sentence that stands for a text that a guard withholds."""
+        self.content = guarding.sentence
+        self.messages.append(ModelMessage(role="assistant", content=self.content))
+        return self._end("guardrail")
 
     async def _read_answer(self, response: Response) -> str | None:
         """Read the value of an answer, if the run has a format for it. Return the faults of one that does not fit."""
@@ -316,11 +211,13 @@ class _Loop:
             results = [CallResult(text=_CUT_OFF, failed=True) for _ in response.tool_calls]
         else:
             results = await self.runner.run(self.iterations, response.tool_calls)
+        if self.guarding is not None:
+            results = await self.guarding.results(response.tool_calls, results)
         if self.compressor is not None:
             model, calls = self.replies.request.model, response.tool_calls
             results = await self.compressor.shorten(self.iterations, calls, results, model, is_spent=self._is_spent)
         self.results += results
-        self.usage = sum((result.usage for result in results), self.usage)
+        self.usage = sum((result.usage for result in results), self.usage) + self.book.take()
         self.messages += [
             ModelMessage(role="tool", content=result.for_model, call_id=call.call_id, tool_name=call.name)
             for call, result in zip(response.tool_calls, results, strict=True)
@@ -370,6 +267,7 @@ class _Loop:
             iterations=self.iterations,
             record=self.events.trace,
             provider_used=self.served_by or self.replies.caller.provider.name,
+            guarded=self.guarded,
             raw_results={} if self.compressor is None else self.compressor.raw.all(),
         )
 

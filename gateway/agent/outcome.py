@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.agent.confirming import Asked
 from gateway.observe.results import AgentResult
+from gateway.providers.base import ModelMessage
 
 __all__ = ["LoopOutcome"]
 
@@ -17,5 +18,7 @@ class LoopOutcome(AgentResult):
 
     asked: tuple[Asked, ...] = ()
     """The actions that people are asked about, also those of an earlier attempt at this turn."""
+    guarded: tuple[ModelMessage, ...] | None = field(default=None, repr=False)
+    """The conversation that the run began with, as the guards let it through. None: no guard checked it."""
     raw_results: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     """The results that the model read in a shorter form, as the tools gave them: by tool, newest first."""

@@ -6,29 +6,16 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from gateway.agent.cancellation import CancellationToken
+from gateway.agent.expenses import Expenses
 from gateway.agent.full_result import EarlierResults
 from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal, Keep
 from gateway.agent.model import OnText
 from gateway.observe.teller import RunTeller
-from gateway.providers.base import Usage
 
-__all__ = ["Expenses", "LoopPorts"]
-
-
-class Expenses(Protocol):
-    """The budgets that a run shares with others, and the book of what it spends."""
-
-    async def used_up(self) -> str | None:
-        """Return which budget is used up, asked before each call to the model. None if the call may be made."""
-        ...
-
-    def add(self, usage: Usage) -> None:
-        """Add the usage of a call to the model. It is booked with the next step or with the end of the turn."""
-        ...
+__all__ = ["LoopPorts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

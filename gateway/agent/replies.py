@@ -10,9 +10,9 @@ from functools import partial
 from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.caching import hit
 from gateway.agent.config import ModelSelector
+from gateway.agent.expenses import Expenses
 from gateway.agent.journal import Progress
 from gateway.agent.model import ModelCaller
-from gateway.agent.ports import Expenses
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import fitted, size
 from gateway.logs import describe_error

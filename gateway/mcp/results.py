@@ -11,6 +11,7 @@ from typing import Any
 import mcp_types
 
 from gateway.artifacts import MAX_PER_RUN
+from gateway.guards import screen
 from gateway.mcp.text import Cleaned, bounded, one_line
 from gateway.tools import ToolContext, ToolFailed
 from gateway.tools.results import LONGEST
@@ -25,7 +26,7 @@ def told(result: mcp_types.CallToolResult, ctx: ToolContext, clean: Cleaned) -> 
         texts.append(json.dumps(result.structured_content, ensure_ascii=False))
     text = clean(bounded("\n\n".join(texts), LONGEST - 100))
     if result.is_error:
-        raise ToolFailed(text or "the server says that it failed, and not why")
+        raise ToolFailed(screen(text).text or "the server says that it failed, and not why")
     return text or None
 
 

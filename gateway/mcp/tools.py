@@ -68,6 +68,7 @@ class MCPTool(SchemaTool):
             confirm=False if allowed else Confirm(after="resume"),
             version=_version(listed, server.identity),
             timeout_seconds=server.timeout_seconds + 5,  # the server's own limit comes first
+            screen_output=True,
         )
         self.origin = f"of {server.label}{_hints(listed.annotations)}"
 

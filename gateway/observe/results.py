@@ -28,6 +28,7 @@ StopReason: TypeAlias = Literal[
     "provider_error",
     "routed",
     "error",
+    "guardrail",
     "decided",
     "command",
     "vetoed",

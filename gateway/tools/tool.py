@@ -50,6 +50,8 @@ class Tool:
     - `lock`: a template over the arguments; calls with the same text run one at a time in this process.
     - `cacheable`: True if the result depends on the arguments alone: the agent's cache may keep it for
       `cache_ttl_seconds`. It needs `read_only`.
+    - `screen_output`: True if the result is text from outside: what reads like an instruction to the model is taken
+      out of it.
     - `param_metadata`: parameter -> ``{"description": ..., "enum": [...]}``.
     - `injected_kwargs`: values for parameters that the model never sees. `config_injector` gives more of them at each
       call, for parameters annotated `Injected[...]`.
@@ -77,6 +79,7 @@ class Tool:
         lock: str | None = None,
         cacheable: bool = False,
         cache_ttl_seconds: float = 300.0,
+        screen_output: bool = False,
         param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
         injected_kwargs: Mapping[str, Any] | None = None,
         config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
@@ -91,6 +94,7 @@ class Tool:
         self.read_only, self.idempotent, self.version = read_only, idempotent, version
         self.terminal, self.streaming, self.cacheable = terminal, streaming, cacheable
         self.timeout_seconds, self.cache_ttl_seconds = timeout_seconds, cache_ttl_seconds
+        self.screen_output = screen_output
         self._injected, self._injector = dict(injected_kwargs or {}), config_injector
         if not _NAME.fullmatch(self.name):
             raise self._undefined(f"the name {self.name!r} must be 1 to 64 letters, digits, _ or -", "Give name=")

@@ -15,11 +15,14 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from channels import Media
+from gateway.agent.guarding import WITHHELD, Blocked, Guarding
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
+from gateway.guards import screen, screened_name
 from gateway.logs import describe_error
 from gateway.observe.events import EffectEnd, milliseconds_since
+from gateway.observe.teller import begin_run
 from gateway.pending.prompt import statement
 from gateway.pending.transitions import PROBED_NOT_DONE, may_relaunch
 from gateway.tools import (
@@ -167,6 +170,8 @@ class Effects:
         said = tool.done_text(action.args, result)
         if said is None and isinstance(result, str) and result.strip():
             said = serialise(result)
+        if tool.screen_output:
+            emitted = [replace(each, filename=each.filename and screened_name(each.filename)) for each in emitted]
         links = [link(artifact.filename, artifact.url) for artifact in emitted if artifact.url]
         text = "\n\n".join([said, *links]) if said else "\n\n".join(links)
         try:
@@ -177,7 +182,26 @@ class Effects:
             media = ()
             done = text or say("done", action.language, preview=statement(action.preview))
             text = f"{done}\n\n{say('file_lost', action.language)}"
-        return EffectResult("done", serialise(result), text=text or None, media=media)
+        outcome, text = await self._guarded(action, tool, serialise(result), text)
+        return EffectResult("done", outcome, text=text or None, media=media)
+
+    async def _guarded(self, action: PendingAction, tool: Tool, outcome: str, text: str) -> tuple[str, str]:
+        """Return what the model and what the person read of a result, past the guards of the bot's agent.
+
+        A text that is withheld leaves the sentence that the action is done.
+        """
+        if tool.screen_output:
+            outcome = screen(outcome).text
+        guardrails = self._context.bot.agent.config.guardrails
+        if guardrails:
+            events = begin_run(self._context.events, action.pending_action_id, clock=self._context.wall_clock)
+            context = self.tool_context(action)
+            guarding = Guarding(guardrails=guardrails, context=context, events=events, tools={})
+            checked = await guarding.check("tool_results", outcome, action.kind)
+            outcome = WITHHELD if isinstance(checked, Blocked) else checked
+            shown = await guarding.check("output", text) if text else text
+            text = "" if isinstance(shown, Blocked) else shown
+        return outcome, text
 
     def _failure(self, action: PendingAction, tool: Tool, error: BaseException) -> EffectResult:
         cause = cause_of(error)

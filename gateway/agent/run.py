@@ -1,0 +1,215 @@
+"""One run of an agent: the parts of its loop are put together, and its begin and end are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gateway.agent.answer_format import AnswerFormat
+from gateway.agent.aside import Book
+from gateway.agent.calls import CallRunner
+from gateway.agent.checking import CallChecker
+from gateway.agent.coherence_check import CoherenceCheck
+from gateway.agent.compress import Compressor
+from gateway.agent.confirming import OnConfirm
+from gateway.agent.executing import CallExecutor
+from gateway.agent.full_result import RawResults
+from gateway.agent.guarding import Guarding, ReleasedText
+from gateway.agent.handing_over import HandOver
+from gateway.agent.journal import Progress
+from gateway.agent.loop import Loop
+from gateway.agent.model import ModelCaller, OnText
+from gateway.agent.outcome import LoopOutcome
+from gateway.agent.ports import LoopPorts
+from gateway.agent.replies import Replies
+from gateway.agent.spec import AgentSpec
+from gateway.agent.unattended import Unattended
+from gateway.observe.events import Cancelled, RunEnd, RunError, RunStart
+from gateway.observe.teller import SILENT, RunTeller, begin_run
+from gateway.providers.base import ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
+from gateway.tools import ToolContext
+
+__all__ = ["run_loop"]
+
+
+async def run_loop(
+    spec: AgentSpec,
+    messages: Sequence[ModelMessage],
+    *,
+    provider: Provider,
+    context: ToolContext,
+    on_confirm: OnConfirm | Unattended,
+    system: str = "",
+    answer_format: AnswerFormat | None = None,
+    ports: LoopPorts,
+) -> LoopOutcome:
+    """Run one turn over the conversation so far, which ends with the new message.
+
+    `context.idempotency_key` names the turn. `context.stopping` ends it between two steps. Raises ProviderError when
+    the model cannot be reached. All recorded steps stay.
+    """
+    progress = Progress(ports.journal)
+    events = ports.events or begin_run(SILENT, clock=context.clock)
+    book = Book(meter=spec.meter, expenses=ports.expenses)
+    guarding = _guarding(spec, context, events)
+    released = None
+    if guarding is not None and ports.on_text is not None and guarding.watches("output"):
+        released = ReleasedText(guarding, ports.on_text)
+    raw = RawResults(ports.earlier_results) if spec.config.tool.compress_results else None
+    if raw is not None:
+        context = replace(context, raw_results=raw.of)
+    loop = Loop(
+        spec=spec,
+        events=events,
+        attended=not isinstance(on_confirm, Unattended),
+        stopping=context.stopping,
+        replies=Replies(
+            spec=spec,
+            events=events,
+            caller=_caller(spec, provider, context, events, ports, ports.on_text if released is None else released.add),
+            progress=progress,
+            expenses=ports.expenses,
+            request=_request(spec, system, messages, context.language),
+            answer_format=answer_format,
+            person=context.person,
+        ),
+        runner=CallRunner(
+            checker=_checker(spec, messages, context, events, ports, guarding, book),
+            executor=_executor(spec, context, progress, on_confirm, events, ports),
+            progress=progress,
+            on_confirm=on_confirm,
+            context=context,
+            events=events,
+            in_parallel=spec.config.parallel_tool_execution,
+        ),
+        compressor=None if raw is None else _compressor(spec, context, events, progress, raw, book),
+        guarding=guarding,
+        released=released,
+        book=book,
+        progress=progress,
+        expenses=ports.expenses,
+        answer_format=answer_format,
+        cancellation=ports.cancellation,
+    )
+    return await _told(loop)
+
+
+def _request(spec: AgentSpec, system: str, messages: Sequence[ModelMessage], language: str) -> Request:
+    return Request(
+        system=system,
+        messages=tuple(messages),
+        tools=spec.specs,
+        model=spec.config.model,
+        temperature=spec.config.temperature,
+        max_tokens=spec.config.max_tokens,
+        timeout_seconds=spec.config.request_timeout_seconds,
+        language=language,
+    )
+
+
+def _caller(
+    spec: AgentSpec,
+    provider: Provider,
+    context: ToolContext,
+    events: RunTeller,
+    ports: LoopPorts,
+    on_text: OnText | None,
+) -> ModelCaller:
+    return ModelCaller(
+        provider=provider,
+        config=spec.config,
+        stopping=context.stopping,
+        on_text=on_text,
+        events=events,
+        sleep=ports.sleep,
+        jitter=ports.jitter,
+    )
+
+
+def _compressor(
+    spec: AgentSpec, context: ToolContext, events: RunTeller, progress: Progress, raw: RawResults, book: Book
+) -> Compressor:
+    return Compressor(spec=spec, events=events, progress=progress, stopping=context.stopping, raw=raw, book=book.add)
+
+
+def _guarding(spec: AgentSpec, context: ToolContext, events: RunTeller) -> Guarding | None:
+    guardrails, tools = spec.config.guardrails, spec.tools
+    if not guardrails and not any(tool.screen_output for tool in tools.values()):
+        return None
+    return Guarding(guardrails=guardrails, context=context, events=events, tools=tools)
+
+
+def _checker(
+    spec: AgentSpec,
+    messages: Sequence[ModelMessage],
+    context: ToolContext,
+    events: RunTeller,
+    ports: LoopPorts,
+    guarding: Guarding | None,
+    book: Book,
+) -> CallChecker:
+    coherence = None
+    if spec.config.coherence is not None:
+        asked = next((each.content for each in reversed(messages) if each.role == "user"), "")
+        coherence = CoherenceCheck(
+            config=spec.config.coherence,
+            spec=spec,
+            asked=asked,
+            events=events,
+            stopping=context.stopping,
+            book=book.keep,
+        )
+    return CallChecker(
+        tools=spec.tools,
+        policy=spec.policy,
+        context=context,
+        events=events,
+        interceptors=ports.interceptors,
+        guarding=guarding,
+        coherence=coherence,
+    )
+
+
+def _executor(
+    spec: AgentSpec,
+    context: ToolContext,
+    progress: Progress,
+    on_confirm: OnConfirm | Unattended,
+    events: RunTeller,
+    ports: LoopPorts,
+) -> CallExecutor:
+    return CallExecutor(
+        config=spec.config,
+        context=context,
+        on_confirm=on_confirm,
+        events=events,
+        keep=ports.keep,
+        hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
+        caching=spec.caching,
+    )
+
+
+async def _told(loop: Loop) -> LoopOutcome:
+    """Run a loop, and tell its begin and its end."""
+    events, provider, request = loop.events, loop.replies.caller.provider.name, loop.replies.request
+    await events.tell(
+        RunStart,
+        messages=request.messages,
+        system_prompt=request.system,
+        model=request.model or "",
+        provider=provider,
+        parent_run_id=events.trace.parent_run_id,
+    )
+    try:
+        outcome = await loop.run()
+    except asyncio.CancelledError:
+        events.tell_now(Cancelled, iteration=loop.iterations, reason="its task was cancelled")
+        raise
+    except Exception as error:
+        await events.tell(RunError, error=error, context={"iteration": loop.iterations, "provider": provider})
+        if loop.attended or not isinstance(error, ProviderError) or isinstance(error, ProviderConfigurationError):
+            raise
+        outcome = loop.failed(error)
+    await events.tell(RunEnd, result=outcome)
+    return outcome

@@ -1,0 +1,21 @@
+"""Guards: checks of texts on their way to the model, to a tool and to a person."""
+
+from gateway.guards.base import STAGES, Guardrail, GuardrailContext, GuardrailVerdict, Stage
+from gateway.guards.injection import InjectionGuardrail
+from gateway.guards.length import LengthGuardrail
+from gateway.guards.pii import PiiGuardrail
+from gateway.guards.screening import Screened, screen, screened_name
+
+__all__ = [
+    "STAGES",
+    "Guardrail",
+    "GuardrailContext",
+    "GuardrailVerdict",
+    "InjectionGuardrail",
+    "LengthGuardrail",
+    "PiiGuardrail",
+    "Screened",
+    "Stage",
+    "screen",
+    "screened_name",
+]

@@ -1,0 +1,178 @@
+"""The screening of texts from elsewhere for instructions to the model.
+
+It finds common wordings in English, also with invisible characters and look-alike letters in between. It is no proof
+that a text is harmless. A tool that asks still asks.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+__all__ = ["Screened", "screen", "screened_name"]
+
+
+class Screened(NamedTuple):
+    """A screened text, and the kinds of instructions that were taken out of it."""
+
+    text: str
+    kinds: tuple[str, ...]
+
+
+_LONGEST_LINE: Final = 2000
+"""A longer line is screened in pieces of this length, each with the end of the one before."""
+_OVERLAP: Final = 200
+
+_BEFORE = (
+    r"(?:all |any |the |your |of |these |those |my )*(?:previous|prior|earlier|above|preceding|former|original|system)"
+)
+_RULES = r"(?:instruction|direction|rule|prompt|command|guideline|constraint|polic(?:y|ie)|message|context)s?"
+_MODEL = r"(?:ai|a\.i\.|assistant|llm|language model|chat ?bot|agent|model)"
+_SECRETS = r"(?:conversation|chat|history|data|password|credential|secret|token|api key|key|file|memor(?:y|ie))s?"
+
+_PATTERNS: Final = [
+    (
+        "override",
+        rf"\b(?:ignore|disregard|forget|override|overrule|drop|skip)\b.{{0,20}}\b{_BEFORE}\b"
+        rf".{{0,20}}\b{_RULES}\b",
+    ),
+    (
+        "override",
+        rf"\b(?:ignore|disregard|forget)\b (?:everything|all|anything)\b.{{0,30}}\b"
+        rf"(?:above|before|said|told|{_RULES})\b",
+    ),
+    ("override", rf"\bdo not (?:follow|obey)\b.{{0,20}}\b{_RULES}\b"),
+    (
+        "new instructions",
+        rf"\b(?:new|updated|real|actual|revised|following|secret|hidden) (?:system )?{_RULES}\b"
+        r" ?(?:are|is|follow|:)",
+    ),
+    ("new instructions", r"\binstead,? (?:you must|you should|you will|do the following)\b"),
+    ("role", r"\byou are (?:now|no longer)\b"),
+    ("role", r"\bfrom now on,? (?:you|act|respond|answer|behave)\b"),
+    (
+        "role",
+        rf"\b(?:act|behave|respond|answer|pretend|roleplay|role-play)\b (?:as|to be|like)\b.{{0,30}}\b"
+        rf"(?:{_MODEL}|admin(?:istrator)?|root|developer|system)\b",
+    ),
+    (
+        "role",
+        r"\b(?:enter|enable|activate|switch to)\b.{0,15}\b"
+        r"(?:developer|debug|admin|god|dan|jailbreak|unrestricted)\b.{0,5}\bmode\b",
+    ),
+    ("role", r"\b(?:jailbreak|do anything now)\b"),
+    ("markup", r"<\|?(?:im_start|im_end|system|assistant|endoftext|start_header_id|eot_id)\|?>"),
+    (
+        "markup",
+        r"\[/?(?:inst|system|sys)\]|<</?sys>>|</?(?:system|assistant|instructions?|tool_call|function_calls?)>",
+    ),
+    ("markup", r"^\W{0,5}(?:system|assistant|developer)(?: (?:prompt|message|note))?\W{0,3}:"),
+    (
+        "address",
+        rf"\b(?:attention|note|message|instruction|reminder|important|dear|hey|hello)s?\b.{{0,12}}\b"
+        rf"(?:to|for)?\b.{{0,5}}\b(?:the |any |all )?{_MODEL}\b ?[:,!]",
+    ),
+    ("address", rf"\bif you are an? {_MODEL}\b"),
+    (
+        "prompt",
+        rf"\b(?:reveal|print|show|repeat|output|leak|display|tell me|disclose|return)\b.{{0,20}}\b"
+        rf"(?:your|the|system|initial|hidden)\b.{{0,15}}\b(?:system prompt|prompt|{_RULES})\b",
+    ),
+    ("prompt", r"\bwhat (?:is|are) your (?:system )?(?:prompt|instructions)\b"),
+    (
+        "secrecy",
+        r"\b(?:do not|don't|never)\b (?:tell|inform|mention|alert|notify|warn|show|reveal)\b.{0,20}\b"
+        r"(?:the )?(?:user|person|customer|human|owner|operator)\b",
+    ),
+    (
+        "secrecy",
+        r"\bwithout (?:asking|telling|informing|notifying|alerting|"
+        r"the (?:user|person|customer)'?s? (?:knowledge|consent|approval))\b",
+    ),
+    (
+        "confirmation",
+        r"\bwithout (?:any )?(?:confirmation|confirming|approval|permission|asking (?:first|the user))\b",
+    ),
+    (
+        "confirmation",
+        r"\b(?:the )?(?:user|person|customer|owner|admin) (?:has |have )?(?:already )?"
+        r"(?:approved|confirmed|agreed|authori[sz]ed|consented)\b",
+    ),
+    (
+        "confirmation",
+        r"\b(?:bypass|circumvent|disable|turn off|override)\b.{0,20}\b"
+        r"(?:safety|security|guard(?:rail)?s?|polic(?:y|ies)|filters?|confirmations?|restrictions?)\b",
+    ),
+    (
+        "tool",
+        r"\byou (?:must|should|need to|have to|will)\b.{0,20}\b(?:call|use|invoke|run|execute)\b"
+        r".{0,40}\b(?:tool|function|command)\b",
+    ),
+    (
+        "tool",
+        r"\b(?:call|invoke|execute|run) (?:the )?[\w.-]{1,40} (?:tool|function)\b.{0,20}\b"
+        r"(?:now|immediately|with)\b",
+    ),
+    (
+        "exfiltration",
+        rf"\b(?:send|forward|post|upload|email|e-mail|transmit|exfiltrate|leak|copy)\b.{{0,30}}\b"
+        rf"(?:all|the|this|your|any|every|user'?s?)\b.{{0,20}}\b{_SECRETS}\b.{{0,30}}\bto\b",
+    ),
+    ("exfiltration", r"!\[[^\]]{0,100}\]\(https?://[^)\s]{0,500}[?&][^)\s]{0,200}=\s*(?:\{|%7b|<)"),
+]
+_KINDS: Final = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS]
+
+_LOOK_ALIKES: Final = str.maketrans(
+    "аАеЕоОрРсСхХуУіІјЈѕЅԁһҺкКмМнНтТвВзЗӏѵԛԝεΕοΟαΑρΡυΥιΙκΚνΝτΤχΧβΒμΜηΗζΖ",
+    "aAeEoOpPcCxXyYiIjJsSdhHkKmMhHtTbB33lvqweEoOaApPuYiIkKvNtTxXbBuMnHzZ",
+)
+"""Letters of Cyrillic and Greek that are read as one of ASCII, and that one."""
+
+
+def screen(text: str) -> Screened:
+    """Return a text without invisible characters, and with a note in place of each line that reads like an
+    instruction."""
+    visible = _visible(text)
+    kinds: dict[str, None] = {}
+    lines: list[str] = []
+    for line in visible.splitlines(keepends=True):
+        found = _kinds(line)
+        if found:
+            kinds |= dict.fromkeys(found)
+            ending = line[len(line.rstrip("\r\n")) :]
+            line = f"[taken out: a line that reads like an instruction ({', '.join(found)})]{ending}"
+        lines.append(line)
+    if not kinds and (across := _kinds(" ".join(visible.split()))):  # an instruction over several lines
+        kinds = dict.fromkeys(across)
+        lines = [f"[taken out: a text that reads like an instruction ({', '.join(across)})]"]
+    return Screened("".join(lines), tuple(kinds))
+
+
+def screened_name(filename: str) -> str:
+    """Return a file's name, or a neutral one in place of a name that reads like an instruction."""
+    words = re.sub(r"[_\-.+]+", " ", filename)
+    if not (_kinds(_visible(words)) or _kinds(_visible(filename))):
+        return filename
+    suffix = PurePosixPath(filename).suffix
+    return f"file{suffix}" if re.fullmatch(r"\.\w{1,8}", suffix) else "file"
+
+
+def _visible(text: str) -> str:
+    """Return a text without its invisible characters."""
+    if text.isascii():
+        return text
+    return "".join(char for char in text if unicodedata.category(char) != "Cf" and not 0xFE00 <= ord(char) <= 0xFE0F)
+
+
+def _kinds(line: str) -> list[str]:
+    """Return the kinds of instructions in a line."""
+    folded = line
+    if not line.isascii():
+        folded = unicodedata.normalize("NFKC", line).translate(_LOOK_ALIKES)
+        folded = "".join(char for char in unicodedata.normalize("NFD", folded) if not unicodedata.combining(char))
+    pieces = [folded]
+    if len(folded) > _LONGEST_LINE:
+        pieces = [folded[max(0, at - _OVERLAP) : at + _LONGEST_LINE] for at in range(0, len(folded), _LONGEST_LINE)]
+    return list(dict.fromkeys(kind for kind, pattern in _KINDS for piece in pieces if pattern.search(piece)))
