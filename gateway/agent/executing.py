@@ -81,6 +81,8 @@ class CallExecutor:
                 )
             except ToolError as error:
                 raise CallFailed(error_text(tool, error), error) from error
+        if tool.completion_check and not isinstance(raw, bool):
+            raise CallFailed(f"Tool {tool.name!r} returned {type(raw).__name__}, and a completion check returns bool.")
         asked: tuple[Asked, ...] = ()
         for stash in stashed:
             verdict = await self._stashed(call, stash, context)
@@ -127,6 +129,8 @@ class CallExecutor:
     def _stop(self, tool: Tool, text: str) -> Literal["terminal_tool", "stop_condition"] | None:
         if tool.terminal:
             return "terminal_tool"
+        if tool.completion_check and text == str(True):
+            return "stop_condition"
         try:
             ends = self.config.stop_condition is not None and self.config.stop_condition(tool.name, text) is True
         except Exception as error:  # noqa: BLE001 - an error of the author's function must not fail the turn

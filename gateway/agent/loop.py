@@ -227,9 +227,10 @@ class Loop:
     def _reason_to_stop(self, calls: Sequence[ToolCall], results: Sequence[CallResult]) -> StopReason | None:
         if any(result.asked for result in results):
             return "asked"
-        for result in results:
+        for call, result in zip(calls, results, strict=True):
             if result.stop is not None:
-                self.content = result.text
+                is_check = self.spec.tools[call.name].completion_check and result.stop == "stop_condition"
+                self.content = self._last_text() if is_check else result.text
                 return result.stop
         self.rounds.append(list(zip(calls, results, strict=True)))
         if self.iterations < EQUAL_ROUNDS:  # no call can be as often yet
@@ -240,6 +241,11 @@ class Loop:
             )
         self.rounds.clear()
         return "loop_detected" if max(self.seen.values()) >= EQUAL_ROUNDS else None
+
+    def _last_text(self) -> str:
+        """Return the last text that the model wrote in this run."""
+        said = (message.content for message in reversed(self.messages) if message.role == "assistant")
+        return next(filter(None, said), "")
 
     def failed(self, error: ProviderError) -> LoopOutcome:
         """Return the outcome of a run whose model cannot be reached."""

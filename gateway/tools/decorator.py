@@ -31,6 +31,7 @@ def tool(
     cacheable: bool = False,
     cache_ttl_seconds: float = 300.0,
     screen_output: bool = False,
+    completion_check: bool = False,
     param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
     injected_kwargs: Mapping[str, Any] | None = None,
     config_injector: Callable[[], Mapping[str, Any] | None] | None = None,

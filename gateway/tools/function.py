@@ -63,6 +63,7 @@ class Function:
         body = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
         body = inspect.unwrap(function.func if isinstance(function, partial) else body)
         self.is_generator = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
+        self.returns_bool = signature.return_annotation is bool
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
 
     @cached_property

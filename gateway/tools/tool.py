@@ -50,6 +50,8 @@ class Tool:
     - `lock`: a template over the arguments; calls with the same text run one at a time in this process.
     - `cacheable`: True if the result depends on the arguments alone: the agent's cache may keep it for
       `cache_ttl_seconds`. It needs `read_only`.
+    - `completion_check`: True if the function says whether the task is done: True ends the loop with the text that the
+      model wrote beside the call. It is annotated with ``-> bool``.
     - `screen_output`: True if the result is text from outside: what reads like an instruction to the model is taken
       out of it.
     - `param_metadata`: parameter -> ``{"description": ..., "enum": [...]}``.
@@ -80,6 +82,7 @@ class Tool:
         cacheable: bool = False,
         cache_ttl_seconds: float = 300.0,
         screen_output: bool = False,
+        completion_check: bool = False,
         param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
         injected_kwargs: Mapping[str, Any] | None = None,
         config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
@@ -94,7 +97,7 @@ class Tool:
         self.read_only, self.idempotent, self.version = read_only, idempotent, version
         self.terminal, self.streaming, self.cacheable = terminal, streaming, cacheable
         self.timeout_seconds, self.cache_ttl_seconds = timeout_seconds, cache_ttl_seconds
-        self.screen_output = screen_output
+        self.screen_output, self.completion_check = screen_output, completion_check
         self._injected, self._injector = dict(injected_kwargs or {}), config_injector
         if not _NAME.fullmatch(self.name):
             raise self._undefined(f"the name {self.name!r} must be 1 to 64 letters, digits, _ or -", "Give name=")
@@ -111,6 +114,11 @@ class Tool:
             self._function = Function(function, self.name)
         except ValueError as error:
             raise self._undefined(str(error)) from None
+        if completion_check and (not self._function.returns_bool or terminal or confirm is not False):
+            raise self._undefined(
+                "completion_check=True needs a function that returns bool, and neither terminal= nor confirm=",
+                "Annotate it with -> bool",
+            )
         if streaming and not self._function.is_generator:
             raise self._undefined("streaming=True needs a generator function", "Yield the pieces")
         self._arguments = self._read_arguments(param_metadata or {}, documented)

@@ -26,7 +26,7 @@ from gateway.observe.events import (
     ToolStart,
 )
 from gateway.providers import ProviderError, Response, ToolCall
-from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, ToolFailed, tool
+from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, ToolFailed, ToolValidationError, tool
 from tests.agent.scripted import Script, Turn, call, calls, told
 
 
@@ -464,6 +464,46 @@ async def test_a_single_call_runs_in_the_task_of_the_turn(number: int) -> None:
 
     await Turn(Script([calls(*[call("work") for _ in range(number)]), "ok"]), [work]).run()
     assert (tasks == [asyncio.current_task()]) == (number == 1)
+
+
+@pytest.mark.ledger("PYG-04", "PYG-21")
+async def test_a_completion_check_ends_the_loop_when_it_is_true() -> None:
+    found: list[bool] = []
+
+    @tool(completion_check=True, read_only=True)
+    async def is_done() -> bool:
+        """Say whether the task is done."""
+        found.append(len(found) == 1)
+        return found[-1]
+
+    script = Script([call("is_done"), calls(call("is_done"), content="All is paid."), "never"])
+    outcome = await Turn(script, [is_done]).run()
+    assert (outcome.stop_reason, outcome.content, found) == ("stop_condition", "All is paid.", [False, True])
+    assert told(outcome) == ["False", "True"]
+
+
+@pytest.mark.ledger("PYG-21")
+async def test_a_completion_check_gives_a_bool_and_says_so() -> None:
+    @tool(completion_check=True)
+    async def is_done() -> bool:
+        """Say whether the task is done."""
+        return "yes"  # type: ignore[return-value]
+
+    outcome = await Turn(Script([call("is_done"), "not yet"]), [is_done]).run()
+    assert (outcome.stop_reason, outcome.content) == ("answered", "not yet")
+    assert told(outcome) == ["Tool 'is_done' returned str, and a completion check returns bool."]
+
+    async def undeclared():  # type: ignore[no-untyped-def]
+        """Say."""
+
+    async def declared() -> bool:
+        """Say."""
+        return True
+
+    wrong: list[Any] = [(undeclared, {}), (declared, {"terminal": True}), (declared, {"confirm": True})]
+    for function, options in wrong:
+        with pytest.raises(ToolValidationError, match="completion_check=True needs a function that returns bool"):
+            Tool(function, completion_check=True, **options)
 
 
 @pytest.mark.ledger("PAR-09")

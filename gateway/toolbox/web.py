@@ -1,0 +1,163 @@
+"""The tool `http_get`: pages of the hosts that the author allows, from public addresses only."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from ipaddress import ip_address
+from typing import Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from gateway.tools import Tool, ToolFailed
+
+__all__ = ["http_get"]
+
+_MOST_BYTES: Final = 1_000_000
+_SECONDS: Final = 15.0
+_MOST_REDIRECTS: Final = 5
+_TEXTS: Final = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/rss+xml")
+
+
+def http_get(allowed_hosts: Sequence[str], *, private_networks: bool = False) -> Tool:
+    """Return a tool that reads pages of these hosts, such as ``example.org`` or ``*.example.org``.
+
+    It follows redirects to allowed hosts only. A host whose name leads to an address that is not public is refused,
+    unless `private_networks` is True. A page has at most 1 MB of text, and takes 15 seconds at most. Its result is
+    screened. Raises ValueError for a list without hosts.
+    """
+    hosts = [host.lower() for host in allowed_hosts if isinstance(host, str)]
+    if isinstance(allowed_hosts, str) or not hosts or any("/" in host or not host.strip("*.") for host in hosts):
+        raise ValueError(f"allowed_hosts is a list of hosts such as example.org, not {allowed_hosts!r}")
+
+    async def http_get(url: str) -> str:
+        """Read a page on the web.
+
+        Args:
+            url: The address of the page, with https:// in front.
+        """
+        connector = aiohttp.TCPConnector(resolver=_Resolver(private_networks), use_dns_cache=False)
+        timeout = aiohttp.ClientTimeout(total=_SECONDS)
+        try:
+            async with aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as session:
+                return await _read(session, _checked(url, hosts, private_networks), hosts, private_networks)
+        except TimeoutError:
+            raise ToolFailed(f"the page did not come within {_SECONDS:g} seconds") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ToolFailed(f"the page cannot be read: {type(error).__name__}") from None
+
+    return Tool(
+        http_get,
+        description=f"Read a page on the web. Hosts that may be read: {', '.join(hosts)}.",
+        read_only=True,
+        screen_output=True,
+        timeout_seconds=_SECONDS + 5,
+    )
+
+
+async def _read(session: aiohttp.ClientSession, url: URL, hosts: Sequence[str], private_networks: bool) -> str:
+    for _ in range(_MOST_REDIRECTS + 1):
+        async with session.get(url, allow_redirects=False) as response:
+            if response.status in (301, 302, 303, 307, 308) and (to := response.headers.get("Location")):
+                url = _checked(str(url.join(URL(to))), hosts, private_networks)
+                continue
+            if response.status >= 400:
+                raise ToolFailed(f"the server answered {response.status}")
+            kind = response.content_type
+            if not kind.startswith(_TEXTS):
+                raise ToolFailed(f"the page is no text but {kind[:60]}")
+            body = await _body(response)
+            text = body.decode(response.get_encoding(), "replace")
+            return _text_of(text) if "html" in kind else text
+    raise ToolFailed(f"the page leads on more than {_MOST_REDIRECTS} times")
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(65_536):
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            raise ToolFailed(f"the page has more than {_MOST_BYTES} bytes")
+    return bytes(body)
+
+
+def _checked(given: str, hosts: Sequence[str], private_networks: bool) -> URL:
+    """Return an address that may be read. Raises ToolFailed for another one."""
+    try:
+        url = URL(given)
+        host = (url.host or "").rstrip(".").lower()
+    except ValueError:
+        raise ToolFailed("this is no address of a page") from None
+    if url.scheme not in ("http", "https") or not host or url.user is not None:
+        raise ToolFailed("give an address like https://example.org/page, without a name or a password")
+    if not any(host == each or (each.startswith("*.") and host.endswith(each[1:])) for each in hosts):
+        raise ToolFailed(f"{host[:100]} may not be read, only {', '.join(hosts)}")
+    if not private_networks and _is_private(host):
+        raise ToolFailed(f"{host[:100]} is no public address")
+    return url
+
+
+def _is_private(address: str) -> bool:
+    """Return True for an IP address that is not public, and False for a name."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None) or getattr(parsed, "sixtofour", None)
+    return not parsed.is_global or parsed.is_multicast or (mapped is not None and not mapped.is_global)
+
+
+class _Resolver(AbstractResolver):
+    """A resolver that gives public addresses only. The connection goes to an address that it gave."""
+
+    def __init__(self, private_networks: bool) -> None:
+        self._private_networks = private_networks
+        self._system = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await asyncio.wait_for(self._system.resolve(host, port, family), _SECONDS)
+        if not self._private_networks and any(_is_private(each["host"]) for each in found):
+            raise OSError("the name leads to an address that is not public")
+        return found
+
+    async def close(self) -> None:
+        await self._system.close()
+
+
+class _Text(HTMLParser):
+    """The text of a page, without its scripts and styles."""
+
+    _BLOCKS: Final = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "section", "article"})
+    _LEFT_OUT: Final = frozenset({"script", "style", "template", "noscript", "svg"})
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._inside = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside += tag in self._LEFT_OUT
+        if tag in self._BLOCKS:
+            self.parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = max(0, self._inside - (tag in self._LEFT_OUT))
+
+    def handle_data(self, data: str) -> None:
+        if not self._inside:
+            self.parts.append(data)
+
+
+def _text_of(page: str) -> str:
+    parser = _Text()
+    parser.feed(page)
+    parser.close()
+    lines = (" ".join(line.split()) for line in "".join(parser.parts).splitlines())
+    return "\n".join(filter(None, lines))
