@@ -1,4 +1,4 @@
-"""Ready-made tools. None of them has an effect that must be asked about."""
+"""Ready-made tools. All of them only read."""
 
 from gateway.toolbox.arithmetic import calculator
 from gateway.toolbox.files import file_search

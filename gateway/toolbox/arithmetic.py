@@ -53,7 +53,7 @@ def calculator() -> Tool:
 
 
 def calculate(expression: str) -> str:
-    """Return the value of an expression. Raises ValueError, which says what is wrong with it."""
+    """Return the value of an expression. Raises ValueError with its fault."""
     if len(expression) > _MOST_CHARACTERS:
         raise ValueError(f"the expression has {len(expression)} characters: at most {_MOST_CHARACTERS}")
     try:

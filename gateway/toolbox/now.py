@@ -12,7 +12,7 @@ __all__ = ["current_time"]
 def current_time(default_zone: str = "UTC") -> Tool:
     """Return a tool that tells the date and the time, by the clock of the bot.
 
-    `default_zone` is a name of the IANA database, such as ``Europe/Berlin``. Raises ValueError for another name.
+    `default_zone` is a name of the IANA database like ``Europe/Berlin``. Raises ValueError for another name.
     """
     default = _zone(default_zone)
 
@@ -20,7 +20,7 @@ def current_time(default_zone: str = "UTC") -> Tool:
         """Tell the current date, weekday and time.
 
         Args:
-            zone: A time zone of the IANA database, such as Europe/Berlin. Leave it out for the usual one.
+            zone: A time zone of the IANA database like Europe/Berlin. Leave it out for the usual one.
         """
         try:
             chosen = default if zone is None else _zone(zone)

@@ -25,9 +25,9 @@ _TEXTS: Final = ("text/", "application/json", "application/xml", "application/xh
 
 
 def http_get(allowed_hosts: Sequence[str], *, private_networks: bool = False) -> Tool:
-    """Return a tool that reads pages of these hosts, such as ``example.org`` or ``*.example.org``.
+    """Return a tool that reads pages of these hosts: ``example.org`` or ``*.example.org``.
 
-    It follows redirects to allowed hosts only. A host whose name leads to an address that is not public is refused,
+    It follows redirects to allowed hosts only. A host with an address that is not public is refused,
     unless `private_networks` is True. A page has at most 1 MB of text, and takes 15 seconds at most. Its result is
     screened. Raises ValueError for a list without hosts.
     """

@@ -26,6 +26,7 @@ from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
 from gateway.tools.schema_arguments import ArgumentReader
 from gateway.tools.template import Template, as_text
+from gateway.tools.version_hash import version_hash
 from gateway.wording import say
 
 __all__ = ["Tool"]
@@ -103,13 +104,7 @@ class Tool:
             raise self._undefined(f"the name {self.name!r} must be 1 to 64 letters, digits, _ or -", "Give name=")
         if not self.description:
             raise self._undefined("has no description", "Write a docstring or give description=")
-        if cacheable and not (read_only and 0 < cache_ttl_seconds < float("inf")):
-            raise self._undefined(
-                "cacheable=True needs read_only=True, and cache_ttl_seconds as a positive number of seconds",
-                "A call with effects must run each time",
-            )
-        if timeout_seconds is not None and not 0 < timeout_seconds < float("inf"):
-            raise self._undefined(f"timeout_seconds must be a positive number of seconds, not {timeout_seconds!r}")
+        self._check_times(cacheable)
         try:
             self._function = Function(function, self.name)
         except ValueError as error:
@@ -126,7 +121,7 @@ class Tool:
         self.confirm = self._make_confirm(confirm)
         self.channels = self._make_channels(channels)
         self._read_templates(lock)
-        self.version_hash = self._hash()
+        self.version_hash = version_hash(self.name, self.version, self.parameters)
         """The hash of the parts that open questions rely on: name, parameters (names, types, required), `version`."""
         functools.update_wrapper(self, function, updated=())
 
@@ -360,6 +355,15 @@ class Tool:
             )
         return frozenset(channels)
 
+    def _check_times(self, cacheable: bool) -> None:
+        if cacheable and not (self.read_only and 0 < self.cache_ttl_seconds < float("inf")):
+            raise self._undefined(
+                "cacheable=True needs read_only=True, and cache_ttl_seconds as a positive number of seconds",
+                "A call with effects must run each time",
+            )
+        if self.timeout_seconds is not None and not 0 < self.timeout_seconds < float("inf"):
+            raise self._undefined(f"timeout_seconds must be a positive number of seconds, not {self.timeout_seconds!r}")
+
     def _check_injected(self) -> None:
         parameters = self._function.parameters
         if not self._function.takes_any and (unknown := sorted(set(self._injected) - set(parameters))):
@@ -375,13 +379,6 @@ class Tool:
     def _undefined(self, issue: str, suggestion: str = "") -> ToolValidationError:
         return ToolValidationError(self.name, Problem("", issue, suggestion))
 
-    def _hash(self) -> str:
-        relied_on = {"name": self.name, "version": self.version, "parameters": _types_only(self.parameters)}
-        try:
-            return hashlib.sha256(canonical_json(relied_on)).hexdigest()
-        except ValueError as error:
-            raise self._undefined(f"its parameters have no canonical form: {error}") from None
-
 
 def _result_text(result: Any) -> str:
     """Return a result for use in a sentence, as Markdown."""
@@ -389,18 +386,3 @@ def _result_text(result: Any) -> str:
     if len(text) > _LONGEST_TOLD:
         text = f"{text[:_LONGEST_TOLD]}… (cut: it has {len(text)} characters)"
     return plain(shown(text, bare=False) if isinstance(result, str) else text)
-
-
-def _types_only(schema: Any) -> Any:
-    """Return a JSON Schema without descriptions, titles, examples and defaults."""
-    if isinstance(schema, list):
-        return [_types_only(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs") and isinstance(value, dict):
-            kept[key] = {name: _types_only(inner) for name, inner in value.items()}
-        elif key not in ("description", "title", "default", "examples"):
-            kept[key] = _types_only(value)
-    return kept
