@@ -22,7 +22,7 @@ _FOUND: Final = 5
 def file_search(directory: str | Path, *, suffixes: Sequence[str] = (".md", ".txt", ".rst")) -> Tool:
     """Return a tool that searches the text files of a directory, and of its directories, as they are now.
 
-    Hidden files, links that lead outside, files of more than 1 MB and all files after the 2,000th are left out. The files
+    Hidden files, links that lead outside, files of more than 1 MB and all files after the 2,000th are left out. They
     are read at each search. Raises ValueError if there is no directory of this name.
     """
     root = Path(directory).resolve()

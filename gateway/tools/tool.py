@@ -121,7 +121,7 @@ class Tool:
         self.confirm = self._make_confirm(confirm)
         self.channels = self._make_channels(channels)
         self._read_templates(lock)
-        self.version_hash = version_hash(self.name, self.version, self.parameters)
+        self.version_hash = self._hash()
         """The hash of the parts that open questions rely on: name, parameters (names, types, required), `version`."""
         functools.update_wrapper(self, function, updated=())
 
@@ -375,6 +375,12 @@ class Tool:
         )
         if unfilled and self._injector is None:
             raise self._undefined(f"nothing fills in {unfilled}", "Give injected_kwargs= or config_injector=")
+
+    def _hash(self) -> str:
+        try:
+            return version_hash(self.name, self.version, self.parameters)
+        except ValueError as error:
+            raise self._undefined(f"its parameters have no canonical form: {error}") from None
 
     def _undefined(self, issue: str, suggestion: str = "") -> ToolValidationError:
         return ToolValidationError(self.name, Problem("", issue, suggestion))
