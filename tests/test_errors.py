@@ -27,6 +27,7 @@ from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
 from gateway.engine.delivery.attempt_state import WrongAttempt
 from gateway.lifespan import LifespanFailed
+from gateway.mcp.link import NoConnection
 from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState
 from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault
@@ -52,6 +53,7 @@ MADE: dict[type, Make] = {
     MissingSetting: by("TELEGRAM_BOT_TOKEN", "copy it from @BotFather"),
     Moved: by("-10042"),
     NewerForm: by(3),
+    NoConnection: by("the server is not there", is_paused=True),
     ProviderFault: by("openai", "it raised RuntimeError"),
     ProviderConfigurationError: by("openai", "the key is missing", env_var="OPENAI_API_KEY"),
     ProviderError: by("openai", "429", retryable=True, rate_limited=True, retry_after_seconds=2.5),

@@ -42,15 +42,11 @@ async def scrape() -> Scrape:
     metrics.watch(store, [("turn", "lane")], events)
     for kind in EVENTS.values():
         if kind in metrics.events.kinds:
-            again = (
-                {"from_checkpoint": False}
-                if "from_checkpoint" in {each.name for each in fields(cast("Any", kind))}
-                else {}
-            )
-            metrics.events.read(sample(kind, **again))
+            named = {each.name for each in fields(cast("Any", kind))} & {"from_checkpoint", "from_cache"}
+            metrics.events.read(sample(kind, **dict.fromkeys(named, False)))
     priced = Usage(prompt_tokens=9, cached_prompt_tokens=2, completion_tokens=1, cost_usd=0.5)
     for usage in (priced, Usage()):
-        metrics.events.read(sample(LlmEnd, usage=usage, from_checkpoint=False))
+        metrics.events.read(sample(LlmEnd, usage=usage, from_checkpoint=False, from_cache=False))
     metrics.events.read(sample(ToolErrorRaised, error=CallFailed("unknown"), from_checkpoint=False))
     await metrics.timed(store).now()
     metrics._note_call("get", 0.1, StoreUnavailable("away"))

@@ -94,9 +94,9 @@ def test_a_wrong_option_is_named_with_what_is_allowed(make: Callable[..., Any], 
     [
         (lambda: Agent(look), "Agent: tools should be a list, not a value of type function"),  # type: ignore[arg-type]
         (
-            lambda: Agent([3]),
+            lambda: Agent([3]),  # type: ignore[list-item]
             "Agent: tools[0] should be an instance of Tool or callable or an instance of ToolSource, not 3",
-        ),  # type: ignore[list-item]
+        ),
         (lambda: Agent("look"), "Agent: tools is not allowed"),  # type: ignore[arg-type]
         (lambda: ChannelAgent([look]), "ChannelAgent: agent should be an instance of Agent, not a value of type list"),  # type: ignore[arg-type]
         (lambda: ChannelAgent(), "ChannelAgent: agent is missing"),  # type: ignore[call-arg]

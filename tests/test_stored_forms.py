@@ -15,6 +15,7 @@ from gateway.stored.events import (
     ActionSettled,
     AskAgain,
     DecisionRequested,
+    FollowUp,
     InternalEvent,
     Notification,
     body_of,
@@ -35,6 +36,17 @@ EVENTS: dict[str, InternalEvent] = {
         kind="unlaunched", event_id="e", action_id="a1"
     ),
     '{"kind":"again","event_id":"again/a1","action_id":"a1"}': AskAgain(event_id="again/a1", action_id="a1"),
+    (
+        '{"kind":"follow_up","event_id":"follow_up/r/1","address":{"channel":"sms","account":"1","place":"2","thread":null,"group":false},'
+        '"person":"sms:1:2","language":"pt","text":"Look again.","depth":2}'
+    ): FollowUp(
+        event_id="follow_up/r/1",
+        address=Address(channel="sms", account="1", place="2"),
+        person="sms:1:2",
+        language="pt",
+        text="Look again.",
+        depth=2,
+    ),
     '{"kind":"decide","action_id":"a1","intent":"cancel","person":"sms:1:2","language":"pt","event_id":"decide/1"}': (
         DecisionRequested(event_id="decide/1", action_id="a1", intent="cancel", person="sms:1:2", language="pt")
     ),

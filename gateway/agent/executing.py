@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from gateway.agent.agent_tool import AgentTool
@@ -23,6 +24,7 @@ from gateway.observe.events import PendingStashed, ToolChunk
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
 from gateway.tools import Preview, Tool, ToolContext, ToolError, serialise
+from gateway.tools.context import PlannedTurn
 from gateway.tools.stash import Stash, stashing
 from gateway.tools.stashed import StashedTool
 
@@ -54,8 +56,12 @@ class CallExecutor:
     async def execute(self, each: CheckedCall) -> CallResult:
         """Run the tool. Raises CallFailed."""
         tool, call = each.tool, each.call
+        planned: list[PlannedTurn] = []
         context = replace(
-            self.context, idempotency_key=f"{self.context.idempotency_key}/{each.key}", emit=emit_artifact
+            self.context,
+            idempotency_key=f"{self.context.idempotency_key}/{each.key}",
+            emit=emit_artifact,
+            plan=partial(_plan, planned) if self.context.address is not None else None,
         )
 
         if isinstance(tool, AgentTool):
@@ -95,8 +101,10 @@ class CallExecutor:
         except NotKept as error:
             _log.error("tool %s has run, but its files are lost: %s", tool.name, error)
             artifacts, text = (), f"{text}\n\n{_FILES_LOST}"
-        result = CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked)
-        if key is None or self.caching is None or emitted or asked:
+        result = CallResult(
+            text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked, follow_ups=tuple(planned)
+        )
+        if key is None or self.caching is None or emitted or asked or planned:
             return result
         result = replace(result, cache_key=key)
         await self.caching.keep_result(tool, result)
@@ -137,6 +145,15 @@ class CallExecutor:
             _log.warning("stop_condition raised %s after tool %s: taken as False", describe_error(error), tool.name)
             return None
         return "stop_condition" if ends else None
+
+
+_MOST_PLANNED = 5
+
+
+def _plan(planned: list[PlannedTurn], turn: PlannedTurn) -> None:
+    if len(planned) >= _MOST_PLANNED:
+        raise ToolError(f"a call plans at most {_MOST_PLANNED} follow-ups")
+    planned.append(turn)
 
 
 _FILES_LOST = "But its files could not be kept: nobody gets them. Tell the person."

@@ -59,7 +59,9 @@ class HandOver:
 
 def _result(outcome: LoopOutcome, name: str) -> CallResult:
     """Return an inner outcome as the result of the outer call."""
-    done = CallResult(text=outcome.content, artifacts=outcome.artifacts, usage=outcome.usage)
+    done = CallResult(
+        text=outcome.content, artifacts=outcome.artifacts, usage=outcome.usage, follow_ups=outcome.follow_ups
+    )
     if outcome.asked:
         told = "\n".join([*filter(None, [outcome.content]), *(serialise(each.confirmation) for each in outcome.asked)])
         return replace(done, text=told, asked=outcome.asked)

@@ -29,6 +29,7 @@ from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
 from gateway.providers.base import NO_USAGE, Response, Usage
 from gateway.tools import PendingConfirmation
+from gateway.tools.context import PlannedTurn
 from gateway.tools.pending_action import PendingAction
 
 __all__ = ["CallResult", "Journal", "Keep", "Progress", "UnreadableStep"]
@@ -73,6 +74,8 @@ class CallResult:
     """The actions that people are asked about: of a call that stashed one, or of another agent's run."""
     usage: Usage = NO_USAGE
     """The usage of another agent's run, and of the call that shortened the text."""
+    follow_ups: tuple[PlannedTurn, ...] = ()
+    """The further turns that the tool planned."""
     cache_key: str | None = field(default=None, compare=False)
     """The key of the tool's cache under which it is kept or may be kept."""
 
@@ -134,6 +137,8 @@ class Progress:
         if result.asked:
             one, *more = map(_verdict_to_json, result.asked)
             body["asked"] = [one, *more] if more else one
+        if result.follow_ups:
+            body["follow_ups"] = [asdict(planned) for planned in result.follow_ups]
         if result.usage.total_tokens:
             body["usage"] = asdict(replace(result.usage, by_tool={}))
         await self._record({"finished": key, "result": {**body, "artifacts": artifacts}})
@@ -165,7 +170,7 @@ class Progress:
                 self._started.add(key)
             case {"finished": str(key), "result": body}:
                 stored = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
-                stored |= {"usage": body["usage"]} if "usage" in body else {}
+                stored |= {name: body[name] for name in ("usage", "follow_ups") if name in body}
                 finished: CallResult = _adapter(CallResult).validate_python(stored)
                 kept = body.get("asked") or []
                 asked = [_verdict_from_json(each) for each in (kept if isinstance(kept, list) else [kept])]

@@ -274,6 +274,7 @@ class Loop:
             record=self.events.trace,
             provider_used=self.served_by or self.replies.caller.provider.name,
             guarded=self.guarded,
+            follow_ups=tuple(planned for result in self.results for planned in result.follow_ups),
             raw_results={} if self.compressor is None else self.compressor.raw.all(),
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gateway.agent.confirming import Asked
 from gateway.observe.results import AgentResult
 from gateway.providers.base import ModelMessage
+from gateway.tools.context import PlannedTurn
 
 __all__ = ["LoopOutcome"]
 
@@ -20,5 +21,7 @@ class LoopOutcome(AgentResult):
     """The actions that people are asked about, also those of an earlier attempt at this turn."""
     guarded: tuple[ModelMessage, ...] | None = field(default=None, repr=False)
     """The conversation that the run began with, as the guards let it through. None: no guard checked it."""
+    follow_ups: tuple[PlannedTurn, ...] = ()
+    """The further turns that its tools planned."""
     raw_results: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     """The results that the model read in a shorter form, as the tools gave them: by tool, newest first."""

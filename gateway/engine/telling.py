@@ -43,6 +43,8 @@ def event_id_of(waiting: Waiting) -> str:
     ids = waiting.body.get("event_ids")
     if isinstance(ids, list | tuple) and ids:
         return str(ids[0])
+    if "action_id" not in waiting.body:
+        return str(waiting.body.get("event_id"))
     return f"{waiting.body.get('kind')}/{waiting.body.get('action_id')}"
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "AskAgain",
     "Deadline",
     "DecisionRequested",
+    "FollowUp",
     "InternalEvent",
     "Notification",
     "action_id_of",
@@ -89,9 +90,25 @@ class AskAgain:
     action_id: str
 
 
-InternalEvent: TypeAlias = ActionDeadline | DecisionRequested | Notification | ActionSettled | AskAgain
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp:
+    """A tool planned a further turn (`ToolContext.follow_up`): a note for the model, which starts it."""
 
-_INTERNAL: Final = frozenset({"expiry", "undelivered", "unlaunched", "decide", "notify", "settled", "again"})
+    event_id: str
+    address: Address
+    person: str
+    """The written form of the person of the turn that planned it."""
+    language: str
+    text: str
+    depth: int
+    """1 for the follow-up of a person's turn, 2 for that of a follow-up, and so on."""
+
+
+InternalEvent: TypeAlias = ActionDeadline | DecisionRequested | Notification | ActionSettled | AskAgain | FollowUp
+
+_INTERNAL: Final = frozenset(
+    {"expiry", "undelivered", "unlaunched", "decide", "notify", "settled", "again", "follow_up"}
+)
 
 
 def is_internal(body: Mapping[str, Json]) -> bool:
@@ -117,6 +134,16 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
             return {"kind": event.kind, "event_id": event.event_id, "action_id": event.action_id}
         case AskAgain():
             return {"kind": "again", "event_id": event.event_id, "action_id": event.action_id}
+        case FollowUp():
+            return {
+                "kind": "follow_up",
+                "event_id": event.event_id,
+                "address": address_to_json(event.address),
+                "person": event.person,
+                "language": event.language,
+                "text": event.text,
+                "depth": event.depth,
+            }
         case DecisionRequested():
             return {
                 "kind": "decide",
@@ -156,6 +183,16 @@ def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
             return ActionDeadline(kind=kind, event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))
         case "again":
             return AskAgain(event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))
+        case "follow_up":
+            depth = body.get("depth")
+            return FollowUp(
+                event_id=str(body.get("event_id", "")),
+                address=address_from_json(body.get("address")),
+                person=_text(body, "person"),
+                language=str(body.get("language", "en")),
+                text=_text(body, "text"),
+                depth=depth if isinstance(depth, int) else 1,
+            )
         case "decide":
             return DecisionRequested(
                 event_id=str(body.get("event_id", "")),

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from channels import Address, Person
 from gateway.tools.errors import ToolError
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.stopping import Stopping
 
-__all__ = ["ToolContext"]
+__all__ = ["PlannedTurn", "ToolContext"]
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+MOST_FOLLOW_UPS_DEEP: Final = 3
+"""How deep follow-ups of follow-ups may go."""
+_LONGEST_FOLLOW_UP: Final = 4000
+_LATEST_SECONDS: Final = 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTurn:
+    """A further turn that a tool planned."""
+
+    text: str
+    after_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +58,10 @@ class ToolContext:
     """True if other processes work on the same store, so that a stashed call has to be executable there too."""
     emit: Callable[..., Any] | None = field(default=None, repr=False)
     """The function behind `emit_artifact`; None if no run collects artifacts."""
+    depth: int = 0
+    """How many turns of the bot to itself led to this one; 0 in the turn of a person."""
+    plan: Callable[[PlannedTurn], None] | None = field(default=None, repr=False)
+    """The function behind `follow_up`; None where no turn can be planned."""
     raw_results: Callable[[str], Awaitable[Sequence[str]]] | None = field(default=None, repr=False)
     """The function behind the built-in tool ``full_result``: the results of a tool before they were shortened."""
     stopping: Stopping = field(default_factory=Stopping, repr=False)
@@ -65,6 +83,23 @@ class ToolContext:
     def clock(self) -> datetime:
         """Return the time in UTC, by the clock of the bot."""
         return self.now()
+
+    def follow_up(self, text: str, *, after_seconds: float = 0.0) -> None:
+        """Plan a further turn of this conversation: the model reads `text` then, as a note of its own.
+
+        The turn is planned with the end of this one, or not at all. It comes after the messages that wait then, and is
+        the same person's. Raises ToolError outside the turn of a chat, in the third follow-up of follow-ups, and for
+        the sixth of one call; ValueError for a wrong value.
+        """
+        if self.plan is None:
+            raise ToolError("ctx.follow_up needs the turn of a chat: in a confirmed action use Confirm(after='resume')")
+        if self.depth >= MOST_FOLLOW_UPS_DEEP:
+            raise ToolError(f"a follow-up of a follow-up is at most {MOST_FOLLOW_UPS_DEEP} deep")
+        if not isinstance(text, str) or not 0 < len(text.strip()) <= _LONGEST_FOLLOW_UP:
+            raise ValueError(f"the text of a follow-up has 1 to {_LONGEST_FOLLOW_UP} characters")
+        if isinstance(after_seconds, bool) or not 0 <= after_seconds <= _LATEST_SECONDS:
+            raise ValueError("after_seconds is from 0 to 30 days")
+        self.plan(PlannedTurn(text=text, after_seconds=float(after_seconds)))
 
     def emit_artifact(self, url: str | None = None, **options: Any) -> Any:
         """Send a file to the person. The options are those of `gateway.emit_artifact`.

@@ -38,7 +38,7 @@ from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key, Waiting
 from gateway.stored import keys
-from gateway.stored.events import ActionDeadline, DecisionRequested, InternalEvent, Notification, is_note
+from gateway.stored.events import ActionDeadline, DecisionRequested, FollowUp, InternalEvent, Notification, is_note
 from gateway.tools.escape import plain
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
@@ -124,6 +124,8 @@ class Judge:
             actions = await self._context.actions(waiting.conversation)
             actions.says.append(OutgoingReply(reply=event.reply))
             return Judgement(actions, decided=True)
+        if isinstance(event, FollowUp):
+            raise ValueError("a follow-up decides nothing")
         actions = await self._context.actions(waiting.conversation, event.action_id)
         match event:
             case ActionDeadline(kind="expiry"):

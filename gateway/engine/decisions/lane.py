@@ -26,7 +26,7 @@ from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting
 from gateway.stored import keys
-from gateway.stored.events import InternalEvent, Notification, event_of
+from gateway.stored.events import FollowUp, InternalEvent, Notification, event_of
 
 __all__ = ["Decisions"]
 
@@ -189,7 +189,7 @@ class Decisions:
 
 def _address(actions: ConversationActions, stored: Event | InternalEvent) -> Address | None:
     """Return the address that replies to an event go to, or None when its action is not here."""
-    if isinstance(stored, Event | Notification):
+    if isinstance(stored, Event | Notification | FollowUp):
         return stored.address
     action = actions.get(stored.action_id)
     return action.address if action is not None else None

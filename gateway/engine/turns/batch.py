@@ -13,7 +13,7 @@ from gateway.pending.reading import reads_as_answer
 from gateway.providers.base import ModelMessage
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.store.types import Waiting
-from gateway.stored.events import ActionSettled, AskAgain, event_of, is_note
+from gateway.stored.events import ActionSettled, AskAgain, FollowUp, event_of, is_note
 
 __all__ = ["Batch", "choose", "is_plain"]
 
@@ -39,6 +39,8 @@ class Batch:
     """A message was edited, and its old or its new text reads as an answer. The message keeps its old text."""
     unreadable: bool = False
     """The batch is one event that this release cannot read."""
+    follow_up: FollowUp | None = None
+    """The deepest of the follow-ups that it takes, which are all of one person."""
     again: str | None = None
     """The action that is to be asked anew. The batch then has no messages."""
     forged: bool = False
@@ -122,7 +124,7 @@ def is_plain(message: Message, language: str) -> bool:
     return message.command is None and not reads_as_answer(message.text, language)
 
 
-def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | ActionSettled | AskAgain:
+def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | ActionSettled | AskAgain | FollowUp:
     """Read an event. Raises _NotGenuine, NewerForm, and ValueError for a body that no turn can take."""
     if not is_newer(waiting.body) and not genuine(waiting):
         raise _NotGenuine("an event without a valid seal")
@@ -130,7 +132,7 @@ def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | Actio
         raise NewerForm(waiting.needs)
     check_form(waiting.body)
     event = event_of(waiting.body)
-    if isinstance(event, Event | ActionSettled | AskAgain):
+    if isinstance(event, Event | ActionSettled | AskAgain | FollowUp):
         return event
     raise ValueError("an event of the decision lane")
 
@@ -138,7 +140,7 @@ def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | Actio
 def _add(
     batch: Batch,
     waiting: Waiting,
-    event: Event | ActionSettled | AskAgain,
+    event: Event | ActionSettled | AskAgain | FollowUp,
     *,
     language: str,
     one: bool,
@@ -154,6 +156,13 @@ def _add(
             batch.notes.append(_outcome_note(event))
             batch.outcomes.add(waiting.seq)
             batch.resumes = batch.resumes or event.resume
+        case FollowUp():
+            if not _follows(batch, event):
+                return False
+            batch.notes.append(ModelMessage(role="event", content=f"You planned to go on now: {event.text}"))
+            batch.resumes = True
+            if batch.follow_up is None or batch.follow_up.depth < event.depth:
+                batch.follow_up = event
         case Message():
             if not _joins(batch, event, language, one):
                 return False
@@ -170,7 +179,7 @@ def _add(
     return True
 
 
-def _take(batch: Batch, waiting: Waiting, event: Event | ActionSettled | AskAgain) -> None:
+def _take(batch: Batch, waiting: Waiting, event: Event | ActionSettled | AskAgain | FollowUp) -> None:
     batch.taken.append(waiting)
     if isinstance(event, Event) and event.person is not None:
         batch.from_people.append(waiting)
@@ -186,7 +195,16 @@ def _take_edits(batch: Batch, left: Sequence[Waiting], genuine: Callable[[Waitin
                     _take(batch, waiting, event)
 
 
+def _follows(batch: Batch, event: FollowUp) -> bool:
+    """Return False for a follow-up of another person than that of the batch."""
+    if batch.again is not None or any(str(message.person) != event.person for message in batch.messages):
+        return False
+    return batch.follow_up is None or batch.follow_up.person == event.person
+
+
 def _joins(batch: Batch, message: Message, language: str, one: bool) -> bool:
+    if batch.follow_up is not None and batch.follow_up.person != str(message.person):
+        return False
     if not batch.messages:
         return True
     before = batch.messages[-1]

@@ -71,12 +71,14 @@ async def write_acted(transaction: Transaction, context: EngineContext, lease: L
 async def turn_owner(context: EngineContext, conversation: str, batch: Batch) -> tuple[Address, Person]:
     """Return the person that a turn answers, and the address.
 
-    It is the writer of its messages, else the requester of the action that its events are about. Without either it is
-    an unknown person at the conversation's own address.
+    It is the writer of its messages, else the person of the turn that planned it, else the requester of the action that
+    its events are about. Without these it is an unknown person at the conversation's own address.
     """
     for message in batch.messages:
         if message.person is not None:
             return message.address, message.person
+    if (planned := batch.follow_up) is not None:
+        return planned.address, replace(Person.parse(planned.person), language=planned.language)
     for action_id in filter(None, (action_id_of(waiting.body) for waiting in batch.taken)):
         action = (await context.actions(conversation, action_id)).get(action_id)
         if action is not None and action.address is not None:

@@ -13,6 +13,7 @@ from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.commits import finish_turn, note_acted
+from gateway.engine.turns.follow_ups import accept_follow_ups
 from gateway.engine.turns.raw_results import keep_raw_results
 from gateway.engine.turns.running import RunningTurn
 from gateway.engine.turns.traces import keep_trace
@@ -63,6 +64,7 @@ class TurnConcluder:
         transcript = keys.key(context.store, conversation, keys.transcript).name
         transaction.appends += [(transcript, line) for line in outcome.transcript]
         keep_trace(transaction, context, running, outcome)
+        await accept_follow_ups(transaction, context, running, outcome, language)
         keep_raw_results(transaction, context, conversation, outcome)
         if RESET in outcome.transcript:
             end_links(transaction, context, conversation)

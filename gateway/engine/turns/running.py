@@ -147,4 +147,5 @@ def tool_context(context: EngineContext, running: RunningTurn, language: str) ->
         now=context.wall_clock,
         shared=context.store.shared,
         stopping=running.signals.stopping,
+        depth=running.batch.follow_up.depth if running.batch.follow_up is not None else 0,
     )
