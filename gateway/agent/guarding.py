@@ -148,9 +148,11 @@ class Guarding:
         if not self.watches("tool_results"):
             return result
         text = await self.check("tool_results", result.text, call.name)
-        if isinstance(text, Blocked):
+        # A text that was shortened before the process died is read in place of the other, so it is checked too.
+        told = None if result.told is None else await self.check("tool_results", result.told, call.name)
+        if isinstance(text, Blocked) or isinstance(told, Blocked):
             return replace(result, text=WITHHELD, told=None)
-        return result if text == result.text else replace(result, text=text, told=None)
+        return replace(result, text=text, told=told)
 
     async def _screened(self, result: CallResult) -> CallResult:
         screened = screen(result.text)
@@ -164,8 +166,8 @@ class Guarding:
         artifacts = tuple(
             replace(artifact, filename=name) for name, artifact in zip(names, result.artifacts, strict=True)
         )
-        changed = screened.text != result.text
-        return replace(result, text=screened.text, told=None if changed else result.told, artifacts=artifacts)
+        told = None if result.told is None else screen(result.told).text
+        return replace(result, text=screened.text, told=told, artifacts=artifacts)
 
 
 async def _checked(guardrail: Guardrail, text: str, context: GuardrailContext) -> GuardrailVerdict:

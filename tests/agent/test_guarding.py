@@ -17,6 +17,7 @@ from gateway import (
     GuardrailVerdict,
     LengthGuardrail,
     StreamChunk,
+    ToolConfig,
     ToolContext,
     tool,
 )
@@ -26,7 +27,7 @@ from gateway.options import WrongOption
 from gateway.providers import ProviderError, Response
 from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall
 from gateway.wording import say
-from tests.agent.scripted import Script, call
+from tests.agent.scripted import Script, Turn, call, told
 from tests.agent.test_answer_format import CANCEL, Classification, run_in
 from tests.agent.test_compress import Summariser
 
@@ -77,13 +78,9 @@ async def test_a_blocked_message_never_reaches_the_model(way: str) -> None:
     agent = Agent(provider=script, config=config(blocks("secret", "input"), observers=(seen,)))
     result = await run_in(way, agent, "a secret")
     assert (result.content, result.stop_reason, script.requests) == (SENTENCE, "guardrail", [])
-    told = dict(seen.events)["guardrail_triggered"]
-    assert (told["stage"], told["guardrail_name"], told["action"], told["detail"]) == (
-        "input",
-        "mine",
-        "block",
-        "a word",
-    )
+    event = dict(seen.events)["guardrail_triggered"]
+    assert (event["stage"], event["guardrail_name"], event["action"]) == ("input", "mine", "block")
+    assert event["detail"] == "a word"
     (step,) = result.trace.filter(type="guardrail")
     assert step.summary == "mine: block at input: a word"
 
@@ -203,6 +200,23 @@ async def test_a_result_is_guarded_before_the_model_reads_it() -> None:
         script = Script([call("look_up", name="a"), "ok"])
         await Agent([look_up], provider=script, config=config(guard)).run("x")
         assert script.requests[1].messages[-1].content == said
+
+
+async def test_a_guarded_result_is_not_shortened_twice() -> None:
+    @tool(read_only=True)
+    async def rows() -> str:
+        """Read rows."""
+        return "a secret " * 1000
+
+    small = Summariser(["a short text"])
+    tools = ToolConfig(compress_results=True, compress_provider=small, compress_model="tiny")
+    turn = Turn(
+        Script([call("rows"), "ok"]), [rows], config=config(rewrites("secret", "[...]", "tool_results"), tool=tools)
+    )
+    outcome = await turn.run()
+    again = Turn(Script(["ok"]), [rows], config=turn.config, journal=turn.journal)
+    assert told(await again.run()) == told(outcome) == ["[compressed from 8000 chars] a short text"]
+    assert len(small.requests) == 1 and "secret" not in small.requests[0].messages[0].content
 
 
 async def hangs(text: str, context: GuardrailContext) -> GuardrailVerdict:
