@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from channels import Json
 from gateway.agent.journal import CallResult
@@ -20,6 +20,7 @@ from gateway.observe.events import GuardrailTriggered
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ModelMessage, ToolCall
 from gateway.tools import Tool, ToolContext
+from gateway.tools.stopping import Stopped
 from gateway.wording import say
 
 __all__ = ["GUARD_SECONDS", "WITHHELD", "Blocked", "Guarding", "ReleasedText"]
@@ -87,13 +88,15 @@ class Guarding:
         )
         task = asyncio.ensure_future(_checked(guardrail, text, context))
         try:
-            done, _ = await asyncio.wait({task}, timeout=GUARD_SECONDS)
+            done, _ = await self.context.stopping.unless_set(_ended(task))
         except asyncio.CancelledError:
-            task.cancel()
+            _leave(task)
             raise
-        if not done:  # it may ignore its cancellation: then it is left
-            task.cancel()
-            task.add_done_callback(_forget)
+        except Stopped:
+            _leave(task)
+            return GuardrailVerdict("block", detail="the run was stopped")
+        if not done:
+            _leave(task)
             return self._fault(guardrail, f"no verdict within {GUARD_SECONDS:g} seconds")
         try:
             verdict = task.result()
@@ -135,7 +138,10 @@ class Guarding:
             edited = json.loads(text, parse_constant=_no_constant)
         except ValueError:
             edited = None
-        return cast(dict[str, Json], edited) if isinstance(edited, dict) else Blocked("tool_args", "no JSON object")
+        if isinstance(edited, dict):
+            return cast(dict[str, Json], edited)
+        names = [guardrail.name for guardrail in self.guardrails if "tool_args" in guardrail.stages]
+        return Blocked(", ".join(names), "a rewrite left no JSON object")
 
     async def results(self, calls: Sequence[ToolCall], results: Sequence[CallResult]) -> list[CallResult]:
         """Return the results of a reply as the model may read them: screened, then guarded."""
@@ -171,12 +177,30 @@ class Guarding:
 
 
 async def _checked(guardrail: Guardrail, text: str, context: GuardrailContext) -> GuardrailVerdict:
-    verdict = guardrail.check(text, context)
-    return await verdict if inspect.isawaitable(verdict) else verdict
+    try:
+        verdict = guardrail.check(text, context)
+        return await verdict if inspect.isawaitable(verdict) else verdict
+    except (SystemExit, GeneratorExit) as error:  # it would end the process
+        raise RuntimeError(f"the guard raised {type(error).__name__}") from error
+
+
+async def _ended(task: asyncio.Future[GuardrailVerdict]) -> tuple[set[Any], set[Any]]:
+    return await asyncio.wait({task}, timeout=GUARD_SECONDS)
+
+
+_left: Final[set[asyncio.Future[GuardrailVerdict]]] = set()
+"""The checks that were cancelled and have not ended: they may ignore it."""
+
+
+def _leave(task: asyncio.Future[GuardrailVerdict]) -> None:
+    task.cancel()
+    _left.add(task)
+    task.add_done_callback(_forget)
 
 
 def _forget(task: asyncio.Future[GuardrailVerdict]) -> None:
     """Take the error of a check that was left, so that asyncio does not log it."""
+    _left.discard(task)
     if not task.cancelled():
         task.exception()
 

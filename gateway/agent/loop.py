@@ -96,7 +96,7 @@ class Loop:
             self.guarded = tuple(messages)
             self.replies.request = replace(request, messages=self.guarded)
             if is_blocked:
-                return self._withheld(guarding)
+                return await self._withheld(guarding)
         while self.iterations < config.max_iterations + self.faults:
             if self.stopping.is_set():
                 return await self._cancelled()
@@ -111,7 +111,7 @@ class Loop:
             if guarding is not None and guarding.watches("output"):
                 text = await self._guarded_answer(guarding, response.content)
                 if isinstance(text, Blocked):
-                    return self._withheld(guarding)
+                    return await self._withheld(guarding)
                 response = replace(response, content=text)
             self.content = response.content
             self.calls += response.tool_calls
@@ -135,7 +135,7 @@ class Loop:
                 if guarding is not None and reason in ("terminal_tool", "stop_condition"):
                     text = await guarding.check("output", self.content)
                     if isinstance(text, Blocked):
-                        return self._withheld(guarding)
+                        return await self._withheld(guarding)
                     self.content = text
                 return self._end(reason)
         return self._end("max_iterations")
@@ -149,8 +149,10 @@ class Loop:
             text = shown or text
         return await guarding.check("output", text) if text else text
 
-    def _withheld(self, guarding: Guarding) -> LoopOutcome:
-        """End the run with the sentence that stands for a text that a guard withholds."""
+    async def _withheld(self, guarding: Guarding) -> LoopOutcome:
+        """End the run with the sentence that stands for a text that a guard withholds, unless it was stopped."""
+        if self.stopping.is_set():
+            return await self._cancelled()
         self.content = guarding.sentence
         self.messages.append(ModelMessage(role="assistant", content=self.content))
         return self._end("guardrail")

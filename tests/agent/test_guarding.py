@@ -12,6 +12,7 @@ from gateway import (
     Agent,
     AgentConfig,
     AgentResult,
+    CancellationToken,
     CoherenceConfig,
     Confirm,
     GuardrailVerdict,
@@ -247,6 +248,24 @@ async def test_a_guard_that_fails_blocks(
         return
     assert (result.content, result.stop_reason) == (SENTENCE, "guardrail")
     assert "guard mine failed" in caplog.text and "hunter2" not in caplog.text
+
+
+async def test_a_run_ends_at_once_while_a_guard_hangs() -> None:
+    guard: Any = Guard(lambda text: None, "input")
+    guard.check = hangs
+    token = CancellationToken()
+    run = asyncio.create_task(Agent(provider=Script([]), config=config(guard)).run("hello", cancellation=token))
+    await asyncio.sleep(0.01)
+    token.cancel("enough")
+    assert (await asyncio.wait_for(run, 1)).stop_reason == "cancelled"
+
+
+async def test_a_guard_ends_no_process() -> None:
+    def exits(text: str) -> GuardrailVerdict:
+        raise SystemExit(3)
+
+    result = await Agent(provider=Script(["hi"]), config=config(Guard(exits, "output"))).run("hello")
+    assert (result.content, result.stop_reason) == (SENTENCE, "guardrail")
 
 
 def test_a_wrong_guard_is_refused_by_the_config() -> None:
