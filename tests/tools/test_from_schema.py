@@ -40,7 +40,7 @@ def refused(arguments: Mapping[str, Any]) -> Mapping[str, str]:
     return {problem.parameter: f"{problem.issue} {problem.suggestion}".strip() for problem in caught.value.problems}
 
 
-@pytest.mark.ledger("TOOL-01")
+@pytest.mark.ledger("TOOL-01", "TOOL-21")
 async def test_parameters_by_hand_make_the_schema_of_a_signature() -> None:
     @tool
     async def order(sku: str, count: int, tags: list[str]) -> str:
