@@ -19,7 +19,7 @@ from gateway.deadlines import Deadline
 from gateway.logs import describe_error
 from gateway.providers.base import ModelMessage, Provider, Request, Response, Usage
 from gateway.tools import Tool
-from gateway.tools.stopping import Stopping
+from gateway.tools.stopping import Stopped, Stopping
 
 __all__ = ["Caching", "hit", "identity_of"]
 
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 CACHE_SECONDS: Final = 2.0
 """The longest wait for a cache. It must not be slower than a model."""
 _PREFIX: Final = "askfirst:"
+_WRONG_VALUE: Final = "it gave a value that it was not given"
 _REPLIES: Final = TypeAdapter(Response)
 
 Ask = Callable[[], Awaitable[Response]]
@@ -45,8 +46,11 @@ class Caching:
     )
     _has_warned: bool = False
 
-    def reply_key(self, provider: Provider, request: Request, person: str) -> str:
-        """Return the key of a reply: the hash of all that it depends on, and of the person unless it is shared."""
+    def reply_key(self, provider: Provider, request: Request, person: str) -> str | None:
+        """Return the key of a reply: the hash of all that it depends on, and of the person unless it is shared.
+
+        None: it has a value that is no JSON of UTF-8 and 64 bits, so it is not cached.
+        """
         return self._key(
             "reply",
             identity_of(provider),
@@ -60,36 +64,47 @@ class Caching:
             person,
         )
 
-    def tool_key(self, tool: Tool, args: Mapping[str, Json], person: str) -> str:
-        """Return the key of a tool's result."""
+    def tool_key(self, tool: Tool, args: Mapping[str, Json], person: str) -> str | None:
+        """Return the key of a tool's result; None as for a reply."""
         return self._key("tool", tool.name, tool.version_hash, args, person)
 
-    def _key(self, *parts: Any) -> str:
+    def _key(self, *parts: Any) -> str | None:
         *known, person = parts
         owner = None if getattr(self.cache, "shared", False) else person
-        text = orjson.dumps([self.agent, *known, owner], option=orjson.OPT_SORT_KEYS)
+        try:
+            text = orjson.dumps([self.agent, *known, owner], option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            return None
         return _PREFIX + hashlib.sha256(text).hexdigest()
 
-    async def reply(self, key: str, ask: Ask, stopping: Stopping) -> tuple[Response, bool]:
+    async def reply(
+        self, key: str, ask: Ask, stopping: Stopping, is_good: Callable[[Response], bool]
+    ) -> tuple[Response, bool]:
         """Return the reply of a key, and whether it came from the cache or from an equal call that was under way.
 
-        Equal calls at one time ask once. When that call fails, each of the others asks for itself. `ask` makes the
-        call. Raises as `ask`, and Stopped.
+        Equal calls at one time ask once. When that call fails, each of the others asks for itself; when it is
+        cancelled, one of them asks for all. `ask` makes the call. Only a whole reply that `is_good` is kept. Raises as
+        `ask`, and Stopped.
         """
         if (known := await self._known_reply(key)) is not None:
             return known, True
         place = asyncio.get_running_loop(), key
-        if (leader := self._under_way.get(place)) is not None:
-            followed = await stopping.unless_set(_result(leader))
-            return (followed, True) if followed is not None else (await ask(), False)
+        while (leader := self._under_way.get(place)) is not None:
+            await stopping.unless_set(asyncio.wait([leader]))
+            if not leader.cancelled():
+                followed = leader.result()
+                return (followed, True) if followed is not None else (await ask(), False)
         own: asyncio.Future[Response | None] = place[0].create_future()
         self._under_way[place] = own
         try:
             response = await ask()
-            if _is_whole(response):
+            if _is_whole(response) and is_good(response):
                 own.set_result(response)
                 await self._set(key, asdict(response), None)
             return response, False
+        except (asyncio.CancelledError, Stopped):
+            own.cancel()
+            raise
         finally:
             del self._under_way[place]
             if not own.done():
@@ -100,8 +115,9 @@ class Caching:
         match await self._get(key):
             case {"text": str(text), "told": str() | None as told}:
                 return CallResult(text=text, told=told, cache_key=key)
-            case {"text": str(text)}:
-                return CallResult(text=text, cache_key=key)
+            case None:
+                return None
+        self._warn(_WRONG_VALUE)
         return None
 
     async def keep_result(self, tool: Tool, result: CallResult) -> None:
@@ -111,21 +127,26 @@ class Caching:
             await self._set(result.cache_key, body, tool.cache_ttl_seconds)
 
     async def _known_reply(self, key: str) -> Response | None:
-        found = await self._get(key)
-        if found is None:
+        if (found := await self._get(key)) is None:
             return None
         try:
-            return _REPLIES.validate_python(found)
-        except ValidationError as error:
-            self._warn(error)
-            return None
+            response = _REPLIES.validate_python(found)
+        except ValidationError:
+            response = None
+        if response is not None and _is_whole(response):
+            return response
+        self._warn(_WRONG_VALUE)
+        return None
 
     async def _get(self, key: str) -> Json | None:
         try:
             with Deadline(CACHE_SECONDS):
                 return await self.cache.get(key)
+        except CacheNotReady as error:
+            self._warn(str(error))
+            return None
         except Exception as error:  # noqa: BLE001 - the model can still be asked
-            self._warn(error)
+            self._warn(describe_error(error))
             return None
 
     async def _set(self, key: str, value: Json, ttl_seconds: float | None) -> None:
@@ -133,13 +154,11 @@ class Caching:
             with Deadline(CACHE_SECONDS):
                 await self.cache.set(key, value, ttl_seconds)
         except Exception as error:  # noqa: BLE001 - the reply is there
-            self._warn(error)
+            self._warn(describe_error(error))
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, said: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            said = describe_error(error)
-            said = str(error) if isinstance(error, CacheNotReady) else describe_error(error)
             log.warning("the cache of agent %s failed and is passed over: %s (told once)", self.agent, said)
 
 
@@ -154,12 +173,10 @@ def hit(response: Response) -> Response:
     return replace(response, usage=Usage(saved_usd=paid.cost_usd, model=paid.model, provider=paid.provider))
 
 
-async def _result(leader: asyncio.Future[Response | None]) -> Response | None:
-    return await asyncio.shield(leader)
-
-
 def _is_whole(response: Response) -> bool:
-    return response.finish in ("stop", "tools") and bool(response.content or response.tool_calls)
+    if response.finish not in ("stop", "tools") or any(call.parse_error for call in response.tool_calls):
+        return False
+    return bool(response.content or response.tool_calls)
 
 
 def _message(message: ModelMessage) -> Sequence[Any]:

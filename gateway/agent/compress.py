@@ -109,7 +109,8 @@ class Compressor:
                 tool_name=call.name,
                 call_id=call.call_id,
             )
-        return replace(result, told=told, usage=result.usage + usage)
+        key = result.cache_key if summary else None  # a text that was only cut is not kept
+        return replace(result, told=told, usage=result.usage + usage, cache_key=key)
 
     async def _ask(self, call: ToolCall, text: str, model: str | None) -> tuple[str, Usage]:
         """Return a summary and its usage. An empty or unfinished summary is empty. Raises ProviderError."""

@@ -71,7 +71,7 @@ class CallExecutor:
         key = None
         if tool.cacheable and self.caching is not None:
             key = self.caching.tool_key(tool, each.args, self.context.person)
-            if (known := await self.caching.result(key)) is not None:
+            if key is not None and (known := await self.caching.result(key)) is not None:
                 self.events.trace.step(
                     "cache_hit", summary="the tool did not run", tool_name=tool.name, call_id=call.call_id
                 )
@@ -104,7 +104,7 @@ class CallExecutor:
         result = CallResult(
             text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked, follow_ups=tuple(planned)
         )
-        if key is None or self.caching is None or emitted or asked or planned:
+        if key is None or self.caching is None or emitted or stashed or planned:
             return result
         result = replace(result, cache_key=key)
         await self.caching.keep_result(tool, result)

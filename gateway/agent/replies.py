@@ -84,15 +84,25 @@ class Replies:
         caching, caller = self.spec.caching, self.caller
         if caching is None or caller.on_text is not None:
             return await caller.call(request, number, self._record)
-        key = caching.reply_key(caller.provider, request, self.person)
         ask = partial(caller.call, request, number, self._record)
-        response, is_hit = await caching.reply(key, ask, caller.stopping)
+        if (key := caching.reply_key(caller.provider, request, self.person)) is None:
+            return await ask()
+        response, is_hit = await caching.reply(key, ask, caller.stopping, self._has_format)
         if not is_hit:
             return response
         response = hit(response)
         await self._record(response)
         await caller.tell_hit(request, response)
         return response
+
+    def _has_format(self, response: Response) -> bool:
+        if self.answer_format is None or response.tool_calls:
+            return True
+        try:
+            self.answer_format.read(response)
+        except ValueError:
+            return False
+        return True
 
     async def _record(self, response: Response) -> None:
         """Count a new reply, and record it if its calls are to run."""

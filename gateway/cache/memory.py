@@ -60,7 +60,7 @@ class InMemoryCache:
     async def set(self, key: str, value: Json, ttl_seconds: float | None = None) -> None:
         kept = orjson.dumps(value)  # a copy: a later change of the value changes no entry
         with self._lock:
-            self._entries[key] = (self._clock() + (ttl_seconds or self._ttl_seconds), kept)
+            self._entries[key] = (self._clock() + (self._ttl_seconds if ttl_seconds is None else ttl_seconds), kept)
             self._entries.move_to_end(key)
             while len(self._entries) > self._max_size:
                 self._entries.popitem(last=False)

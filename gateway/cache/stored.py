@@ -46,7 +46,7 @@ class StoreCache:
 
     async def set(self, key: str, value: Json, ttl_seconds: float | None = None) -> None:
         store, place = self._place(key)
-        put = Put(value, ttl_seconds or self._ttl_seconds)
+        put = Put(value, self._ttl_seconds if ttl_seconds is None else ttl_seconds)
         await store.commit(Transaction(partition=place.partition, puts={place.name: put}))
 
     async def delete(self, key: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from channels import Json
 from gateway import (
@@ -19,11 +21,12 @@ from gateway import (
     StoreCache,
     StreamChunk,
     ToolConfig,
+    stash_pending,
     tool,
 )
 from gateway.agent.caching import CACHE_SECONDS, Caching, identity_of
 from gateway.options import WrongOption
-from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolSpec, Usage
+from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.testing import ChatDriver, RecordingObserver
 from gateway.tools import ToolContext, ToolValidationError
 from tests.agent.scripted import Script, call
@@ -119,8 +122,8 @@ def test_the_key_is_of_all_that_a_reply_depends_on() -> None:
     script = Script([])
     base = replace(REQUEST, tools=(A, B))
     key = caching.reply_key(script, base, "ana")
-    assert key == caching.reply_key(script, replace(base), "ana") and key.startswith("askfirst:")
-    assert len(key) == len("askfirst:") + 64
+    assert key is not None and re.fullmatch("askfirst:[0-9a-f]{64}", key)
+    assert key == caching.reply_key(script, replace(base), "ana")
     others = [
         replace(base, system="t"),
         replace(base, model="n"),
@@ -139,6 +142,18 @@ def test_the_key_is_of_all_that_a_reply_depends_on() -> None:
     assert len(keys) == len(others) + 3 and key not in keys
     shared = Caching(cache=InMemoryCache(shared=True), agent="shop")
     assert shared.reply_key(script, base, "ana") == shared.reply_key(script, base, "ben")
+
+
+def test_a_new_field_of_a_request_needs_a_place_in_the_key() -> None:
+    in_key = {
+        Request: {"system", "messages", "tools", "model", "temperature", "max_tokens", "schema"},
+        ModelMessage: {"role", "content", "tool_calls", "call_id", "tool_name", "speaker", "echo"},
+        ToolSpec: {"name", "description", "parameters"},
+        ToolCall: {"call_id", "name", "args", "parse_error"},
+    }
+    changes_no_reply = {"timeout_seconds", "language"}
+    for kind, names in in_key.items():
+        assert {field.name for field in fields(kind)} - changes_no_reply == names
 
 
 def test_chains_of_other_providers_are_told_apart() -> None:
@@ -161,6 +176,45 @@ async def test_a_reply_that_is_not_whole_is_not_kept(finish: Any) -> None:
     await agent.run("What is Python?")
     await agent.run("What is Python?")
     assert len(script.requests) == 2
+
+
+async def test_a_reply_with_malformed_arguments_is_not_kept() -> None:
+    wrong = replace(call("look"), parse_error="it ends too early")
+    script = Script([wrong, "sorry", wrong, "sorry"])
+    agent = asking(script)
+    await agent.run("look")
+    await agent.run("look")
+    # The answer to the same fault is kept.
+    assert len(script.requests) == 3
+
+
+class Sum(BaseModel):
+    value: int
+
+
+async def test_an_answer_without_its_format_is_not_kept() -> None:
+    script = Script(["no sum", '{"value": 7}', "no sum"])
+    agent = asking(script, structured_retries=0)
+    results = [await agent.run("sum", response_format=Sum) for _ in range(3)]
+    assert [result.parsed for result in results] == [None, Sum(value=7), Sum(value=7)]
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize("value", [10**30, "\ud800"])
+async def test_what_has_no_key_is_not_cached(value: Any) -> None:
+    ran: list[Any] = []
+
+    @tool(read_only=True, cacheable=True)
+    async def look(what: int | str) -> str:
+        """Look."""
+        ran.append(what)
+        return "7"
+
+    script = Script([call("look", what=value), "it is 7"] * 2)
+    agent = Agent([look], provider=script, config=AgentConfig(cache=InMemoryCache()))
+    results = [await agent.run("look") for _ in range(2)]
+    assert [result.content for result in results] == ["it is 7", "it is 7"]
+    assert ran == [value, value]
 
 
 async def test_calls_of_a_kept_reply_run_again() -> None:
@@ -227,20 +281,25 @@ async def test_a_cancelled_call_leaves_the_others_their_answer() -> None:
     first = asyncio.create_task(agent.run("What is Python?"))
     while not slow.requests:
         await asyncio.sleep(0)
-    second = asyncio.create_task(agent.run("What is Python?"))
+    others = [asyncio.create_task(agent.run("What is Python?")) for _ in range(4)]
     for _ in range(20):
         await asyncio.sleep(0)
     first.cancel()
+    others.pop().cancel()
+    while len(slow.requests) < 2:  # one of the others asks for all
+        await asyncio.sleep(0)
     slow.go.set()
-    assert (await second).content == "It is a language."
+    results = await asyncio.gather(*others)
+    assert [result.content for result in results] == ["It is a language."] * 3
+    assert (len(slow.requests), sum(result.usage.total_tokens for result in results)) == (2, 15)
     with pytest.raises(asyncio.CancelledError):
         await first
 
 
 class Broken:
-    """A cache that fails in the way of the test."""
+    """A cache that raises, hangs, or gives the value of the test."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self, how: Any) -> None:
         self.how, self.stats = how, CacheStats()
 
     async def get(self, key: str) -> Json | None:
@@ -248,7 +307,8 @@ class Broken:
             raise RuntimeError("password=hunter2")
         if self.how == "hangs":
             await asyncio.Event().wait()
-        return {"content": ["wrong"], "usage": "free"}
+        value: Json = self.how
+        return value
 
     async def set(self, key: str, value: Json, ttl_seconds: float | None = None) -> None:
         await self.get(key)
@@ -259,9 +319,20 @@ class Broken:
     async def clear(self) -> None: ...
 
 
-@pytest.mark.parametrize("how", ["raises", "hangs", "wrong value"])
+WRONG_VALUES = [
+    {"content": ["wrong"], "usage": "free"},
+    {},
+    {"text": 7},
+    [],
+    "text",
+    7,
+    {"content": "a", "finish": "length"},
+]
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs", *WRONG_VALUES], ids=str)
 async def test_a_broken_cache_is_passed_over(
-    how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    how: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert CACHE_SECONDS <= 5
     monkeypatch.setattr("gateway.agent.caching.CACHE_SECONDS", 0.01)
@@ -271,6 +342,24 @@ async def test_a_broken_cache_is_passed_over(
         assert (await agent.run("What is Python?")).content == "It is a language."
     (warning,) = [each for each in caplog.records if each.name == "gateway.agent.caching"]
     assert "hunter2" not in warning.getMessage()
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs", *WRONG_VALUES], ids=str)
+async def test_a_tool_runs_when_its_cache_is_broken(
+    how: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.agent.caching.CACHE_SECONDS", 0.01)
+    made, script = Rows(), Script([call("rows", name="a"), "one"])
+    agent = Agent([made.rows], provider=script, config=AgentConfig(cache=Broken(how)))
+    result = await agent.run("rows")
+    assert (made.ran, result.messages[1].content, result.content) == (["a"], "rows of a", "one")
+    assert len([each for each in caplog.records if each.name == "gateway.agent.caching"]) == 1
+
+
+async def test_a_wrong_result_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caching = Caching(cache=Broken({"text": 7}), agent="shop")
+    assert await caching.result("key") is None
+    assert "the cache of agent shop failed and is passed over" in caplog.text
 
 
 def test_no_cache_is_no_cache() -> None:
@@ -368,6 +457,36 @@ async def test_a_hit_has_its_short_text_and_stops_by_the_raw_one() -> None:
     results = [await agent.run(text) for text in "12"]
     assert (made.ran, len(small.requests), seen) == (["long"], 1, [9482, 9482])
     assert results[0].messages[1].content == results[1].messages[1].content == f"[compressed from 9482 chars] {SUMMARY}"
+
+
+async def test_a_result_that_was_only_cut_is_shortened_again() -> None:
+    made, small = Rows(), Summariser([ProviderError("small", "down", retryable=False), SUMMARY])
+    tools = ToolConfig(compress_results=True, compress_provider=small, compress_model="tiny")
+    agent = Agent(
+        [made.rows],
+        provider=Script([call("rows", name="long"), "1", call("rows", name="long"), "1"]),
+        config=AgentConfig(cache=InMemoryCache(), tool=tools),
+    )
+    first, second = [(await agent.run(text)).messages[1].content for text in "12"]
+    assert made.ran == ["long"]
+    assert first.startswith("[truncated from 9482 chars")
+    assert second == f"[compressed from 9482 chars] {SUMMARY}"
+
+
+async def test_a_result_whose_call_stashed_is_not_kept() -> None:
+    sent: list[str] = []
+
+    @tool(read_only=True, cacheable=True)
+    async def offer() -> str:
+        """Offer a letter."""
+        stash_pending(kind="send", preview="Send the letter?", executor=lambda: sent.append("letter"))
+        return "offered"
+
+    config = AgentConfig(cache=InMemoryCache(), confirm_action=lambda *_: True)
+    agent = Agent([offer], provider=Script([call("offer"), "1", call("offer"), "2"]), config=config)
+    for text in "12":
+        await agent.run(text)
+    assert sent == ["letter"] * 2
 
 
 @pytest.mark.parametrize(
