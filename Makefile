@@ -10,7 +10,7 @@ MYPY = $(BIN)/mypy $(SOURCES)
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test docs lowest chaos fuzz soak bench lint style format sentences words lock sbom
+.PHONY: run test docs platforms lowest chaos fuzz soak bench lint style format sentences words lock sbom
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -52,6 +52,10 @@ format: .venv/test.installed
 ## Writes the tables of docs/confirmation.md that are made from the wording files.
 sentences: .venv/test.installed
 	$(BIN)/python -m scripts.sentences
+
+## Writes the table of docs/platforms.md from the channels' capabilities.
+platforms: .venv/test.installed
+	$(BIN)/python -m scripts.platforms
 
 ## Writes the index of gateway/pending/words and the table of docs/confirmation.md that says how well they are read.
 words: .venv/test.installed

@@ -25,6 +25,7 @@ __all__ = [
     "event_from_json",
     "event_to_json",
     "event_to_text",
+    "kind_of",
 ]
 
 
@@ -114,6 +115,19 @@ class Attachment:
             object.__setattr__(self, "size", None)
 
 
+def kind_of(mime_type: str) -> Literal["image", "audio", "video", "document"]:
+    """Return the kind of a file that is declared with this type."""
+    match mime_type.partition("/")[0]:
+        case "image":
+            return "image"
+        case "audio":
+            return "audio"
+        case "video":
+            return "video"
+        case _:
+            return "document"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One thing that a platform reports."""
@@ -138,6 +152,8 @@ class Message(Event):
     reply_to: str | None = None
     """The id of the message that this one replies to."""
     attachments: tuple[Attachment, ...] = ()
+    album: str | None = None
+    """The platform's id of the album, of which each file comes as a message of its own."""
     mentions_bot: bool = False
     answers_bot: bool = False
     """True when it replies to a message of the bot, or is in a thread that began with one."""

@@ -16,7 +16,15 @@ if not hasattr(channels, "AskfirstError"):  # the package that was installed las
 
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
 from gateway import turn
-from gateway.agent import Agent, AgentConfig, CancellationToken, CoherenceConfig, ToolConfig, Vetoed
+from gateway.agent import (
+    Agent,
+    AgentConfig,
+    CancellationToken,
+    CoherenceConfig,
+    ToolConfig,
+    Vetoed,
+    image_message,
+)
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.cache import Cache, CacheStats, InMemoryCache
 from gateway.channel_agent import ChannelAgent, NotAllowed
@@ -33,6 +41,7 @@ from gateway.tools import (
     PendingConfirmation,
     Preview,
     RateLimited,
+    Standing,
     Tool,
     ToolContext,
     ToolFailed,
@@ -95,6 +104,7 @@ __all__ = [
     "Request",
     "Response",
     "Settings",
+    "Standing",
     "StopReason",
     "StoreCache",
     "StreamChunk",
@@ -111,6 +121,7 @@ __all__ = [
     "WebhookRequest",
     "WebhookResponse",
     "emit_artifact",
+    "image_message",
     "stash_pending",
     "tool",
 ]

@@ -32,7 +32,7 @@ from channels.webchat.parse import address_of
 from gateway.access import AllowList
 from gateway.access.approvers import check_approvers, check_channels
 from gateway.agent import Agent
-from gateway.assembly import MEMORY, Storage, assemble, home_of, load_language, utc_now
+from gateway.assembly import MEMORY, Storage, assemble, home_of, load_language, transcriber_of, utc_now
 from gateway.channel_agent import ChannelAgent
 from gateway.control_server import control, store_file
 from gateway.engine.clock_skew import Skew, watched
@@ -55,6 +55,7 @@ from gateway.stored import keys
 from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Ready, RefusalMonitor, Webhooks, asgi, receive, web_app
 from gateway.web.chat import ChatPage, add_chat
+from gateway.web.chat_uploads import uploaded
 from gateway.wording import say
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Gateway:
         readers: list[Reader] = [EventLog(content=self.settings.log_content), self._metrics.events]
         readers += [*([self.feed] if console else []), *([self._span_reader(self._spans)] if self._spans else [])]
         self._events = Teller(readers=readers, observers=self.bot.observers)
-        self._draining = False
+        self._draining, self._transcriber = False, transcriber_of(self.settings)
         self.engine = assemble(
             self.bot,
             replace(home, store=self._metrics.timed(home.store)),
@@ -129,11 +130,11 @@ class Gateway:
             limits=self.settings.limits,
             budgets=self.settings.budgets,
             traces_ttl_seconds=self.settings.traces_ttl_seconds,
+            transcriber=self._transcriber,
         )
         self._metrics.watch(self.store, self.engine.context.held, self._events)
-        self._platforms = Platforms(self.channels, self.engine, self.ways)
         self._skew, self._refusals = Skew(self._trust_clock), RefusalMonitor()
-        self._webhooks = Webhooks(self.channels)
+        self._platforms, self._webhooks = Platforms(self.channels, self.engine, self.ways), Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
 
@@ -189,10 +190,14 @@ class Gateway:
                 await stack.enter_async_context(self._spans)
             await self.store.open()
             stack.push_async_callback(self.store.close)
+            if self._transcriber is not None:
+                stack.push_async_callback(self._transcriber.close)
             await self.engine.context.upgrade()
             await claim(self.store, self.bot.name)
             http = await stack.enter_async_context(_http(self._skew))
             await stack.enter_async_context(self.bot.attached(self.engine.runtime))
+            if self._webchat is not None:
+                self._webchat.uploaded = partial(uploaded, self.engine.context.artifacts)
             await self._platforms.start(http)
             stack.push_async_callback(self._platforms.close)
             self._doubt_clock()
@@ -259,6 +264,7 @@ class Gateway:
                 watch=self._watch,
                 accept=self.engine.inbox.accept,
                 artifacts=context.artifacts,
+                charge=context.files.charge,
                 now=utc_now,
                 title=self.bot.name,
                 language=self.bot.language,

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from channels import AskfirstError, Channel
+from channels import AskfirstError, Channel, MissingSetting
 from channels.catalogue import lacking
 from channels.direct import DirectChannel
 from gateway.access import AllowList
@@ -27,12 +28,16 @@ from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
 from gateway.pending.words import prepare as prepare_words
+from gateway.providers.transcribing import Transcriber
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, keys_of, new_secret
 from gateway.store.sqlite import SqliteStore
 from gateway.turn import Runtime
 from gateway.wording import prepare
+
+if TYPE_CHECKING:
+    from gateway.providers.openai.transcription import OpenAITranscriber
 
 __all__ = [
     "MEMORY",
@@ -43,6 +48,7 @@ __all__ = [
     "in_memory",
     "load_language",
     "open_store",
+    "transcriber_of",
     "utc_now",
 ]
 
@@ -101,6 +107,7 @@ def assemble(
     limits: Limits | None = None,
     budgets: Sequence[Budget] = (),
     traces_ttl_seconds: float = TRACES_TTL_SECONDS,
+    transcriber: Transcriber | None = None,
 ) -> Engine:
     """Return this process's engine, not started yet."""
     for cache in bot.agent.caches():
@@ -118,6 +125,7 @@ def assemble(
         limits=limits or Limits(),
         budgets=budgets,
         traces_ttl_seconds=traces_ttl_seconds,
+        transcriber=transcriber,
     )
     return Engine(context)
 
@@ -153,6 +161,21 @@ def _home_at(settings: Settings, store: Store, files: Path) -> Storage:
     MissingSetting for a missing key, and AskfirstError when the kept key cannot be read.
     """
     return Storage(store, keys_of(settings, store), settings.artifacts or files)
+
+
+def transcriber_of(settings: Settings) -> OpenAITranscriber | None:
+    """Return what writes down voice messages by the settings. Raises MissingSetting."""
+    settings.check_transcription()
+    if settings.transcribe_url is None or settings.transcribe_model is None:
+        return None
+    try:
+        from gateway.providers.openai.transcription import OpenAITranscriber
+    except ImportError:
+        raise MissingSetting("ASKFIRST_TRANSCRIBE_URL", "needs the extra: pip install 'askfirst[openai]'") from None
+    key = settings.transcribe_api_key
+    return OpenAITranscriber(
+        settings.transcribe_url, settings.transcribe_model, key.get_secret_value() if key is not None else None
+    )
 
 
 def load_language(language: str | None) -> None:

@@ -15,6 +15,7 @@ from pydantic import Field
 from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, Interceptors, Stage
+from gateway.commands import BotCommands, CommandHandler
 from gateway.lifespan import Lifespan, lived
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
@@ -22,6 +23,7 @@ from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult
 from gateway.options import WrongOption, checked
 from gateway.providers.base import Provider
+from gateway.providers.transcribing import Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
 from gateway.tools.action_callbacks import ActionCallback, ActionCallbacks
 from gateway.tools.executor import Factory
@@ -30,8 +32,6 @@ from gateway.tools.stash import ADAPTER
 from gateway.tools.stashed import Executors
 from gateway.turn import (
     ActionProposer,
-    BotCommands,
-    CommandHandler,
     Outcome,
     Runtime,
     Turn,
@@ -76,6 +76,8 @@ class ChannelAgent:
     - `groups`: messages of a group that the bot reads. "addressed": a mention, a reply, a command, and messages in a
       thread or topic where the bot was asked within a day. "all": every message.
     - `group_context`: number of preceding other messages that the next turn includes, 0 to 100. 0 stores none of them.
+    - `max_parts`: an answer of more messages than this is sent as its beginning and a file with the whole.
+    - `transcriber`: writes down voice messages. None: the one of ``ASKFIRST_TRANSCRIBE_URL``, else they are only named.
     """
 
     embed: Callable[[ChannelAgent], AbstractAsyncContextManager[Runtime]]
@@ -98,6 +100,8 @@ class ChannelAgent:
         strict: bool = False,
         groups: Literal["addressed", "all"] = "addressed",
         group_context: Annotated[int, Field(ge=0, le=100)] = 0,
+        transcriber: Transcriber | None = None,
+        max_parts: Annotated[int, Field(ge=1, le=100)] = 10,
     ) -> None:
         """Raises WrongOption for an unknown option, a wrong value, and for tools that `strict` refuses."""
         wrong: dict[str, str] = {}
@@ -115,7 +119,8 @@ class ChannelAgent:
         self.agent, self.store, self.language, self.greeting = agent, store, language, greeting
         self.on_unrelated, self.answer_window_seconds = on_unrelated, answer_window_seconds
         self.collect_seconds, self.when_busy, self.in_doubt = collect_seconds, when_busy, in_doubt
-        self.groups, self.group_context = groups, group_context
+        self.groups, self.group_context, self.transcriber = groups, group_context, transcriber
+        self.max_parts = max_parts
         self.deps: Any = None
         self._lifespan = lifespan
         self.commands = BotCommands()

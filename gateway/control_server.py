@@ -38,6 +38,8 @@ OPERATIONS = frozenset(
         "admit",
         "expel",
         "usage",
+        "audit",
+        "verify_audit",
     }
 )
 LONGEST_PATH = 103

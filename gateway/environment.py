@@ -21,7 +21,7 @@ log = logging.getLogger("askfirst.platforms")
 
 _OWN = (
     *("ASKFIRST_SECRET", "ASKFIRST_STORE", "ASKFIRST_ADMIN_TOKEN"),
-    *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTEL_EXPORTER_OTLP_HEADERS"),
+    *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTEL_EXPORTER_OTLP_HEADERS", "ASKFIRST_TRANSCRIBE_API_KEY"),
 )
 """Secret variables of Askfirst itself. ASKFIRST_STORE is one, because the URL of a Redis holds its password."""
 

@@ -114,6 +114,11 @@ class Settings(BaseSettings):
     traces_ttl_seconds: float = Field(default=604_800.0, ge=0, allow_inf_nan=False)
     """Life of the stored trace of a turn; 0: none is stored."""
 
+    transcribe_url: ModelUrl | None = None
+    """URL of a server with ``/audio/transcriptions``. None: voice messages are not transcribed."""
+    transcribe_model: str | None = None
+    transcribe_api_key: SecretStr | None = None
+
     telegram_bot_token: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_BOT_TOKEN")
     telegram_webhook_secret: TelegramSecret | None = Field(default=None, validation_alias="TELEGRAM_WEBHOOK_SECRET")
     telegram_api_url: ApiUrl = Field(default="https://api.telegram.org", validation_alias="TELEGRAM_API_URL")
@@ -168,6 +173,13 @@ class Settings(BaseSettings):
         if bot_dir is not None:
             load_env_file(bot_dir / ".env")
         return cls()
+
+    def check_transcription(self) -> None:
+        """Raise MissingSetting when the settings of the transcription are there by half."""
+        if self.transcribe_url is None and (self.transcribe_model or self.transcribe_api_key):
+            _refuse([("ASKFIRST_TRANSCRIBE_URL", "set it to the server that transcribes voice messages, with its /v1")])
+        if self.transcribe_url is not None and not self.transcribe_model:
+            _refuse([("ASKFIRST_TRANSCRIBE_MODEL", "set it to the model that transcribes, such as whisper-1")])
 
     def channels_on(self, way: ServeWay = "auto") -> dict[str, Way]:
         """Return the channels whose settings are present, with the way in which their messages come in.

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from channels import Address, Json, Message, Person, Reply
-from gateway.agent import Agent, Ask, Asked, Expenses, Interceptors, Journal, Keep, LoopOutcome, LoopPorts, Verdict
+from gateway.agent import (
+    Agent,
+    Ask,
+    Asked,
+    Expenses,
+    Interceptors,
+    Journal,
+    Keep,
+    LiveText,
+    LoopOutcome,
+    LoopPorts,
+    ReadFile,
+    Verdict,
+)
 from gateway.agent.full_result import EarlierResults
 from gateway.artifacts import media_of
-from gateway.memory import RESET, to_entries
+from gateway.memory import to_entries
 from gateway.observe.results import AgentResult, StopReason
 from gateway.observe.teller import RunTeller
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage
+from gateway.said import said_messages
 from gateway.tools import PendingConfirmation, ToolContext
 from gateway.tools.escape import link, plain
-from gateway.tools.pending_action import PendingAction
+from gateway.tools.pending_action import Ballot, PendingAction
 from gateway.tools.stashed import StashedTool
 from gateway.wording import say
 
@@ -28,10 +41,7 @@ if TYPE_CHECKING:
     from gateway.pending.actions import ConversationActions
 
 __all__ = [
-    "BUILT_IN",
     "ActionProposer",
-    "BotCommands",
-    "CommandHandler",
     "Outcome",
     "Runtime",
     "Turn",
@@ -39,11 +49,6 @@ __all__ = [
     "split_command",
     "without_buttons",
 ]
-
-CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply | None]]
-
-BUILT_IN: Final = ("start", "help", "new", "stop", "pending", "usage")
-"""Commands of every bot. /stop runs in the decision lane. /whoami and /pair are not listed."""
 
 _EXCUSES: Mapping[str, str] = {
     "answered": "empty_answer",
@@ -90,11 +95,19 @@ class Turn:
     keep: Keep
     actions: Callable[[], Awaitable[ConversationActions]]
     """Loads the conversation's open actions, anew at each call."""
+    settled: Callable[[], Awaitable[ConversationActions]]
+    """Loads the conversation's actions with those that have ended lately."""
     events: RunTeller
     """Tells the events of the turn."""
     expenses: TurnExpenses
+    find_ballots: Callable[[Sequence[str]], Awaitable[Mapping[str, Ballot]]]
+    """Returns the ballot of each of these people, by the private chats in which they can be reached."""
     earlier_results: EarlierResults
     """Returns the raw results of a tool that an earlier turn has kept."""
+    read_file: ReadFile | None = None
+    """Returns the bytes of a file of the conversation."""
+    live: LiveText | None = None
+    """Shows the answer while it is written. None where the channel cannot, or the agent does not."""
     admit: Callable[[str, str], Awaitable[str]] | None = None
     """Admits the person with this pairing code and returns the answer in this language. None if this person may not
     admit others."""
@@ -102,7 +115,7 @@ class Turn:
     @property
     def model_messages(self) -> list[ModelMessage]:
         """The person's messages in the form that the model reads."""
-        return [each for message in self.messages for each in (*_group_messages(message), _model_message(message))]
+        return said_messages(self.messages, self.context.attachments)
 
     @property
     def command(self) -> str | None:
@@ -142,89 +155,15 @@ class Runtime(Protocol):
     async def notify(self, address: Address, reply: Reply, *, after_seconds: float) -> None: ...
 
 
-# ── commands ──
-
-
-class BotCommands:
-    """The commands of one bot: the built-in ones, and those that its author registered."""
-
-    def __init__(self) -> None:
-        self._own: dict[str, tuple[CommandHandler, str]] = {}
-
-    def register(self, name: str, handler: CommandHandler, description: str) -> None:
-        """Add a command of the author. Without a description, its handler's docstring is shown."""
-        self._own[name] = (handler, description or inspect.cleandoc(handler.__doc__ or name))
-
-    def check_name(self, name: str) -> None:
-        """Raises ValueError for a name that is taken or that a platform could not show."""
-        if not name.isidentifier() or name != name.lower() or len(name) > 32:
-            raise ValueError(f"a command is up to 32 small letters, digits and _, not {name!r}")
-        if name in self._own or name in BUILT_IN:
-            raise ValueError(f"there is a /{name} already")
-
-    def described(self, language: str) -> dict[str, str]:
-        """Return every command with its description, in display order."""
-        own = {name: description for name, (_, description) in self._own.items()}
-        return {name: say(f"cmd_{name}", language) for name in BUILT_IN} | own
-
-    def help(self, language: str) -> str:
-        """Return the answer to /help, as Markdown."""
-        listed = [f"/{name} – {plain(description)}" for name, description in self.described(language).items()]
-        return say("help", language, commands="\n".join(listed))
-
-    def are_meant(self, turn: Turn) -> bool:
-        """Return True if the turn is answered by a command."""
-        command = turn.command
-        unlisted = command == "whoami" or (command == "pair" and turn.admit is not None)
-        return unlisted or command in BUILT_IN or command in self._own
-
-    def are_built_in(self, turn: Turn) -> bool:
-        """Return True if the turn is answered by a command of the gateway's own."""
-        return self.are_meant(turn) and turn.command not in self._own
-
-    async def answer(self, turn: Turn, *, greeting: str | None) -> Outcome:
-        """Run the command of the turn. `greeting` is the answer to /start; None: the gateway's own."""
-        command = turn.command or ""
-        outcome = Outcome(stop_reason="command", transcript=to_entries(turn.notes))
-        match command:
-            case "start":
-                outcome.replies = [Reply(text=greeting or say("greeting", turn.language))]
-            case "help":
-                outcome.replies = [Reply(text=self.help(turn.language))]
-            case "new":
-                outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
-            case "pending":
-                outcome.replies = [Reply(text=_open_actions(turn, await turn.actions()), exact=True)]
-            case "usage":
-                outcome.replies = [Reply(text=await turn.expenses.report(turn.language), exact=True)]
-            case "whoami" if command not in self._own:
-                outcome.replies = [Reply(text=say("whoami", turn.language, person=f"`{turn.person}`"))]
-            case "pair" if command not in self._own and turn.admit is not None:
-                outcome.replies = [Reply(text=await turn.admit(turn.messages[0].text, turn.language))]
-            case _:
-                answer = await self._own[command][0](turn.context, turn.messages[0].text)
-                if answer is not None:
-                    outcome.replies = [without_buttons(answer)]
-        return outcome
-
-
-def _open_actions(turn: Turn, actions: ConversationActions) -> str:
-    from gateway.pending.prompt import brief
-
-    waiting = actions.open_for(str(turn.person))
-    if not waiting:
-        return say("pending_none", turn.language)
-    lines = [f"- {brief(action.preview)} ({action.code})" for action in waiting]
-    return "\n".join([say("pending_list", turn.language), "", *lines])
-
-
 # ── the model ──
 
 
 async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, interceptors: Interceptors) -> Outcome:
     """Run the model's loop over the turn. Raises ProviderError when the model cannot be reached."""
-    waiting = (await turn.actions()).open_for(str(turn.person))
-    reminders = [ModelMessage(role="event", content=_waiting_note(waiting))] if waiting else []
+    actions = await turn.actions()
+    waiting = actions.open_for(str(turn.person))
+    proposer.changing = _changing(turn, actions)
+    reminders = [ModelMessage(role="event", content=_waiting_note(waiting, proposer.changing))] if waiting else []
     done = await agent.turn(
         [*turn.history, *turn.notes, *reminders, *turn.model_messages],
         context=turn.context,
@@ -236,6 +175,8 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
             expenses=turn.expenses,
             earlier_results=turn.earlier_results,
             interceptors=interceptors,
+            live=turn.live,
+            read_file=turn.read_file,
         ),
     )
     outcome = Outcome(
@@ -251,6 +192,18 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     if text or links:
         outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
     outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
+    if proposer.unreached:
+        outcome.replies.append(Reply(text=_unreached(list(proposer.unreached), turn.language), exact=True))
+    outcome.replies[:0] = [
+        Reply(text=say("heard", turn.language, text=plain(each.transcript)))
+        for each in turn.context.attachments
+        if each.transcript
+    ]
+    outcome.replies += [
+        Reply(text=say("file_not_read", turn.language, name=plain(each.filename or each.kind)))
+        for each in turn.context.attachments
+        if each.fault
+    ]
     return outcome
 
 
@@ -281,12 +234,30 @@ class ActionProposer:
         """`keep_stashed` keeps the executor of an action that a tool stashed, by the action's id."""
         self._turn, self._answer_window_seconds, self._keep_stashed = turn, answer_window_seconds, keep_stashed
         self._proposed: list[PendingAction] = []
+        self.changing: PendingAction | None = None
+        """The open action that the person wants changed."""
+        self.unreached: dict[str, None] = {}
+        """The approvers out of reach, so that calls were not asked."""
 
     async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
-        actions = await self._turn.actions()
-        return [self._verdict(actions, ask) for ask in asks]
+        from gateway.pending.propose import asked_elsewhere
+        from gateway.pending.tokens import make_action_id
+        from gateway.pending.words.plan import MOST_ITEMS
 
-    def _verdict(self, actions: ConversationActions, ask: Ask) -> Verdict:
+        turn = self._turn
+        elsewhere = [person for ask in asks for person in asked_elsewhere(ask.tool, str(turn.person), turn.address)]
+        if len(asks) > MOST_ITEMS:
+            return [f"Not asked: at most {MOST_ITEMS} calls are confirmed at once. Split them."] * len(asks)
+        ballots = await turn.find_ballots(elsewhere) if elsewhere else {}
+        actions = await turn.actions()
+        plan = make_action_id() if len(asks) > 1 else None
+        if self.changing is not None and any(_is_call(self.changing, ask) for ask in asks):
+            self.changing = None  # the same is asked again beside another call: the person wants both
+        return [self._verdict(actions, ask, ballots, plan) for ask in asks]
+
+    def _verdict(
+        self, actions: ConversationActions, ask: Ask, ballots: Mapping[str, Ballot], plan: str | None
+    ) -> Verdict:
         from gateway.pending.asked import as_asked
         from gateway.pending.propose import ProposalRefused, propose_action
         from gateway.pending.seal import compute_digest
@@ -303,8 +274,12 @@ class ActionProposer:
             turn_started=turn.started,
             answer_window_seconds=self._answer_window_seconds,
             proposed=self._proposed,
+            ballots=ballots,
+            plan=plan,
+            changing=self.changing,
         )
         if isinstance(proposed, ProposalRefused):
+            self.unreached |= dict.fromkeys(proposed.unreached)
             return proposed.why
         if isinstance(ask.tool, StashedTool):
             proposed = replace(proposed, pending_action_id=ask.tool.action.pending_action_id)
@@ -326,15 +301,47 @@ def _taken_over(turn: Turn, action: PendingAction) -> PendingAction:
     return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
 
 
+def _unreached(people: Sequence[str], language: str) -> str:
+    """Return the text that names the approvers out of reach."""
+    from gateway.pending.prompt import people_of
+
+    return say("approvers_unreached", language, people=people_of(people, language))
+
+
 def _excuse(stop_reason: StopReason, language: str) -> str:
     """Return the text for a turn that ended without an answer."""
     key = _EXCUSES.get(stop_reason)
     return say(key, language) if key is not None else ""
 
 
-def _waiting_note(actions: Sequence[PendingAction]) -> str:
+def _waiting_note(actions: Sequence[PendingAction], changing: PendingAction | None) -> str:
     lines = [f"- {action.kind}: {action.preview}" for action in actions]
+    if changing is not None:
+        lines.append(
+            f"The person's message says how to change this one: {changing.kind} ({changing.preview}). Call the tool "
+            "with the changed arguments: the new question replaces it. If they want both, call it for both."
+        )
     return "\n".join(["Waiting for the person's confirmation, NOT done yet:", *lines])
+
+
+def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
+    """Return the open action that the person's message changes, or None.
+
+    The person pressed Change for it, or answers the only open one with a condition: "yes, but INV-7".
+    """
+    from gateway.pending.reading import begins_as_answer
+
+    if len(turn.messages) != 1:
+        return None
+    if (pressed := actions.changed_by(str(turn.person))) is not None:
+        return pressed
+    mine = [action for action in actions.open if action.requester == str(turn.person) and action.ballot_of is None]
+    said = turn.messages[0].text
+    return mine[0] if len(mine) == 1 and begins_as_answer(said, (turn.language, mine[0].language)) else None
+
+
+def _is_call(action: PendingAction, ask: Ask) -> bool:
+    return action.kind == ask.tool.name and dict(action.args) == dict(ask.args)
 
 
 # ── messages and replies ──
@@ -346,24 +353,6 @@ def split_command(message: str) -> tuple[str | None, str]:
     if word.startswith("/") and word[1:].isidentifier():
         return word[1:].lower(), rest.strip()
     return None, message
-
-
-def _model_message(message: Message) -> ModelMessage:
-    """Return a person's message in the form that the model reads."""
-    text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
-    files = [f"[{item.kind}: {item.filename or item.mime_type or 'no name'}]" for item in message.attachments]
-    speaker = None
-    if message.address.group and message.person is not None:
-        speaker = message.person.name or message.person.user_id
-    return ModelMessage(role="user", content="\n".join([text, *files]).strip(), speaker=speaker)
-
-
-def _group_messages(message: Message) -> list[ModelMessage]:
-    """Return the group's preceding messages to others as one note for the model. Empty when none were kept."""
-    if not message.before:
-        return []
-    lines = ["Written in the group before this message, not to you:", *message.before]
-    return [ModelMessage(role="event", content="\n".join(lines))]
 
 
 def without_buttons(reply: Reply | str) -> Reply:

@@ -11,6 +11,7 @@ children.set_forkserver_preload(
     [
         "tests.store.worker",
         "tests.chaos.worker",
+        "tests.pending.seed_worker",
         "tests.cli.command",
         *(f"channels.{name}.channel" for name in ("slack", "telegram", "twilio", "webchat")),
         *(f"gateway.providers.{name}" for name in ("anthropic", "openai")),

@@ -17,6 +17,7 @@ from blockbuster import blockbuster_ctx
 from gateway import environment, wording
 from gateway.pending.words import prepare
 from gateway.web import webhooks
+from gateway.web.metrics import Metrics  # noqa: F401 - its import reads files, which no event loop may do
 from scripts import chromium
 
 hypothesis.settings.register_profile("askfirst", derandomize=True, max_examples=100, deadline=None)

@@ -22,7 +22,7 @@ import gateway.testing
 from gateway.cli import main
 from gateway.environment import SECRETS
 from gateway.settings import Settings
-from scripts import sentences
+from scripts import platforms, sentences
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -236,6 +236,11 @@ def test_every_option_is_documented(page: str, function: object) -> None:
 def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
     page = TEXT[sentences.PAGE.name]
     assert sentences.written(page) == page, "write it anew: make sentences"
+
+
+def test_the_table_of_platforms_is_that_of_the_channels() -> None:
+    page = TEXT[platforms.PAGE.name]
+    assert platforms.written(page) == page, "write it anew: make platforms"
 
 
 def test_every_documented_sentence_has_an_occasion() -> None:

@@ -31,6 +31,7 @@ from gateway.mcp.link import NoConnection
 from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState
 from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault
+from gateway.providers.transcribing import TranscriptionFailed
 from gateway.store.errors import MailboxFull
 from gateway.store.form import NewerForm
 from gateway.tools.errors import Problem, ToolBusy, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
@@ -53,6 +54,7 @@ MADE: dict[type, Make] = {
     MissingSetting: by("TELEGRAM_BOT_TOKEN", "copy it from @BotFather"),
     Moved: by("-10042"),
     NewerForm: by(3),
+    TranscriptionFailed: by("the server answered 503"),
     NoConnection: by("the server is not there", is_paused=True),
     ProviderFault: by("openai", "it raised RuntimeError"),
     ProviderConfigurationError: by("openai", "the key is missing", env_var="OPENAI_API_KEY"),

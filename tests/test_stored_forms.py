@@ -14,6 +14,9 @@ from gateway.stored.events import (
     ActionDeadline,
     ActionSettled,
     AskAgain,
+    BallotAsked,
+    BallotNews,
+    BallotUpdate,
     DecisionRequested,
     FollowUp,
     InternalEvent,
@@ -65,6 +68,31 @@ EVENTS: dict[str, InternalEvent] = {
         remark=None,
         resume=True,
     ),
+    '{"kind":"remind","event_id":"remind/a1/t","action_id":"a1","form":3}': ActionDeadline(
+        kind="remind", event_id="remind/a1/t", action_id="a1"
+    ),
+    '{"kind":"standin","event_id":"standin/a1/t","action_id":"a1","form":3}': ActionDeadline(
+        kind="standin", event_id="standin/a1/t", action_id="a1"
+    ),
+    '{"kind":"ballot","form":3,"event_id":"ballot/b1","action_id":"b1","record":{"code":"","kind":"pay"}}': BallotAsked(
+        event_id="ballot/b1", action_id="b1", record={"code": "", "kind": "pay"}
+    ),
+    (
+        '{"kind":"ballot_news","form":3,"event_id":"confirm/t/b1","action_id":"a1","person":"sms:1:2","name":"Ben",'
+        '"what":"confirm","digest":"d","parser_version":"7","remark":null}'
+    ): BallotNews(
+        event_id="confirm/t/b1",
+        action_id="a1",
+        person="sms:1:2",
+        name="Ben",
+        what="confirm",
+        digest="d",
+        parser_version="7",
+    ),
+    (
+        '{"kind":"ballot_update","form":3,"event_id":"ended/b1/done","action_id":"b1","what":"ended",'
+        '"record":{"state":"done"}}'
+    ): BallotUpdate(event_id="ended/b1/done", action_id="b1", what="ended", record={"state": "done"}),
 }
 
 

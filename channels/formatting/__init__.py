@@ -4,6 +4,7 @@ from channels.formatting.gsm import GSM, drop_dear_accents, fold_quotes, fold_to
 from channels.formatting.markdown import MAX_MARKDOWN, is_quick, read_markdown
 from channels.formatting.plain import label, to_plain, to_whatsapp
 from channels.formatting.styled import Span, SpanKind, Styled, split
+from channels.formatting.unfinished import finished
 
 __all__ = [
     "GSM",
@@ -12,6 +13,7 @@ __all__ = [
     "SpanKind",
     "Styled",
     "drop_dear_accents",
+    "finished",
     "fold_quotes",
     "fold_to_gsm",
     "is_quick",

@@ -13,9 +13,19 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from channels.cancellable_threads import FILES, in_thread
-from channels.channel import Ambiguous, Capabilities, MissingSetting, Parsed, Unavailable, Undeliverable, WebhookRequest
+from channels.channel import (
+    Ambiguous,
+    Capabilities,
+    MissingSetting,
+    Parsed,
+    Unavailable,
+    Undeliverable,
+    WebhookRequest,
+)
 from channels.events import Address, Attachment, Event, Message, Person
 from channels.keys import keys
+from channels.message_stream import MessageStream
+from channels.powers import StreamHandle
 from channels.replies import Media, OpenMedia, Part, Receipt, Reply
 from channels.slack.api import WebApi
 from channels.slack.media import download, is_slacks, upload
@@ -34,6 +44,9 @@ _BOT_TOKEN = re.compile(r"(?:xoxe\.)?xoxb-[A-Za-z0-9-]+")
 _APP_TOKEN = re.compile(r"xapp-[A-Za-z0-9-]+")
 _SECRET = re.compile(r"[\x21-\x7e]{16,}")
 _ANSWER_SECONDS = 5.0
+_EDIT_SECONDS = 2.0
+"""The time between two edits of a growing text. chat.update is of tier 3: 50 and more a minute in a workspace.
+https://docs.slack.dev/apis/web-api/rate-limits"""
 _METADATA = "askfirst_part"
 _MOST_LOOKED_AT = 200
 _CLOCKS_APART_SECONDS = 60.0
@@ -162,15 +175,33 @@ class SlackChannel:
         arguments = {name: value for name, value in part.arguments.items() if name != "thread_ts"}
         await self._api[1].call("chat.update", {**arguments, "ts": message_id})
 
+    async def delete(self, address: Address, message_id: str) -> None:
+        """Take away a message of the bot. Raises SendError."""
+        await self._api[1].call("chat.delete", {"channel": address.place, "ts": message_id})
+
+    async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> StreamHandle:
+        """Return a stream of edited messages."""
+        return MessageStream(self, address, interval_seconds=_EDIT_SECONDS, message_ids=message_ids)
+
     async def typing(self, address: Address) -> None:
         """Show in a thread that the bot is at work, until its next message there, for two minutes at most.
 
-        Slack has this only for threads; elsewhere the call is a no-op. Raises SendError. Once Slack refuses it for lack
-        of rights, further calls are no-ops too.
+        Outside of threads the call is a no-op (see `typing_under`). Raises SendError.
         """
-        if address.thread is None or not self._shows_status:
+        if address.thread is not None:
+            await self.typing_under(address, address.thread)
+
+    async def typing_under(self, address: Address, message_id: str, *, ends: bool = False) -> None:
+        """Show that the bot is at work, in the thread of the address, or in a chat without threads.
+
+        Slack shows the status in a private chat too if it gets the ``ts`` of a message there:
+        https://github.com/typeclaw/typeclaw/pull/582. There it is taken away at the end; in a thread, the bot's message
+        does that. Raises SendError. Once Slack refuses it for lack of rights, further calls are no-ops.
+        """
+        if not self._shows_status or (ends and address.thread is not None):
             return
-        status = {"channel_id": address.place, "thread_ts": address.thread, "status": _STATUS}
+        text = "" if ends else _STATUS
+        status = {"channel_id": address.place, "thread_ts": address.thread or message_id, "status": text}
         try:
             await self._api[1].call("assistant.threads.setStatus", status)
         except Undeliverable as refused:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from pydantic import ValidationError
 
 from channels.channel import Malformed, Parsed, WebhookRequest, WebhookResponse
-from channels.events import Address, Attachment, ButtonPress, Message, MessageEdited, Person, Reaction
+from channels.events import Address, Attachment, ButtonPress, Message, MessageEdited, Person, Reaction, kind_of
 from channels.slack.fields import judge
 from channels.slack.payload import BlockActions, Command, Event, EventCallback, File, payload_from
 from channels.slack.stamps import moment
@@ -279,12 +279,4 @@ def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
 def _kind(file: File) -> Literal["image", "audio", "voice", "video", "document"]:
     if file.get("subtype") == "slack_audio":
         return "voice"
-    match (file.get("mimetype") or "").partition("/")[0]:
-        case "image":
-            return "image"
-        case "audio":
-            return "audio"
-        case "video":
-            return "video"
-        case _:
-            return "document"
+    return kind_of(file.get("mimetype") or "")

@@ -44,6 +44,7 @@ CAPABILITIES = Capabilities(
     redelivers=True,
     bare_yes="ordered",  # ts, unique and ascending in a channel: https://docs.slack.dev/messaging/retrieving-messages
     edit=True,
+    stream=True,
     typing=True,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import re
@@ -29,6 +30,8 @@ from channels.channel import (
 )
 from channels.events import Address, Attachment, Event, Message, Person
 from channels.keys import keys
+from channels.message_stream import MessageStream
+from channels.powers import StreamHandle
 from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi
 from channels.telegram.errors import Moved, bad_token
@@ -36,6 +39,7 @@ from channels.telegram.media import open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
 from channels.telegram.stamps import moment, position
+from channels.telegram.stream import DraftStream
 from channels.telegram.styles import utf16_length
 from channels.telegram.verify import verify
 
@@ -47,6 +51,9 @@ _API_URL = "https://api.telegram.org"
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 """Telegram accepts 1 to 256 characters (https://core.telegram.org/bots/api#setwebhook). Under 16 can be guessed."""
+_EDIT_SECONDS, _GROUP_EDIT_SECONDS = 2.0, 6.0
+"""The time between two edits of a growing text. Telegram takes one message a second in a chat and 20 a minute in a
+group (https://core.telegram.org/bots/faq, "my bot is hitting limits"). Half of it is left to other messages."""
 _LONGEST_PAUSE_SECONDS = 30.0
 _LONGEST_ANSWER = 200
 """UTF-16 units of the answer to a press. https://core.telegram.org/bots/api#answercallbackquery."""
@@ -73,6 +80,8 @@ class TelegramChannel:
         self._token, self._secrets, self._api_url, self._sleep = token, keys(secret), api_url.rstrip("/"), sleep
         self.username = None
         self._started: BotApi | None = None
+        self._drafts = itertools.count(1)
+        self._takes_drafts = True
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
@@ -185,6 +194,27 @@ class TelegramChannel:
             await self._api.call("sendChatAction", chat_id=address.place, action="typing", message_thread_id=thread)
         except SendError as error:
             _log.debug("telegram: typing was not shown: %s", error.code)
+
+    async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> StreamHandle:
+        """Return a stream of drafts in a private chat, and of edited messages elsewhere.
+
+        Once the server does not know drafts, messages are edited in private chats too.
+        """
+        if message_ids or address.group or not self._takes_drafts:
+            interval_seconds = _GROUP_EDIT_SECONDS if address.group else _EDIT_SECONDS
+            return MessageStream(self, address, interval_seconds=interval_seconds, message_ids=message_ids)
+        return DraftStream(self._draft, address, next(self._drafts))
+
+    async def _draft(self, arguments: dict[str, Json]) -> None:
+        try:
+            await self._api.call("sendMessageDraft", **arguments)
+        except Undeliverable as refused:
+            self._takes_drafts = refused.code != "unknown_method"
+            raise
+
+    async def delete(self, address: Address, message_id: str) -> None:
+        """Take away a message of the bot. Raises SendError."""
+        await self._api.call("deleteMessage", chat_id=address.place, message_id=int(message_id))
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield a file's bytes, at most 20 MB. Raises Undeliverable (too large, gone, no file) or another SendError."""

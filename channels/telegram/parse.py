@@ -107,6 +107,7 @@ class UpdateReader:
             command=command.lower() if command else None,
             reply_to=str(answered["message_id"]) if answered else None,
             attachments=attachments,
+            album=message.get("media_group_id"),
             mentions_bot=mentioned,
             answers_bot=to_bot,
             forwarded=not _FORWARDED.isdisjoint(message),

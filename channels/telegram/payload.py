@@ -104,6 +104,7 @@ class Message(TypedDict, total=False):
     entities: list[Entity]
     caption: str | None
     caption_entities: list[Entity]
+    media_group_id: str | None
     photo: list[Photo]
     audio: File | None
     voice: File | None

@@ -26,6 +26,7 @@ CAPABILITIES = Capabilities(
     redelivers=True,  # https://core.telegram.org/bots/api#setwebhook: unsuccessful requests are repeated
     bare_yes="ordered",  # message_id and date: https://core.telegram.org/bots/api#message
     edit=True,
+    stream=True,
     typing=True,
 )
 

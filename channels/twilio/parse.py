@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 from multidict import MultiMapping
 
 from channels.channel import Parsed, WebhookRequest, WebhookResponse
-from channels.events import Address, Attachment, ButtonPress, DeliveryReport, Message, OptOut, Person
+from channels.events import Address, Attachment, ButtonPress, DeliveryReport, Message, OptOut, Person, kind_of
 from channels.twilio.fields import MOST_MEDIA, judge
 from channels.twilio.payload import ADDRESS_PREFIX, read_form
 from channels.twilio.shapes import ADDRESS, SID, doubt
@@ -215,15 +215,9 @@ def _attachments(form: Mapping[str, str]) -> tuple[Attachment, ...]:
 
 
 def _kind(mime_type: str) -> Literal["image", "audio", "voice", "video", "document", "contact"]:
-    match mime_type.partition("/")[0]:
-        case "image":
-            return "image"
-        case "video":
-            return "video"
-        case "audio":
-            return "voice" if mime_type.startswith("audio/ogg") else "audio"
-        case _:
-            return "contact" if mime_type in ("text/vcard", "text/x-vcard") else "document"
+    if mime_type in ("text/vcard", "text/x-vcard"):
+        return "contact"
+    return "voice" if mime_type.startswith("audio/ogg") else kind_of(mime_type)
 
 
 def _code(given: str) -> str | None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from channels.channel import Capabilities, Forged, MissingSetting, Parsed, Way, WebhookRequest, WebhookResponse
-from channels.events import Address, Message
+from channels.channel import (
+    Capabilities,
+    Forged,
+    MissingSetting,
+    Parsed,
+    Undeliverable,
+    Way,
+    WebhookRequest,
+    WebhookResponse,
+)
+from channels.events import Address, Attachment, Message
+from channels.local_file import read_pieces
+from channels.powers import StreamHandle
 from channels.replies import Part, Receipt, Reply
-from channels.webchat.parse import parse_event
+from channels.webchat.parse import parse_event, split_ref
 from channels.webchat.render import BUTTON_LABEL, render_reply
+from channels.webchat.stream import PageStream
 from channels.webchat.verify import SessionCookies, check_host, check_page, is_secure
 
 if TYPE_CHECKING:
@@ -34,6 +47,7 @@ class WebChatChannel:
         visible=True,
         media=dict.fromkeys(("image", "audio", "video", "document"), 25 * 1024 * 1024),
         edit=True,
+        stream=True,
         typing=True,
         bare_yes="ordered",
     )
@@ -44,6 +58,10 @@ class WebChatChannel:
         self.hosts = tuple(host.lower() for host in hosts)
         self.on_typing: set[Callable[[str], None]] = set()
         """Callbacks that get the session in which the bot begins to write. They must not raise."""
+        self.on_draft: set[Callable[[str, str], None]] = set()
+        """Callbacks that get a session, and the Markdown so far of the answer there. They must not raise."""
+        self.uploaded: Callable[[str, str], Path | None] = lambda session, token: None
+        """(session, token) -> the file that was uploaded there under this token, or None. The gateway sets it."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
@@ -67,12 +85,19 @@ class WebChatChannel:
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         """Check that the request is a POST of the chat page with a valid session. Raises Forged or Stale."""
+        self._verified(request, now, "application/json")
+
+    def verify_upload(self, request: WebhookRequest, now: datetime) -> str:
+        """Check that the request brings a piece of a file, and return its session. Raises Forged or Stale."""
+        return self._verified(request, now, "application/octet-stream")
+
+    def _verified(self, request: WebhookRequest, now: datetime, content_type: str) -> str:
         if request.method != "POST":
             raise Forged("only a POST says anything")
         check_host(request.headers, self.hosts)
         secure = is_secure(request)
-        check_page(request.headers, secure=secure)
-        self.cookies.check(request.headers, now, secure=secure)
+        check_page(request.headers, secure=secure, content_type=content_type)
+        return self.cookies.check(request.headers, now, secure=secure)
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Return the event of a request. Raises Malformed."""
@@ -91,6 +116,18 @@ class WebChatChannel:
     def follows(self, message: Message, receipt: Receipt) -> bool:
         """True if the receipt is that of the bot's newest message on the page when the person sent `message`."""
         return message.after is not None and message.after == receipt.message_id
+
+    async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> StreamHandle:
+        """Return a stream to the pages of this session that this process serves. No line of the log shows it."""
+        return PageStream(self.on_draft, address.place)
+
+    async def fetch(self, attachment: Attachment) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a file that was uploaded in the attachment's session. Raises Undeliverable."""
+        path = self.uploaded(*split_ref(attachment.ref))
+        if path is None:
+            raise Undeliverable("not_a_file")
+        async for piece in read_pieces(path):
+            yield piece
 
     async def typing(self, address: Address) -> None:
         for tell in tuple(self.on_typing):

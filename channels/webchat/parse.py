@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from channels.channel import Malformed, WebhookRequest
-from channels.events import Address, ButtonPress, Event, Message, Person
-from channels.webchat.payload import Press, payload_from
+from channels.events import Address, Attachment, ButtonPress, Event, Message, Person, kind_of
+from channels.webchat.payload import Press, SentFile, payload_from
 from channels.webchat.verify import is_secure, session_of
 
-__all__ = ["address_of", "language_of", "parse_event"]
+__all__ = ["address_of", "language_of", "parse_event", "split_ref"]
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
@@ -33,7 +33,7 @@ def parse_event(request: WebhookRequest) -> Event:
             event_ids=event_ids, address=address, person=person, token=sent.token, message_id=sent.message_id
         )
     text = sent.text.replace("\0", "").strip()
-    if not text:
+    if not text and not sent.files:
         raise Malformed("a message without words")
     command = _COMMAND.fullmatch(text)
     return Message(
@@ -43,7 +43,25 @@ def parse_event(request: WebhookRequest) -> Event:
         message_id=sent.client_id,
         text=(command[2] or "") if command else text,
         command=command[1].lower() if command else None,
+        attachments=tuple(_attachment(session, file) for file in sent.files),
         after=sent.after,
+    )
+
+
+def split_ref(ref: str) -> tuple[str, str]:
+    """Return the session and the token of an uploaded file."""
+    session, _, token = ref.partition(":")
+    return session, token
+
+
+def _attachment(session: str, file: SentFile) -> Attachment:
+    # The session comes from the cookie, so that the token of another one's file opens nothing.
+    return Attachment(
+        kind=kind_of(file.mime_type),
+        ref=f"{session}:{file.token}",
+        mime_type=file.mime_type,
+        filename=file.filename,
+        size=file.size,
     )
 
 

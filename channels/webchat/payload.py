@@ -1,15 +1,20 @@
-"""The JSON that the page sends: a message or a press."""
+"""The requests of the page: a message or a press as JSON, and the query of one piece of a file."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-__all__ = ["MAX_MESSAGE", "Press", "SentMessage", "payload_from"]
+__all__ = ["MAX_FILES", "MAX_FILE_BYTES", "MAX_MESSAGE", "Piece", "Press", "SentMessage", "payload_from", "piece_from"]
 
 MAX_MESSAGE = 16_000
 """The longest message of a person, in characters."""
+MAX_FILES = 10
+"""The most files of one message."""
+MAX_FILE_BYTES = 20_000_000
+"""The largest file of a person."""
 
 _Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 """An id that the page makes once for each message or press, and repeats on a retry."""
@@ -23,15 +28,49 @@ class _Sent(BaseModel):
     client_id: _Id
 
 
+class SentFile(BaseModel):
+    """A file that was uploaded before its message. Only the token is proof: the rest is what the page says of it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    token: Annotated[str, Field(max_length=2000, pattern=r"^[A-Za-z0-9_-]+$")]
+    filename: Annotated[str, Field(min_length=1, max_length=255)]
+    mime_type: Annotated[
+        str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+(; ?charset=[a-z0-9-]+)?$")
+    ]
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES)]
+
+
 class SentMessage(_Sent):
-    text: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
+    text: Annotated[str, Field(max_length=MAX_MESSAGE)]
+    files: Annotated[list[SentFile], Field(max_length=MAX_FILES)] = []
     after: _MessageId | None = None
     """The bot's newest message on the page when the person first pressed send. Retries keep it."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.text and not self.files:
+            raise ValueError("a message without words and files")
+        return self
 
 
 class Press(_Sent):
     token: Annotated[str, Field(min_length=1, max_length=200)]
     message_id: _MessageId
+
+
+class Piece(BaseModel):
+    """The place of a request's body in a file that is being uploaded."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    upload: _Id
+    """An id that the page makes once for each file."""
+    at: Annotated[int, Field(ge=0, lt=MAX_FILE_BYTES)]
+    """The offset of the piece in bytes."""
+    size: Annotated[int, Field(ge=1)]
+    """The size of the whole file in bytes."""
+    name: Annotated[str, Field(min_length=1, max_length=255)]
 
 
 _PAYLOAD: TypeAdapter[SentMessage | Press] = TypeAdapter(SentMessage | Press)
@@ -40,3 +79,8 @@ _PAYLOAD: TypeAdapter[SentMessage | Press] = TypeAdapter(SentMessage | Press)
 def payload_from(body: bytes) -> SentMessage | Press:
     """Read the body of one request. Raises ValidationError for any other JSON and for bytes that are not JSON."""
     return _PAYLOAD.validate_json(body)
+
+
+def piece_from(query: Mapping[str, str]) -> Piece:
+    """Read the query of one piece of a file. Raises ValidationError for any other query."""
+    return Piece.model_validate_strings(dict(query))

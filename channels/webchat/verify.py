@@ -105,15 +105,13 @@ def check_host(headers: Mapping[str, str], hosts: Sequence[str]) -> None:
         raise Forged("sent to a host that is not ours")
 
 
-def check_page(headers: Mapping[str, str], *, secure: bool) -> None:
+def check_page(headers: Mapping[str, str], *, secure: bool, content_type: str = "application/json") -> None:
     """Check that the request was made by a page of the host that it was sent to. Raises Forged.
 
-    Over https the page must come over https too and send JSON, which no HTML form of another page can.
+    Over https the page must come over https too and send this type, which no HTML form of another page can.
     """
     scheme, _, netloc = headers.get("origin", "").partition("://")
-    if secure and (
-        scheme != "https" or headers.get("content-type", "").partition(";")[0].strip() != "application/json"
-    ):
+    if secure and (scheme != "https" or headers.get("content-type", "").partition(";")[0].strip() != content_type):
         raise Forged("not made by a page of ours")
     if scheme not in ("http", "https") or netloc.lower() != headers.get("host", "").lower():
         raise Forged("not made by a page of ours")

@@ -18,7 +18,7 @@ from gateway.store.types import Spending
 __all__ = [
     "KEPT_DAYS",
     "WARNING_SHARE",
-    "Standing",
+    "Spent",
     "Subject",
     "UsageCount",
     "count_name",
@@ -87,7 +87,7 @@ class UsageCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Spent:
     """A budget and its used part in the present window."""
 
     budget: Budget
@@ -133,10 +133,10 @@ def spendings(usage: Usage, *, person: str, conversation: str, at: datetime) -> 
 
 def standings(
     budgets: Iterable[Budget], counts: Mapping[str, Mapping[str, int]], *, person: str, at: datetime
-) -> list[Standing]:
+) -> list[Spent]:
     """Return how budgets stand for a person at a moment, by the counts under the names of `count_name`."""
     return [
-        Standing(
+        Spent(
             budget=budget,
             used=_used(budget, counts.get(count_name(budget.window, at, budget.holder, person), {})),
             ends=window_end(budget.window, at),

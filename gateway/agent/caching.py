@@ -57,6 +57,7 @@ class Caching:
             request.model,
             request.system,
             [_message(message) for message in request.messages],
+            sorted(request.contents),
             [[spec.name, spec.description, spec.parameters] for spec in request.tools],
             request.schema,
             request.temperature,
@@ -182,4 +183,4 @@ def _is_whole(response: Response) -> bool:
 def _message(message: ModelMessage) -> Sequence[Any]:
     calls = [[call.call_id, call.name, call.args, call.parse_error] for call in message.tool_calls]
     who = [message.role, message.call_id, message.tool_name, message.speaker]
-    return [*who, message.content, calls, message.echo]
+    return [*who, message.content, [file.sha256 for file in message.files], calls, message.echo]

@@ -115,6 +115,9 @@ class AgentConfig(Options):
     """How often the model is asked again after an answer that does not fit the run's `response_format`. These calls do
     not count in `max_iterations`."""
 
+    stream: bool | frozenset[str] = True
+    """True to show an answer in the chat while the model writes it, on channels that can; or the names of the channels
+    on which to. An agent with a `cache` answers whole, because a streamed reply is neither taken from it nor kept."""
     cache: Cache | None = None
     """The cache of the model's replies, and of the results of `cacheable` tools. None: there is none. A streamed run
     takes no reply from it."""
@@ -140,6 +143,11 @@ class AgentConfig(Options):
             if isinstance(guardrail.stages, str) or not set(guardrail.stages) <= set(STAGES):
                 raise ValueError(f"the stages of guard {guardrail.name!r} should be among {', '.join(STAGES)}")
         return value
+
+    def streams_on(self, channel: str) -> bool:
+        """Return True if answers are shown on this channel while the model writes them."""
+        chosen = self.stream if isinstance(self.stream, bool) else channel in self.stream
+        return chosen and self.cache is None
 
     confirm_action: ConfirmAction | None = None
     """The callback that decides on calls that need a confirmation, if there is no chat to ask in."""

@@ -24,7 +24,7 @@ from gateway.observe.events import PendingStashed, ToolChunk
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
 from gateway.tools import Preview, Tool, ToolContext, ToolError, serialise
-from gateway.tools.context import PlannedTurn
+from gateway.tools.context import MOST_PROGRESS, PlannedTurn
 from gateway.tools.stash import Stash, stashing
 from gateway.tools.stashed import StashedTool
 
@@ -51,6 +51,10 @@ class CallExecutor:
     keep: Keep | None
     hand_over: HandOver
     caching: Caching | None
+    on_progress: Callable[[str], None] | None = None
+    """Shows the progress of a call to the person."""
+    shows_pieces: bool = True
+    """False if guards check the output: the pieces of a streaming tool have passed none."""
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def execute(self, each: CheckedCall) -> CallResult:
@@ -62,6 +66,7 @@ class CallExecutor:
             idempotency_key=f"{self.context.idempotency_key}/{each.key}",
             emit=emit_artifact,
             plan=partial(_plan, planned) if self.context.address is not None else None,
+            on_progress=self.on_progress,
         )
 
         if isinstance(tool, AgentTool):
@@ -77,14 +82,10 @@ class CallExecutor:
                 )
                 return replace(known, stop=self._stop(tool, known.text))
 
-        def on_chunk(text: str) -> None:
-            self.events.tell_now(ToolChunk, call_id=call.call_id, tool_name=tool.name, chunk=text)
-
         with self.collect() as emitted, stashing(context) as stashed:
             try:
-                raw = await tool.run(
-                    each.args, context, timeout_seconds=self.config.tool_timeout_seconds, on_chunk=on_chunk
-                )
+                seconds, on_chunk = self.config.tool_timeout_seconds, self._on_chunk(tool, call)
+                raw = await tool.run(each.args, context, timeout_seconds=seconds, on_chunk=on_chunk)
             except ToolError as error:
                 raise CallFailed(error_text(tool, error), error) from error
         if tool.completion_check and not isinstance(raw, bool):
@@ -109,6 +110,19 @@ class CallExecutor:
         result = replace(result, cache_key=key)
         await self.caching.keep_result(tool, result)
         return result
+
+    def _on_chunk(self, tool: Tool, call: ToolCall) -> Callable[[str], None]:
+        """Return what tells the pieces of a streaming tool, and shows the newest of them to the person."""
+        is_shown, shown = self.shows_pieces and not tool.screen_output, ""
+
+        def on_chunk(text: str) -> None:
+            nonlocal shown
+            self.events.tell_now(ToolChunk, call_id=call.call_id, tool_name=tool.name, chunk=text)
+            if self.on_progress is not None and is_shown:
+                shown = (shown + text)[-MOST_PROGRESS:]
+                self.on_progress(shown)
+
+        return on_chunk
 
     async def _stashed(self, call: ToolCall, stash: Stash, context: ToolContext) -> Asked | _Ran | str:
         """Ask a person about a stashed call. Return the reason as a text when the person is not asked."""

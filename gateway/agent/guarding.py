@@ -14,11 +14,13 @@ from typing import Any, Final, cast
 from channels import Json
 from gateway.agent.journal import CallResult
 from gateway.agent.model import OnText
-from gateway.guards import Guardrail, GuardrailContext, GuardrailVerdict, Stage, screen, screened_name
+from gateway.guards import Guardrail, GuardrailContext, GuardrailVerdict, Stage, screen_aside, screened_name
+from gateway.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.observe.events import GuardrailTriggered
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ModelMessage, ToolCall
+from gateway.providers.calling import no_constant
 from gateway.tools import Tool, ToolContext
 from gateway.tools.stopping import Stopped
 from gateway.wording import say
@@ -75,7 +77,7 @@ class Guarding:
         return text
 
     async def tell(self, stage: Stage, name: str, action: str, detail: str) -> None:
-        """Tell what a guard did."""
+        """Tell the action of a guard."""
         await self.events.tell(GuardrailTriggered, stage=stage, guardrail_name=name, action=action, detail=detail[:200])
 
     async def _verdict(self, guardrail: Guardrail, stage: Stage, text: str, tool_name: str) -> GuardrailVerdict:
@@ -90,13 +92,13 @@ class Guarding:
         try:
             done, _ = await self.context.stopping.unless_set(_ended(task))
         except asyncio.CancelledError:
-            _leave(task)
+            leave(task)
             raise
         except Stopped:
-            _leave(task)
+            leave(task)
             return GuardrailVerdict("block", detail="the run was stopped")
         if not done:
-            _leave(task)
+            leave(task)
             return self._fault(guardrail, f"no verdict within {GUARD_SECONDS:g} seconds")
         try:
             verdict = task.result()
@@ -135,7 +137,7 @@ class Guarding:
         if isinstance(text, Blocked) or text == given:
             return text if isinstance(text, Blocked) else args
         try:
-            edited = json.loads(text, parse_constant=_no_constant)
+            edited = json.loads(text, parse_constant=no_constant)
         except ValueError:
             edited = None
         if isinstance(edited, dict):
@@ -161,7 +163,7 @@ class Guarding:
         return replace(result, text=text, told=told)
 
     async def _screened(self, result: CallResult) -> CallResult:
-        screened = screen(result.text)
+        screened = await screen_aside(result.text)
         names = [artifact.filename and screened_name(artifact.filename) for artifact in result.artifacts]
         renamed = [name != artifact.filename for name, artifact in zip(names, result.artifacts, strict=True)]
         if screened.kinds or any(renamed):
@@ -172,7 +174,7 @@ class Guarding:
         artifacts = tuple(
             replace(artifact, filename=name) for name, artifact in zip(names, result.artifacts, strict=True)
         )
-        told = None if result.told is None else screen(result.told).text
+        told = None if result.told is None else (await screen_aside(result.told)).text
         return replace(result, text=screened.text, told=told, artifacts=artifacts)
 
 
@@ -186,27 +188,6 @@ async def _checked(guardrail: Guardrail, text: str, context: GuardrailContext) -
 
 async def _ended(task: asyncio.Future[GuardrailVerdict]) -> tuple[set[Any], set[Any]]:
     return await asyncio.wait({task}, timeout=GUARD_SECONDS)
-
-
-_left: Final[set[asyncio.Future[GuardrailVerdict]]] = set()
-"""The checks that were cancelled and have not ended: they may ignore it."""
-
-
-def _leave(task: asyncio.Future[GuardrailVerdict]) -> None:
-    task.cancel()
-    _left.add(task)
-    task.add_done_callback(_forget)
-
-
-def _forget(task: asyncio.Future[GuardrailVerdict]) -> None:
-    """Take the error of a check that was left, so that asyncio does not log it."""
-    _left.discard(task)
-    if not task.cancelled():
-        task.exception()
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 _SENTENCE_END: Final = re.compile(r"(?:[.!?…](?=\s)|[。！？।]|\n)\s*")
@@ -224,6 +205,11 @@ class ReleasedText:
     """The pieces of the current reply that were shown."""
     blocked: bool = False
     _held: str = ""
+
+    def restart(self) -> None:
+        """Forget a reply that broke off. `blocked` stays."""
+        self._held = ""
+        self.shown.clear()
 
     async def add(self, piece: str) -> None:
         """Take a piece of the model's text, and show the sentences that it completes."""

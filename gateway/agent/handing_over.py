@@ -48,6 +48,7 @@ class HandOver:
             self.ports,
             journal=self.progress.inside(key),
             on_text=None,
+            live=None,
             events=events,
             asking=self.asking,
         )

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from channels import AskfirstError, Json, Message
+from gateway.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.tools import ToolContext, cause_of
 from gateway.tools.function import Function
@@ -70,8 +71,6 @@ class Interceptors:
     def __init__(self, timeout_seconds: float = INTERCEPT_SECONDS) -> None:
         self.timeout_seconds = timeout_seconds
         self._functions: dict[Stage, list[Function]] = {stage: [] for stage in _KEYWORDS}
-        self._left: set[asyncio.Task[Any]] = set()
-        """Calls that did not end in time, and did not end when they were cancelled either."""
 
     def check_stage(self, stage: str) -> None:
         """Raises ValueError for a stage that does not exist."""
@@ -141,10 +140,10 @@ class Interceptors:
         try:
             done, _ = await asyncio.wait({task}, timeout=self.timeout_seconds)
         except asyncio.CancelledError:
-            self._leave(task)
+            leave(task)
             raise
         if not done:
-            self._leave(task)
+            leave(task)
             raise InterceptorFailed(function.name, f"it did not end within {self.timeout_seconds:g} seconds")
         try:
             result = task.result()
@@ -155,16 +154,6 @@ class Interceptors:
         if result is not None:
             raise InterceptorFailed(function.name, f"it returned {type(result).__name__}, not None")
         return None
-
-    def _leave(self, task: asyncio.Task[Any]) -> None:
-        task.cancel()
-        self._left.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._left.discard(task)
-        if not task.cancelled():
-            task.exception()  # taken, so that asyncio does not log it
 
 
 def _plain(interceptor: str, args: dict[str, Json]) -> dict[str, Json]:

@@ -43,6 +43,7 @@ class ModelCaller:
     config: AgentConfig
     stopping: Stopping
     on_text: OnText | None
+    on_restart: Callable[[], None] | None
     events: RunTeller
     sleep: Callable[[float], Awaitable[None]]
     jitter: Callable[[], float]
@@ -51,8 +52,8 @@ class ModelCaller:
     async def call(self, request: Request, number: int, record: Callable[[Response], Awaitable[None]]) -> Response:
         """Return the model's whole reply, the `number`-th of the turn, with unique call ids and plain JSON.
 
-        `record` makes it durable before it is told. A reply is not retried after a part of its text was passed on,
-        because the person would read it twice. Raises ProviderError, Stopped.
+        `record` makes it durable before it is told. After a part of its text was passed on, a reply is only retried
+        with `on_restart`, because the person would read that part twice. Raises ProviderError, Stopped.
         """
         tell, provider = self.events.tell, self.provider.name
         model = request.model or str(getattr(self.provider, "model", ""))
@@ -62,6 +63,8 @@ class ModelCaller:
         while True:
             attempt += 1
             pieces: list[str] = []
+            if self.on_restart is not None:
+                self.on_restart()
             await tell(
                 LlmStart,
                 messages=request.messages,
@@ -74,7 +77,7 @@ class ModelCaller:
             try:
                 response = _plain(_with_ids(await self.stopping.unless_set(self._once(request, pieces)), number))
             except ProviderError as error:
-                final = attempt > self._most_retries or bool(pieces)
+                final = attempt > self._most_retries or (bool(pieces) and self.on_restart is None)
                 wait = None if final else self._wait(error, attempt)
                 took = milliseconds_since(began)
                 await tell(

@@ -6,16 +6,34 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.expenses import Expenses
+from gateway.agent.files import ReadFile
 from gateway.agent.full_result import EarlierResults
 from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal, Keep
 from gateway.agent.model import OnText
 from gateway.observe.teller import RunTeller
 
-__all__ = ["LoopPorts"]
+__all__ = ["LiveText", "LoopPorts"]
+
+
+class LiveText(Protocol):
+    """The text of a running turn, which is shown in a chat while it grows."""
+
+    def add(self, piece: str) -> None:
+        """Add a piece of the model's reply."""
+        ...
+
+    def restart(self) -> None:
+        """Begin a reply, or the same one again: its text takes the place of all text before."""
+        ...
+
+    def progress(self, text: str) -> None:
+        """Show the progress of a tool under the text."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +47,16 @@ class LoopPorts:
     """The storage of finished steps: steps of an earlier attempt are not repeated. It needs `keep`."""
     keep: Keep | None = None
     """Makes files durable, since the journal records them by their hash."""
+    read_file: ReadFile | None = None
+    """Returns the bytes of a file of the conversation; None: only files with their bytes are shown to the model."""
     earlier_results: EarlierResults | None = None
     """Returns the raw results of a tool that earlier turns of the conversation have kept."""
     expenses: Expenses | None = None
     """The budgets that the turn shares with others; None: there are none."""
     on_text: OnText | None = None
     """Receives the model's text. With it the model streams."""
+    live: LiveText | None = None
+    """Shows the model's text in place of `on_text`, and the progress of tools. With it the model streams too."""
     events: RunTeller | None = None
     """Tells the events of the run; None: only to its trace, under a random id."""
     cancellation: CancellationToken | None = None

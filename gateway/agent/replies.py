@@ -11,6 +11,7 @@ from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.caching import hit
 from gateway.agent.config import ModelSelector
 from gateway.agent.expenses import Expenses
+from gateway.agent.files import ReadFile, read_contents
 from gateway.agent.journal import Progress
 from gateway.agent.model import ModelCaller
 from gateway.agent.spec import AgentSpec
@@ -38,6 +39,7 @@ class Replies:
     request: Request
     answer_format: AnswerFormat | None
     person: str
+    read_file: ReadFile | None
 
     async def reply(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> tuple[Response, bool]:
         """Return the `number`-th reply, to the conversation and these messages of the turn, and whether it is new.
@@ -63,21 +65,31 @@ class Replies:
         since = len(self.request.messages) - 1  # the question, and all that the turn added
         kept = fitted(messages, window.room(request), since)
         await self._tell_trim(messages, kept, "the conversation is larger than the window")
-        fitting = replace(request, messages=tuple(kept))
+        fitting = replace(request, messages=tuple(kept), contents=await read_contents(kept, self.read_file))
         try:
             response = await self._reply_to(fitting, number)
         except ProviderError as error:
+            if error.refusal == "invalid" and fitting.contents:
+                return await self._ask_without_files(fitting, number, error)
             if error.refusal != "too_long":
                 raise
             shorter = fitted(messages, window.was_too_large(fitting, error), since)
             if size(shorter) >= size(kept):
                 raise
             await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
-            fitting = replace(request, messages=tuple(shorter))
+            fitting = replace(request, messages=tuple(shorter), contents=await read_contents(shorter, self.read_file))
             response = await self._reply_to(fitting, number)
         if response.usage.prompt_tokens:
             window.counted(fitting, response.usage.prompt_tokens)
         return response
+
+    async def _ask_without_files(self, request: Request, number: int, refusal: ProviderError) -> Response:
+        """Ask again with the files named only: a model that takes no pictures refuses the whole request.
+
+        Raises ProviderError, Stopped.
+        """
+        log.warning("the model refused a request with files, and is asked again without them: %s", refusal)
+        return await self._reply_to(replace(request, contents={}), number)
 
     async def _reply_to(self, request: Request, number: int) -> Response:
         """Return the reply to a request, from the cache where there is one and the run does not stream."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.aside import Book
@@ -19,9 +20,9 @@ from gateway.agent.guarding import Guarding, ReleasedText
 from gateway.agent.handing_over import HandOver
 from gateway.agent.journal import Progress
 from gateway.agent.loop import Loop
-from gateway.agent.model import ModelCaller, OnText
+from gateway.agent.model import ModelCaller
 from gateway.agent.outcome import LoopOutcome
-from gateway.agent.ports import LoopPorts
+from gateway.agent.ports import LiveText, LoopPorts
 from gateway.agent.replies import Replies
 from gateway.agent.spec import AgentSpec
 from gateway.agent.unattended import Unattended
@@ -53,9 +54,7 @@ async def run_loop(
     events = ports.events or begin_run(SILENT, clock=context.clock)
     book = Book(meter=spec.meter, expenses=ports.expenses)
     guarding = _guarding(spec, context, events)
-    released = None
-    if guarding is not None and ports.on_text is not None and guarding.watches("output"):
-        released = ReleasedText(guarding, ports.on_text)
+    released = _released(guarding, ports)
     raw = RawResults(ports.earlier_results) if spec.config.tool.compress_results else None
     if raw is not None:
         context = replace(context, raw_results=raw.of)
@@ -67,16 +66,17 @@ async def run_loop(
         replies=Replies(
             spec=spec,
             events=events,
-            caller=_caller(spec, provider, context, events, ports, ports.on_text if released is None else released.add),
+            caller=_caller(spec, provider, context, events, ports, released),
             progress=progress,
             expenses=ports.expenses,
             request=_request(spec, system, messages, context.language),
             answer_format=answer_format,
             person=context.person,
+            read_file=ports.read_file,
         ),
         runner=CallRunner(
             checker=_checker(spec, messages, context, events, ports, guarding, book),
-            executor=_executor(spec, context, progress, on_confirm, events, ports),
+            executor=_executor(spec, context, progress, on_confirm, events, ports, guarding),
             progress=progress,
             on_confirm=on_confirm,
             context=context,
@@ -114,17 +114,37 @@ def _caller(
     context: ToolContext,
     events: RunTeller,
     ports: LoopPorts,
-    on_text: OnText | None,
+    released: ReleasedText | None,
 ) -> ModelCaller:
+    live = ports.live
+    on_text, on_restart = (ports.on_text, None) if live is None else (live.add, live.restart)
+    if released is not None:
+        on_text = released.add
+        if live is not None:
+            on_restart = partial(_restart, released, live)
     return ModelCaller(
         provider=provider,
         config=spec.config,
         stopping=context.stopping,
         on_text=on_text,
+        on_restart=on_restart,
         events=events,
         sleep=ports.sleep,
         jitter=ports.jitter,
     )
+
+
+def _released(guarding: Guarding | None, ports: LoopPorts) -> ReleasedText | None:
+    """Return what passes the streamed text through the guards; None if it is not streamed, or none checks it."""
+    on_text = ports.on_text if ports.live is None else ports.live.add
+    if guarding is None or on_text is None or not guarding.watches("output"):
+        return None
+    return ReleasedText(guarding, on_text)
+
+
+def _restart(released: ReleasedText, live: LiveText) -> None:
+    released.restart()
+    live.restart()
 
 
 def _compressor(
@@ -178,6 +198,7 @@ def _executor(
     on_confirm: OnConfirm | Unattended,
     events: RunTeller,
     ports: LoopPorts,
+    guarding: Guarding | None,
 ) -> CallExecutor:
     return CallExecutor(
         config=spec.config,
@@ -187,6 +208,8 @@ def _executor(
         keep=ports.keep,
         hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
         caching=spec.caching,
+        on_progress=None if ports.live is None else ports.live.progress,
+        shows_pieces=guarding is None or not (guarding.watches("output") or guarding.watches("tool_results")),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from gateway.agent.files import file_size
 from gateway.providers.base import ModelMessage, ProviderError, Request
 
 __all__ = ["LEAST_BYTES", "MOST_BYTES", "Window", "fitted", "size"]
@@ -135,7 +136,8 @@ def _size(message: ModelMessage) -> int:
     calls = sum(len(call.name) + len(str(call.args)) for call in message.tool_calls)
     text = message.content
     text_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return text_bytes + calls + (len(str(message.echo)) if message.echo else 0)
+    files = sum(file_size(file) for file in message.files)
+    return text_bytes + calls + files + (len(str(message.echo)) if message.echo else 0)
 
 
 def _cut(message: ModelMessage, most: int) -> ModelMessage:

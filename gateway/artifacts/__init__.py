@@ -4,6 +4,7 @@ from gateway.artifacts.emit import MAX_BYTES, MAX_PER_RUN, Artifact, OutsideRun,
 from gateway.artifacts.keep import LINK_SECONDS, RETENTION_SECONDS, ArtifactStore, NotKept
 from gateway.artifacts.links import BadLink, Holder, Links, OfConversation, OfSession
 from gateway.artifacts.names import clean_filename
+from gateway.artifacts.uploads import Uploads
 
 __all__ = [
     "LINK_SECONDS",
@@ -19,6 +20,7 @@ __all__ = [
     "OfConversation",
     "OfSession",
     "OutsideRun",
+    "Uploads",
     "clean_filename",
     "collecting",
     "emit_artifact",

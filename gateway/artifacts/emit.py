@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from channels import AskfirstError, Media
@@ -47,6 +48,12 @@ class Artifact:
     """The time for which the bytes are kept, in seconds; None: the store's default."""
     content: bytes | None = field(default=None, repr=False, compare=False)
     """The bytes, until they are stored; None for a file with only a URL."""
+
+    @classmethod
+    def of(cls, content: bytes, filename: str, mime_type: str | None = None) -> Self:
+        """Return the file with these bytes, of any size. It hashes them: call it in a thread for large ones."""
+        digest = hashlib.sha256(content).hexdigest()
+        return cls(sha256=digest, size=len(content), mime_type=mime_type, filename=filename, content=content)
 
 
 def media_of(artifact: Artifact) -> Media:

@@ -18,6 +18,7 @@ from channels.cancellable_threads import FILES, in_thread
 from gateway.artifacts.emit import Artifact
 from gateway.artifacts.links import Holder, Links
 from gateway.artifacts.names import clean_filename, sniff_type
+from gateway.artifacts.uploads import PART_SECONDS, PART_SUFFIX
 
 __all__ = ["LINK_SECONDS", "RETENTION_SECONDS", "ArtifactStore", "NotKept"]
 
@@ -97,12 +98,20 @@ class ArtifactStore:
 
     def path(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
         """Return the same link relative to the mount point of the gateway: ``artifacts/{token}``."""
-        return f"artifacts/{self._links.sign(media, holder, lives_seconds=lives_seconds)}"
+        return f"artifacts/{self.sign(media, holder, lives_seconds=lives_seconds)}"
+
+    def sign(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
+        """Return the token of a link to this file."""
+        return self._links.sign(media, holder, lives_seconds=lives_seconds)
 
     def resolve(self, token: str) -> tuple[Path, Media, Holder]:
         """Return the file and the holder of a link's token. The file itself may be deleted already. Raises BadLink."""
         media, holder = self._links.read(token)
         return self._file(media.sha256), media, holder
+
+    async def make_room(self, size: int) -> None:
+        """Make room for the pieces of a file of this many bytes. Raises NotKept when the room is not enough."""
+        await in_thread(partial(self._make_room_for_pieces, size), threads=FILES)
 
     async def sweep(self, now: datetime) -> int:
         """Delete the files with an expired retention, and return their number. Any instance may call it."""
@@ -133,6 +142,13 @@ class ArtifactStore:
             size=len(content),
             role=artifact.role,
         )
+
+    def _make_room_for_pieces(self, size: int) -> None:
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_room(size)
+        except OSError as error:
+            raise NotKept(f"a file could not be kept in {self.directory}: {error.strerror}") from error
 
     def _make_room(self, size: int) -> None:
         """Delete the oldest files until a new file leaves the reserve free.
@@ -195,7 +211,8 @@ class ArtifactStore:
             for path in sorted(self.directory.iterdir()):
                 with contextlib.suppress(FileNotFoundError):
                     if path.name.startswith("."):
-                        if path.stat().st_mtime < now - _ORPHAN_SECONDS - RETENTION_SECONDS:
+                        ended = PART_SECONDS if path.suffix == PART_SUFFIX else _ORPHAN_SECONDS + RETENTION_SECONDS
+                        if path.stat().st_mtime < now - ended:
                             path.unlink()
                     elif path.stat().st_mtime < now - RETENTION_SECONDS:
                         swept += self._remove(path, lambda file: file.st_mtime < now - RETENTION_SECONDS)

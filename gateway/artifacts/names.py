@@ -6,11 +6,16 @@ import mimetypes
 import re
 import unicodedata
 
+from gateway.artifacts.containers import audio_type, zip_type
+from gateway.artifacts.pictures import HEAD_BYTES, PICTURE_TYPES, picture_type
+
 __all__ = ["clean_filename", "sniff_type"]
 
 _MAX_CHARACTERS = 100
 _MAX_EXTENSION = 10
 _FORBIDDEN = re.compile(r'[<>:"|?*]')
+_BYTES = "application/octet-stream"
+_OFFICE_GUESS = "application/vnd.openxmlformats-officedocument."
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
@@ -36,21 +41,33 @@ def clean_filename(name: str | None, mime_type: str) -> str:
 def sniff_type(content: bytes, filename: str | None) -> str:
     """Return the MIME type of the bytes, or else that of the file name.
 
-    Without either, it is ``text/plain`` for UTF-8 and ``application/octet-stream`` for other bytes.
+    Without either, it is ``text/plain`` for UTF-8 and ``application/octet-stream`` for other bytes. No name makes a
+    PNG, JPEG, GIF or WebP picture, and neither do bytes that only begin like one.
     """
-    import puremagic  # its table of signatures is large, and many bots emit no file
-
-    try:
-        found = puremagic.from_string(content, mime=True, filename=filename)
-    except (puremagic.PureError, ValueError):
-        found = ""
+    if (known := picture_type(content[:HEAD_BYTES]) or audio_type(content)) is not None:
+        return known
+    found = _signature_type(content, filename)
+    if found.startswith(_OFFICE_GUESS):
+        return zip_type(content)  # the library takes each archive without a name for a document of Word
+    if found in PICTURE_TYPES:
+        return _BYTES
     if found:
         return found
     guessed, encoding = mimetypes.guess_type(filename or "")
-    if guessed and not encoding:
+    if guessed and not encoding and guessed not in PICTURE_TYPES:
         return guessed
     try:
         content.decode()
     except UnicodeDecodeError:
-        return "application/octet-stream"
-    return "text/plain"
+        return _BYTES
+    return _BYTES if b"\0" in content else "text/plain"
+
+
+def _signature_type(content: bytes, filename: str | None) -> str:
+    """Return the MIME type by the signature of the bytes; an empty text if they have none that is known."""
+    import puremagic  # its table of signatures is large, and many bots emit no file
+
+    try:
+        return puremagic.from_string(content, mime=True, filename=filename)
+    except (puremagic.PureError, ValueError):
+        return ""

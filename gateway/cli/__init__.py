@@ -16,7 +16,9 @@ _MODULES = {
         name: f"gateway.cli.{name}"
         for name in ("chat", "dev", "doctor", "init", "preview", "replay", "serve", "slack", "tools", "webhooks")
     },
-    **dict.fromkeys(("dead", "pending", "people", "send", "usage", "waiting"), "gateway.cli.operator_commands"),
+    **dict.fromkeys(
+        ("audit", "dead", "pending", "people", "send", "usage", "waiting"), "gateway.cli.operator_commands"
+    ),
 }
 
 

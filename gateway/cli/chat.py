@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mimetypes
+import re
+import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
-from channels import Person
+from channels import Attachment, Person, Undeliverable
 from channels.direct import DirectChannel, own_place
+from channels.events import kind_of
+from channels.local_file import read_pieces
 from gateway.artifacts import Artifact, media_of
 from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
@@ -29,6 +35,8 @@ __all__ = ["chat"]
 
 PERSON = "you"
 _WRITTEN = f"{DirectChannel.name}:-:{PERSON}"
+_FILE: Final = re.compile(r"""/file\s+("[^"]*"|'[^']*'|(?:\\.|[^\s\\])+)\s*(.*)""", re.DOTALL)
+"""A path, written as for a shell, and the words beside the file. A terminal writes a dropped file's path so."""
 
 
 @click.command()
@@ -43,27 +51,59 @@ _WRITTEN = f"{DirectChannel.name}:-:{PERSON}"
 def chat(bot: BotRef, files: Path) -> None:
     """Talk to BOT in the terminal. Answer its questions with a number, a code, yes or no; Ctrl-D ends.
 
+    `/file PATH words` sends a file and the words beside it.
+
     The conversation is kept in memory alone, and is gone when the command ends.
     """
     settings = load_settings(bot.directory)
     log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "ERROR")
     agent = bot.load()
-    click.echo(f"{bot.written}, model: {agent.agent.provider.name}. /help shows the commands, Ctrl-D ends.", err=True)
+    keys = "/help shows the commands, /file PATH sends a file, Ctrl-D ends."
+    click.echo(f"{bot.written}, model: {agent.agent.provider.name}. {keys}", err=True)
     # The runner is called once for each line. Between lines no code runs, so Ctrl-C at the prompt ends the command.
+    terminal = _TerminalChannel()
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
-        engine = runner.run(stack.enter_async_context(in_memory(agent)))
+        engine = runner.run(stack.enter_async_context(in_memory(agent, {terminal.name: terminal})))
         try:
             choices: list[_ButtonChoice] = []
             for line in _lines():
                 pressed = next((choice for number, choice in enumerate(choices, 1) if line == str(number)), None)
-                said = agent.ask_channel(PERSON, line) if pressed is None else pressed.press(agent)
+                if pressed is not None:
+                    said = pressed.press(agent)
+                elif line.partition(" ")[0] != "/file":
+                    said = agent.ask_channel(PERSON, line)
+                elif (sent := _file(line, terminal)) is not None:
+                    said = agent.ask_channel(PERSON, sent.words, attachments=[sent.attachment])
+                else:
+                    continue
                 _show(runner.run(said), engine, files)
                 choices = runner.run(_open(engine))
                 if choices:
                     click.echo("  ".join(f"{number} {choice.label}" for number, choice in enumerate(choices, 1)) + "\n")
         finally:
             runner.run(stack.aclose())
+
+
+class _TerminalChannel(DirectChannel):
+    """The channel of the bot's own code, with the files that the person sends from the terminal."""
+
+    def __init__(self) -> None:
+        self._offered: dict[str, Path] = {}
+
+    def offer(self, path: Path) -> str:
+        """Return the `ref` of a file of this machine. It is no path, so words can open no further file."""
+        ref = f"file-{len(self._offered) + 1}"
+        self._offered[ref] = path
+        return ref
+
+    async def fetch(self, attachment: Attachment) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a file that was sent here. Raises Undeliverable for other refs."""
+        path = self._offered.get(attachment.ref)
+        if path is None:
+            raise Undeliverable("not_a_file")
+        async for piece in read_pieces(path):
+            yield piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +116,35 @@ class _ButtonChoice:
 
     async def press(self, agent: ChannelAgent) -> AgentResult:
         return await agent.decide(_WRITTEN, self.intent, action_id=self.action_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _SentFile:
+    """A file that the person sends, with the words beside it."""
+
+    attachment: Attachment
+    words: str
+
+
+def _file(line: str, terminal: _TerminalChannel) -> _SentFile | None:
+    """Return the file of a `/file` line. Without such a file, tell the reason and return None."""
+    found = _FILE.fullmatch(line)
+    if found is None:
+        click.echo("/file needs a path: /file notes.pdf what does it say?\n", err=True)
+        return None
+    path = Path("".join(shlex.split(found[1]))).expanduser().absolute()
+    if not path.is_file():
+        click.echo(f"{visible(str(path))} is not a file.\n", err=True)
+        return None
+    mime_type, _ = mimetypes.guess_type(path.name)
+    attachment = Attachment(
+        kind=kind_of(mime_type or ""),
+        ref=terminal.offer(path),
+        mime_type=mime_type,
+        filename=path.name,
+        size=path.stat().st_size,
+    )
+    return _SentFile(attachment, found[2])
 
 
 async def _open(engine: Engine) -> list[_ButtonChoice]:

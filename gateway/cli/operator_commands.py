@@ -1,5 +1,5 @@
-"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage`` and ``send``: work on a store, with its
-server up or down."""
+"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit`` and ``send``: work on a store,
+with its server up or down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.control_server import store_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-__all__ = ["dead", "pending", "people", "send", "usage", "waiting"]
+__all__ = ["audit", "dead", "pending", "people", "send", "usage", "waiting"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ def pending_list(settings: Settings, *, as_json: bool) -> None:
 @click.argument("action_id", metavar="ID")
 @_on_a_store
 def pending_show(settings: Settings, action_id: str, *, as_json: bool) -> None:
-    """Show all of one action. The beginning of its ID is enough."""
+    """Show all fields of an action. The beginning of its ID is enough."""
     found = operate(settings, "action", action_id=action_id)
     _tell(found, as_json=as_json, plain=_listing(found))
 
@@ -167,7 +167,7 @@ def dead_replay(settings: Settings, dead_id: str, *, as_json: bool) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Throw away those with TEXT in their reason.")
 @_on_a_store
 def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everything: bool, as_json: bool) -> None:
-    """Throw one away, all of them, or the ones with a reason."""
+    """Throw a letter away, or all letters, or the letters with a reason."""
     if sum((dead_id is not None, everything, bool(reason))) != 1:
         raise click.UsageError("name one ID, or --all, or --reason TEXT")
     if dead_id is None:
@@ -224,7 +224,7 @@ def people_remove(settings: Settings, person: str, *, as_json: bool) -> None:
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")
 @_on_a_store
 def usage(settings: Settings, by: str, since: datetime | None, *, as_json: bool) -> None:
-    """Show what the model was used for: calls, tokens and cost, for the last two months or since a day."""
+    """Show the usage of the model: calls, tokens and cost, for the last two months or since a day."""
     found = operate(settings, "usage", by=by, since="" if since is None else f"{since:%Y-%m-%d}")
     head = (by.upper(), "CALLS", "TOKENS IN", "CACHED", "OUT", "USD", "UNPRICED", "SAVED USD")
     _tell(found, as_json=as_json, plain=_table(head, [_usage_row(by, each) for each in found]) or "Nothing was used.")
@@ -235,6 +235,32 @@ def _usage_row(by: str, each: Mapping[str, Any]) -> tuple[str, ...]:
     counts = (each[name] for name in ("calls", "prompt_tokens", "cached_prompt_tokens", "completion_tokens"))
     cost = "unknown" if each["cost_usd"] is None else f"{each['cost_usd']:.4f}"
     return (each[by], *map(str, counts), cost, str(each["unpriced_tokens"]), f"{each['saved_usd']:.4f}")
+
+
+@click.command()
+@click.argument("action_id", metavar="[ACTION]", default="")
+@click.option("--person", default="", metavar="PERSON", help="Only with this person: telegram:123:456.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")
+@click.option("--verify", is_flag=True, help="Check that no line was changed, removed or added.")
+@_on_a_store
+def audit(
+    settings: Settings, action_id: str, person: str, since: datetime | None, *, verify: bool, as_json: bool
+) -> None:
+    """Show the asks, decisions and runs of actions, with person and time: the last 1,000 lines, or the lines of ACTION.
+
+    The beginning of its ID is enough. With --verify the chains are checked instead, and the command fails if a chain
+    is not whole.
+    """
+    if verify:
+        found = operate(settings, "verify_audit", action_id=action_id)
+        rows = [(each[:8], fault) for each, fault in sorted(found["faults"].items())]
+        plain = _table(("ACTION", "FAULT"), rows) or f"{found['lines']} lines of {found['actions']} actions are whole."
+        _tell(found, as_json=as_json, plain=plain)
+        sys.exit(1 if rows else 0)
+    day = "" if since is None else f"{since:%Y-%m-%d}"
+    found = operate(settings, "audit", action_id=action_id, person=person, since=day)
+    lines = [(each["at"][:19], each["action"][:8], each["what"], each["person"] or "") for each in found]
+    _tell(found, as_json=as_json, plain=_table(("AT (UTC)", "ACTION", "WHAT", "BY"), lines) or "There are no lines.")
 
 
 @click.command()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from channels import Address, Channel, Json, Person
 from gateway.access import AllowList
@@ -22,6 +22,7 @@ from gateway.engine.pacing import Pacing
 from gateway.engine.parts import PartRenderer
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_audited
+from gateway.engine.tool_locks import ToolLocks
 from gateway.limits import Limits
 from gateway.observe.teller import Teller
 from gateway.pending.actions import ConversationActions
@@ -29,11 +30,13 @@ from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, rea
 from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.upgrade import upgrade
 from gateway.pending.words import prepare, prepared
+from gateway.providers.transcribing import Transcriber
 from gateway.store.base import Store
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import Lease, QueuedPart, Record, Snapshot, Waiting
 from gateway.stored import keys
+from gateway.tools.locks import Hold
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.wording import FALLBACK
 
@@ -53,6 +56,9 @@ class Holding(Protocol):
 
     def look(self) -> None:
         """Renew the lease at once, and look for its signals."""
+
+    async def make_sure(self) -> None:
+        """Check that the lease is still held. Raises Fenced and StoreUnavailable."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,6 +80,8 @@ class EngineContext:
     limits: Limits = field(default_factory=Limits)
     budgets: Sequence[Budget] = ()
     """The budgets of `ASKFIRST_BUDGETS`."""
+    transcriber: Transcriber | None = None
+    """Writes down voice messages for a bot without one of its own."""
     traces_ttl_seconds: float = TRACES_TTL_SECONDS
     """Life of the stored trace of a turn; 0: none is stored."""
     lease_seconds: float = 6.0
@@ -96,11 +104,15 @@ class EngineContext:
     counters: Counters = field(default_factory=Counters)
     first_form_until: datetime | None = None
     """Records of the first release, which have no seal, count until then."""
+    decide: Callable[[str], Coroutine[Any, Any, None]] | None = None
+    """Works the decision lane of a conversation, so that events handed over to it wait for no other process."""
     clock: StoreClock = field(init=False)
     pacing: Pacing = field(init=False)
     parts: PartRenderer = field(init=False)
     files: FileKeeper = field(init=False)
     alarms: Alarms = field(init=False)
+    hold: Hold | None = field(init=False)
+    """Holds the lock of a tool in the store; None if this process is alone with it."""
 
     def __post_init__(self) -> None:
         self.clock = StoreClock(self.store)
@@ -108,6 +120,8 @@ class EngineContext:
         self.parts = PartRenderer(self.channels, self.keyring)
         self.files = FileKeeper(self.artifacts, self.store, self.limits.files)
         self.alarms = Alarms(self.bot, self.events, self.tasks)
+        locks = ToolLocks(self.store, self.worker, lambda: self.lease_seconds)
+        self.hold = locks.hold if self.store.shared else None
 
     # ── the store ──
 
@@ -128,6 +142,9 @@ class EngineContext:
         self.clock.observe(committed.at)
         if transaction.appends:
             tell_audited(self.events, transaction)
+        if transaction.hand_over and self.decide is not None:
+            for conversation in dict.fromkeys(event.conversation for event in transaction.hand_over):
+                self.tasks.start(self.decide(conversation), "decide")
         return committed
 
     @property
@@ -273,10 +290,11 @@ class EngineContext:
     def drifted(self, action: PendingAction) -> Detail | None:
         """Return why an action may no longer happen as it was shown; see `ChannelAgent.drifted`.
 
+        A ballot asks about an action of another conversation, where this is looked at.
         On a shared store, another process may have the tool as it was shown. While the question is open, and for a
         minute after the yes, the action is left to that process.
         """
-        detail = self.bot.drifted(action)
+        detail = self.bot.drifted(action) if action.ballot_of is None else None
         if detail == "other_release" and self.store.shared and self.waits_for_release(action):
             return None
         return detail

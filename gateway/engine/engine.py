@@ -55,6 +55,7 @@ class Engine:
         self.context = context
         self._sends, self._takers = sends, takers
         self._decisions = Decisions(context)
+        context.decide = self._decisions.decide
         self.inbox = Inbox(context, self._decisions)
         self._actions = actions or ActionExecutor(context)
         self._delivery = PartSender(context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from channels import Media
+from channels.cancellable_threads import FILES, in_thread
 from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
 from gateway.engine.reply_limits import once_a_minute
 from gateway.limits import Share
@@ -28,22 +29,32 @@ class FileKeeper:
 
         A file counts for as long as files stay, a little less each moment. Raises NotKept above the limits.
         """
-        share = self._share
         if artifact.content is not None and not await self._artifacts.has(artifact):
-            size = len(artifact.content) / 1024**2
-            named = ((f"person/{person}", share.person), ("all", share.all))
-            limits = [(name, most) for name, most in named if most is not None]
-            full = [name for name, most in limits if size > most]
-            cells = [
-                Cell(name=f"files/{name}", burst=most, period_seconds=RETENTION_SECONDS, cost=size)
-                for name, most in limits
-                if not full
-            ]
-            if full or (cells and await self._store.acquire(cells)):
-                if not await self._store.acquire([once_a_minute(f"files told/{person}")]):
-                    log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
-                raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
+            await self.charge(person, len(artifact.content))
         return await self._artifacts.keep(artifact)
+
+    async def charge(self, person: str, size: int) -> None:
+        """Count a new file of this many bytes for a person. Raises NotKept above the limits."""
+        share, mebibytes = self._share, size / 1024**2
+        named = ((f"person/{person}", share.person), ("all", share.all))
+        limits = [(name, most) for name, most in named if most is not None]
+        full = [name for name, most in limits if mebibytes > most]
+        cells = [
+            Cell(name=f"files/{name}", burst=most, period_seconds=RETENTION_SECONDS, cost=mebibytes)
+            for name, most in limits
+            if not full
+        ]
+        if full or (cells and await self._store.acquire(cells)):
+            if not await self._store.acquire([once_a_minute(f"files told/{person}")]):
+                log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
+            raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
+
+    async def read(self, media: Media) -> bytes | None:
+        """Return the bytes of a kept file; None if it is gone."""
+        try:
+            return await in_thread(self._artifacts.open(media).path.read_bytes, threads=FILES)
+        except OSError:
+            return None
 
     async def keep_for_questions(self, actions: ConversationActions) -> None:
         """Keep the files of the questions that are asked, before the commit that queues the questions.

@@ -56,7 +56,9 @@ async def find_by_code(
         for entry in entries:
             if entry.code == code and person in (entry.requester, *entry.approvers):
                 action = await _action(context, where, entry.action_id)
-                if action is not None and action.code == code and may_refuse(action, person):
+                if action is None or (action.ballot_of is not None and conversation is None):
+                    continue  # the action itself is found where it was asked
+                if action.code == code and may_refuse(action, person):
                     found.append((entry, action))
     waiting = [action for _, action in found if action.open]
     if len(waiting) > 1:

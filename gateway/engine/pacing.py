@@ -19,6 +19,10 @@ from gateway.store.types import Cell
 __all__ = ["Pacing"]
 
 
+_SPARE_SECONDS = 1.0
+"""The wait of a call that may be left out, while others wait for its account."""
+
+
 class Pacing:
     """The pacing of one process: a queue for each account that calls wait for, over the counts in the store."""
 
@@ -64,6 +68,17 @@ class Pacing:
                 seconds = await self._store.acquire([account])
                 await asyncio.sleep(seconds)
         return 0.0
+
+    async def take_spare(self, channel: Channel, address: Address) -> float:
+        """Count a call that may be left out, and return 0, or the seconds after which to ask again: nothing is counted.
+
+        It never goes before a call that waits for the account.
+        """
+        place, account = _place(channel, address), _account(channel, address)
+        if self._is_waited_for(account):
+            return _SPARE_SECONDS
+        cells = _both(account, place)
+        return await self._store.acquire(cells) if cells else 0.0
 
     def _is_waited_for(self, account: Cell | None) -> bool:
         return account is not None and account.name in self._queues

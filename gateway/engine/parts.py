@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from channels import Address, Channel, Reply
@@ -12,9 +12,9 @@ from gateway.pending.seal import Keyring
 from gateway.store.transaction import Timer
 from gateway.store.types import Incoming, QueuedPart
 from gateway.stored.events import Notification, body_of
-from gateway.stored.outbox import OutboxItem
+from gateway.stored.outbox import NOTHING, OutboxItem
 
-__all__ = ["PartRenderer", "schedule_reply"]
+__all__ = ["PartRenderer", "schedule_reply", "scheduled_reply"]
 
 
 class PartRenderer:
@@ -31,23 +31,32 @@ class PartRenderer:
         *,
         cause: str,
         language: str,
+        streamed: Sequence[str] = (),
+        in_place: bool = True,
     ) -> list[QueuedPart]:
         """Return the parts of these replies: new messages in order, then edits, so that no answer waits for an edit.
 
         `cause` is the id of the event that they answer, for the log. `language` is used for later messages about the
         parts. An edit is left out if the platform cannot change a message. Without an address, or with its channel
-        off, the list is empty.
+        off, the list is empty. `streamed`: messages that show the beginning of the answer. The first parts take their
+        place if the first reply is text alone; a question never does, because its message has to be newer than all
+        that was written before it, and no part does without `in_place`. The messages that are left are taken away,
+        before all else.
         """
         queued: list[QueuedPart] = []
+        left = list(streamed)
         channel = self._channels.get(address.channel) if address is not None else None
         if channel is None or address is None:
             return queued
-        for said in sorted(replies, key=lambda said: said.reply.edits is not None):
+        in_order = sorted(replies, key=lambda said: said.reply.edits is not None)
+        first = in_order[0] if in_order else None
+        for said in in_order:
             if said.reply.edits is not None and not channel.capabilities.edit:
                 continue
             parts = list(channel.render(address, said.reply))
             for number, part in enumerate(parts, start=1):
                 last = number == len(parts)
+                finishes = left.pop(0) if left and in_place and said is first and _is_text(said) else None
                 item = OutboxItem.of(
                     address,
                     part,
@@ -56,24 +65,53 @@ class PartRenderer:
                     tells=said.tells,
                     alone=said.alone,
                     edits=said.reply.edits,
+                    finishes=finishes,
                     cause=cause,
                     language=language,
                 )
-                queued.append(
-                    QueuedPart(
-                        part_id=secrets.token_hex(16),
-                        conversation=conversation,
-                        body=self._keyring.stamped("part", conversation, item.to_json()),
-                        pool=address.channel,
-                    )
-                )
-        return queued
+                queued.append(self._queued(conversation, address, item))
+        gone = [_taking_away(address, message_id, cause=cause, language=language) for message_id in left]
+        return [*(self._queued(conversation, address, item) for item in gone), *queued]
+
+    def _queued(self, conversation: str, address: Address, item: OutboxItem) -> QueuedPart:
+        return QueuedPart(
+            part_id=secrets.token_hex(16),
+            conversation=conversation,
+            body=self._keyring.stamped("part", conversation, item.to_json()),
+            pool=address.channel,
+        )
+
+
+def _is_text(said: OutgoingReply) -> bool:
+    """Return True for a text without buttons and files that no bare reply could answer, and that is no edit."""
+    reply = said.reply
+    return not (reply.buttons or reply.media or reply.edits is not None or said.shows or said.asks or said.tells)
+
+
+def _taking_away(address: Address, message_id: str, *, cause: str, language: str) -> OutboxItem:
+    return OutboxItem.of(
+        address,
+        NOTHING,
+        shows=(),
+        asks=(),
+        tells=(),
+        alone=False,
+        edits=None,
+        finishes=message_id,
+        cause=cause,
+        language=language,
+    )
 
 
 def schedule_reply(keyring: Keyring, conversation: str, address: Address, reply: Reply, due: datetime) -> Timer:
     """Return a timer that brings this reply as a `Notification` when it is due."""
     event_id = f"notify/{secrets.token_hex(16)}"
+    incoming = scheduled_reply(keyring, conversation, address, reply, event_id=event_id)
+    return Timer(timer_id=event_id, due=due, incoming=incoming)
+
+
+def scheduled_reply(keyring: Keyring, conversation: str, address: Address, reply: Reply, *, event_id: str) -> Incoming:
+    """Return the event that brings this reply. The same id brings it once."""
     event = Notification(event_ids=(event_id,), address=address, reply=reply)
     body = keyring.stamped("event", conversation, body_of(event))
-    incoming = Incoming(conversation=conversation, event_ids=(event_id,), body=body, decides=True, wakes=False)
-    return Timer(timer_id=event_id, due=due, incoming=incoming)
+    return Incoming(conversation=conversation, event_ids=(event_id,), body=body, decides=True, wakes=False)

@@ -1,26 +1,24 @@
 """Polling: one of the processes that serve a bot asks the platform for its events.
 
-The process holds a lease for it: a record of the store that expires unless its holder writes it again. A second poller
-would store no event twice, because events are deduplicated by their ids. But Telegram ends the older of two requests:
+The process holds a lease for it, which is a record of the store. A second poller would store no event twice, because
+events are deduplicated by their ids. But Telegram ends the older of two requests:
 https://core.telegram.org/bots/api#getupdates.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import time
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from channels import AskfirstError, CanPoll, Channel, Parsed, RateLimited, WebhookResponse
 from gateway.engine.context import EngineContext
 from gateway.engine.intake.inbox import Inbox
+from gateway.engine.record_leases import RecordLease
 from gateway.logs import describe_error
 from gateway.observe.events import PollFailed
-from gateway.store.errors import Conflict, StoreError
-from gateway.store.transaction import Put, Transaction
+from gateway.store.errors import StoreError
 from gateway.stored import keys
 
 __all__ = ["Polled", "Poller"]
@@ -28,9 +26,6 @@ __all__ = ["Polled", "Poller"]
 log = logging.getLogger("askfirst.platforms")
 
 _AGAIN_SECONDS = 1.0
-_BEATS = 3
-"""Renewals within the life of the lease."""
-_LEAVES_WITHIN_SECONDS = 1.0
 
 
 class Polled(Channel, CanPoll, Protocol):
@@ -45,8 +40,8 @@ class Poller:
     ) -> None:
         self._context, self._inbox, self._channel = context, inbox, channel
         self._again_seconds = again_seconds
-        self._key = keys.key(context.store, channel.name, keys.poller)
-        self._every = context.lease_seconds / _BEATS
+        key = keys.key(context.store, channel.name, keys.poller)
+        self._lease = RecordLease(context.store, key, context.worker, lease_seconds=context.lease_seconds)
 
     async def run(self) -> None:
         """Poll the channel while no other process does, until cancelled."""
@@ -54,7 +49,7 @@ class Poller:
         while True:
             level, why = logging.INFO, "polled by another process: this one takes over when that ends"
             try:
-                held = await self._write(free=True)
+                held = await self._lease.take()
             except StoreError:
                 held, level, why = False, logging.WARNING, "not polled: the store does not answer; it is tried again"
             if held:
@@ -63,58 +58,17 @@ class Poller:
                 await self._poll_while_held()
             elif logged != (logged := why):
                 log.log(level, "%s is %s", name, why)
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._lease.every_seconds)
 
     async def _poll_while_held(self) -> None:
         polling = asyncio.create_task(self._poll())
         try:
-            await self._keep()
+            await self._lease.keep()
         finally:
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
-            with contextlib.suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(_LEAVES_WITHIN_SECONDS):
-                    await self._leave()
+            await self._lease.leave()
         log.warning("%s is no longer polled by this process: its lease is lost", self._channel.name)
-
-    async def _keep(self) -> None:
-        """Renew the lease until it is lost or may have lapsed."""
-        sure_until = time.monotonic() + self._context.lease_seconds
-        while time.monotonic() < sure_until:
-            await asyncio.sleep(self._every)
-            began = time.monotonic()
-            with contextlib.suppress(StoreError, TimeoutError):  # the store may answer before the lease has lapsed
-                async with asyncio.timeout(sure_until - began):
-                    if not await self._write(free=False):
-                        return
-                sure_until = began + self._context.lease_seconds
-
-    async def _write(self, *, free: bool) -> bool:
-        """Write the lease. Return False if another process holds it. Raises StoreError.
-
-        `free`: the lease may also be taken while no process holds it.
-        """
-        store, name = self._context.store, self._key.name
-        record = (await store.get([self._key]))[self._key]
-        if record.value != self._context.worker and not (free and record.value is None):
-            return False
-        lease = Put(self._context.worker, ttl_seconds=self._context.lease_seconds)
-        try:
-            await store.commit(
-                Transaction(partition=self._key.partition, expect={name: record.version}, puts={name: lease})
-            )
-        except Conflict:
-            return False
-        return True
-
-    async def _leave(self) -> None:
-        """Give the lease back, so that another process takes over at once. Raises StoreError."""
-        record = (await self._context.store.get([self._key]))[self._key]
-        if record.value == self._context.worker:
-            name, version = self._key.name, record.version
-            await self._context.store.commit(
-                Transaction(partition=self._key.partition, expect={name: version}, deletes=[name])
-            )
 
     async def _poll(self) -> None:
         """Store the platform's events for ever. The platform is asked again for events that were not stored."""

@@ -222,7 +222,11 @@ class BotRuntime:
         if not (await context.load_index(conversation)).index.going:
             return []
         actions = await context.actions(conversation)
-        running = [action for action in actions.by_id.values() if action.state in ("approved", "running")]
+        running = [
+            action
+            for action in actions.by_id.values()
+            if action.state in ("approved", "running") and action.ballot_of is None
+        ]
         here = [a for a in running if a.address is None or a.address.channel in context.channels]
         return [action.pending_action_id for action in here]
 

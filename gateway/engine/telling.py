@@ -123,7 +123,12 @@ def _address(conversation: str) -> Address:
 
 
 _CHANGES = (PendingDecided, PendingLaunched, PendingResolved)
-_UNTOLD = frozenset({"asked", "shown", "moved", "tightened", "not_allowed"})
+_UNTOLD = frozenset(
+    {
+        *("asked", "shown", "moved", "tightened", "not_allowed", "approver_lost", "standins_asked"),
+        *("ballot_asked", "ballot_shown", "ballot_voted", "ballot_ended"),
+    }
+)
 """The audit lines after which no event tells a change of the action: its record need not be read."""
 
 

@@ -4,7 +4,7 @@ from gateway.guards.base import STAGES, Guardrail, GuardrailContext, GuardrailVe
 from gateway.guards.injection import InjectionGuardrail
 from gateway.guards.length import LengthGuardrail
 from gateway.guards.pii import PiiGuardrail
-from gateway.guards.screening import Screened, screen, screened_name
+from gateway.guards.screening import Screened, screen, screen_aside, screened_name
 
 __all__ = [
     "STAGES",
@@ -17,5 +17,6 @@ __all__ = [
     "Screened",
     "Stage",
     "screen",
+    "screen_aside",
     "screened_name",
 ]

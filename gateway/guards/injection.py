@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gateway.guards.base import GuardrailContext, GuardrailVerdict, checked_stages
-from gateway.guards.screening import screen
+from gateway.guards.screening import screen_aside
 
 __all__ = ["InjectionGuardrail"]
 
@@ -27,7 +27,7 @@ class InjectionGuardrail:
         self.action = action
 
     async def check(self, text: str, context: GuardrailContext) -> GuardrailVerdict:
-        screened = screen(text)
+        screened = await screen_aside(text)
         if not screened.kinds:
             return GuardrailVerdict()
         rewritten = screened.text if self.action == "rewrite" else None

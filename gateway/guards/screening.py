@@ -6,12 +6,13 @@ that a text is harmless. A tool that asks still asks.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import unicodedata
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-__all__ = ["Screened", "screen", "screened_name"]
+__all__ = ["Screened", "screen", "screen_aside", "screened_name"]
 
 
 class Screened(NamedTuple):
@@ -24,6 +25,8 @@ class Screened(NamedTuple):
 _LONGEST_LINE: Final = 2000
 """A longer line is screened in pieces of this length, each with the end of the one before."""
 _OVERLAP: Final = 200
+_QUICK: Final = 2000
+"""A text of this length takes at most some 20 milliseconds, whatever it is."""
 
 _BEFORE = (
     r"(?:all |any |the |your |of |these |those |my )*(?:previous|prior|earlier|above|preceding|former|original|system)"
@@ -129,6 +132,11 @@ _LOOK_ALIKES: Final = str.maketrans(
     "aAeEoOpPcCxXyYiIjJsSdhHkKmMhHtTbB33lvqweEoOaApPuYiIkKvNtTxXbBuMnHzZ",
 )
 """Letters of Cyrillic and Greek that are read as one of ASCII, and that one."""
+
+
+async def screen_aside(text: str) -> Screened:
+    """Return what `screen` returns, without holding up the event loop: a long text can take a second."""
+    return screen(text) if len(text) <= _QUICK else await asyncio.to_thread(screen, text)
 
 
 def screen(text: str) -> Screened:

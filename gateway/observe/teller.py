@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, Type
 from weakref import WeakKeyDictionary
 
 from channels import Json
+from gateway.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.events import ObservedEvent, RunEvent
@@ -170,8 +171,7 @@ class Teller:
             task.cancel()
             raise
         if not done:
-            task.cancel()
-            task.add_done_callback(_ignore_error)
+            leave(task)
             self._too_slow.add(id(observer))
             self._note_failure(observer, name, TimeoutError())
         elif task.cancelled():
@@ -260,12 +260,6 @@ class _ObserverQueue:
             self._drop_all(waiting)
         task.cancel()
         await asyncio.wait({task})
-
-
-def _ignore_error(task: asyncio.Future[Any]) -> None:
-    """Take the error of a task that was left, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _close(unfinished: Awaitable[Any]) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Literal
 
 from gateway.engine.retrying import attempts
 from gateway.operations.base import OPERATOR, JsonObject, NotDone, StoreCommands, iso
-from gateway.pending import deciding, settling
+from gateway.pending import deciding, settling, standing
 from gateway.pending.actions import ConversationActions
+from gateway.pending.index import Index, StandingPermission
 from gateway.pending.loading import Counters, load_actions, stored_action
+from gateway.pending.offers import covers
 from gateway.pending.upgrade import first_form_counts
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
+from gateway.wording import FALLBACK, say
 
 __all__ = ["ActionCommands"]
 
@@ -31,6 +35,7 @@ class ActionCommands(StoreCommands):
         """Return the actions that are open, running or in doubt, oldest first.
 
         Actions in doubt come first: with an unknown outcome, or with a record that was changed without the key.
+        Standing permissions come last, in the state ``permitted``.
         """
         first_form = await first_form_counts(self._store, self._keyring)
         found: list[PendingAction] = []
@@ -42,11 +47,12 @@ class ActionCommands(StoreCommands):
                 continue
             if action is None:
                 unreadable.append(_unreadable(key.name.removeprefix(_ACTIONS)))
-            elif not action.settled or action.state == "unknown":
+            elif action.ballot_of is None and (not action.settled or action.state == "unknown"):
                 found.append(action)
         found.sort(key=lambda action: (action.state != "unknown", action.requested_at))
         doubts = sum(action.state == "unknown" for action in found)
-        return [*map(_summary, found[:doubts]), *unreadable, *map(_summary, found[doubts:])]
+        permitted = [_permitted(each) for _, each in await self._permissions()]
+        return [*map(_summary, found[:doubts]), *unreadable, *map(_summary, found[doubts:]), *permitted]
 
     async def action(self, action_id: str) -> JsonObject:
         """Return all fields of an action, by its id or the beginning of it. Raises NotDone."""
@@ -66,7 +72,10 @@ class ActionCommands(StoreCommands):
         }
 
     async def cancel(self, action_id: str) -> JsonObject:
-        """Withdraw an action that is not launched yet. Its prompt says so, and the person is told. Raises NotDone."""
+        """Withdraw an action that is not launched yet, or a standing permission. The person is told. Raises NotDone."""
+        held = [each for each in await self._permissions() if action_id and each[1].permission_id.startswith(action_id)]
+        if held:
+            return await self._revoke(*held[0])
 
         def withdraw(actions: ConversationActions, action: PendingAction) -> bool:
             return bool(deciding.withdraw(actions, None, actions.now, action_id=action.pending_action_id, by=OPERATOR))
@@ -82,6 +91,44 @@ class ActionCommands(StoreCommands):
             return settling.settle(actions, action.pending_action_id, state, OPERATOR, actions.now)
 
         return await self._change(action_id, settle, "only what is unknown can be settled")
+
+    async def _permissions(self) -> list[tuple[str, StandingPermission]]:
+        """Return the standing permissions that still hold, each with its conversation."""
+        prefix, now = keys.index(""), await self._store.now()
+        found: list[tuple[str, StandingPermission]] = []
+        for key, record in await self._store.scan(prefix):
+            with contextlib.suppress(NewerForm, ValueError):
+                sealed = self._keyring.open(key.name, record.value)
+                held = Index.from_text(sealed.text).permissions if sealed is not None else ()
+                found += [(key.name.removeprefix(prefix), each) for each in held if each.uses and each.until >= now]
+        return found
+
+    async def _revoke(self, conversation: str, permission: StandingPermission) -> JsonObject:
+        for attempt in attempts():
+            async with attempt:
+                actions = await self._load(conversation)
+                language = actions.language or FALLBACK
+                for each in standing.revoke(actions, None, permission_id=permission.permission_id):
+                    actions.say(say("standing_revoked", language, covered=covers(each, language)))
+                transaction = Transaction(partition=self._store.partition(conversation))
+                actions.write(transaction)
+                if actions.index.address is not None:
+                    transaction.parts = self._render(
+                        conversation, actions.index.address, actions.says, language=language
+                    )
+                await self._store.commit(transaction)
+        return _permitted(permission)
+
+    async def _load(self, conversation: str, *also: str) -> ConversationActions:
+        return await load_actions(
+            self._store,
+            conversation,
+            keyring=self._keyring,
+            counters=Counters(),
+            drift=lambda _: None,
+            also=also,
+            first_form=await first_form_counts(self._store, self._keyring),
+        )
 
     async def _find(self, action_id: str) -> PendingAction:
         """Return the action with an id that begins with this. Raises NotDone."""
@@ -106,15 +153,7 @@ class ActionCommands(StoreCommands):
         for attempt in attempts():
             async with attempt:
                 action = await self._find(action_id)
-                actions = await load_actions(
-                    self._store,
-                    action.conversation,
-                    keyring=self._keyring,
-                    counters=Counters(),
-                    drift=lambda _: None,
-                    also=[action.pending_action_id],
-                    first_form=await first_form_counts(self._store, self._keyring),
-                )
+                actions = await self._load(action.conversation, action.pending_action_id)
                 for tampered in actions.changes.tampered:
                     log.error("action %s was changed by somebody without the key: it will not run", tampered)
                 if not change(actions, action):
@@ -142,6 +181,23 @@ def _summary(action: PendingAction) -> JsonObject:
         "requested_at": iso(action.requested_at),
         "shown_at": iso(action.shown_at),
         "expires_at": iso(action.expires_at),
+    }
+
+
+def _permitted(permission: StandingPermission) -> JsonObject:
+    """Return the summary of a standing permission."""
+    same = ", ".join(f"{name}={value!r}" for name, value in permission.same.items())
+    return {
+        "id": permission.permission_id,
+        "code": "",
+        "tool": permission.kind,
+        "preview": f"{permission.kind} with {same}: {permission.uses} more times until {permission.until:%H:%M} UTC",
+        "state": "permitted",
+        "reason": None,
+        "requester": permission.person,
+        "requested_at": iso(permission.given),
+        "shown_at": None,
+        "expires_at": iso(permission.until),
     }
 
 

@@ -7,7 +7,7 @@ the outbox, and the next process that sends delivers them. Results are JSON, bec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import TypeAlias
 
 from channels import Address, AskfirstError, Channel, Json
@@ -37,6 +37,14 @@ class StoreCommands:
     def __init__(self, store: Store, channels: Mapping[str, Channel], keyring: Keyring, *, bot: str | None) -> None:
         """`bot` is the name of the bot that is served from this store, if it is known."""
         self._store, self._channels, self._keyring, self._bot = store, channels, keyring, bot
+
+    async def _day(self, since: str) -> date | None:
+        """Return the day of UTC that a command begins with, or None for an empty text. Raises NotDone for others."""
+        try:
+            return date.fromisoformat(since) if since else None
+        except ValueError as error:
+            today = (await self._store.now()).date()
+            raise NotDone(f"since is a day such as {today}, not {since!r}") from error
 
     async def _bot_name(self) -> str | None:
         """Return the name of the bot of this store, or None if no bot was ever served from it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.operations.actions import ActionCommands
+from gateway.operations.audit import AuditCommands
 from gateway.operations.conversations import ConversationCommands
 from gateway.operations.dead_letters import DeadLetterCommands
 from gateway.operations.ownership import record_served
@@ -12,7 +13,7 @@ from gateway.operations.usage import UsageCommands
 __all__ = ["Operator"]
 
 
-class Operator(ActionCommands, ConversationCommands, DeadLetterCommands, PeopleCommands, UsageCommands):
+class Operator(ActionCommands, AuditCommands, ConversationCommands, DeadLetterCommands, PeopleCommands, UsageCommands):
     """The commands of an operator. Each public method but `remember` is one, and its result is JSON."""
 
     async def remember(self) -> None:

@@ -33,10 +33,7 @@ class UsageCommands(StoreCommands):
             raise NotDone(f"usage is listed by one of {', '.join(_SUBJECTS)}, not by {by!r}")
         today = (await self._store.now()).date()
         first = today - timedelta(days=KEPT_DAYS)
-        try:
-            first = max(first, date.fromisoformat(since) if since else first)
-        except ValueError as error:
-            raise NotDone(f"since is a day such as {today}, not {since!r}") from error
+        first = max(first, await self._day(since) or first)
         bot = await self._bot_name() or "-"
         found: defaultdict[str, list[Mapping[str, int]]] = defaultdict(list)
         for ago in range((today - first).days, -1, -1):

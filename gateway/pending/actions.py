@@ -29,6 +29,8 @@ Drift: TypeAlias = Callable[[PendingAction], Detail | None]
 """Return the reason why an action may no longer run as it was shown: its tool is missing or changed, or the policy
 denies it now. None: it may run."""
 
+_LAUNCH_GRACE = timedelta(seconds=5)
+"""The time that a launch under way has to commit before the approval is closed as too old."""
 _DELIVERED_WITHIN = timedelta(minutes=10)
 """An action whose prompt has not arrived by then is closed as undelivered."""
 
@@ -116,6 +118,11 @@ class ConversationActions:
         """Return the open actions that this person may answer."""
         return [action for action in self.open if transitions.may_refuse(action, person)]
 
+    def changed_by(self, person: str) -> PendingAction | None:
+        """Return the open action that this person pressed Change for just now, or None."""
+        action = self.by_id.get(self.index.changing.get(person, ""))
+        return action if action is not None and action.open else None
+
     def check_all_are_known(self) -> None:
         """Raise NewerForm if a newer release has an open action here: only it can tell which action is meant."""
         if needs := [self.newer[entry.action_id] for entry in self.index.open if entry.action_id in self.newer]:
@@ -133,8 +140,17 @@ class ConversationActions:
     def ask(self, action: PendingAction) -> PendingAction:
         """Open a new action, and set the deadline for the delivery of its prompt."""
         self.put(action, "asked", action.requester, self.now)
-        self.changes.due("undelivered", action, self.now + _DELIVERED_WITHIN)
+        self.due_delivery(action)
         return self.by_id[action.pending_action_id]
+
+    def due_delivery(self, action: PendingAction) -> None:
+        """Set the deadline for the delivery of a new prompt."""
+        self.changes.due("undelivered", action, self.now + _DELIVERED_WITHIN)
+
+    def due_launch(self, action: PendingAction, at: datetime) -> None:
+        """Set the deadline for the launch of an approved action."""
+        self.changes.no_longer_due(action, "expiry", "undelivered", "remind", "standin")
+        self.changes.due("unlaunched", action, at + transitions.APPROVED_FOR + _LAUNCH_GRACE)
 
     def say(self, text: str, *, tells: tuple[str, ...] = ()) -> None:
         """Queue a text of the gateway's own for the conversation."""

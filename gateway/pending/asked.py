@@ -33,6 +33,13 @@ _ASKED = (
     "ttl_seconds",
     "answer_window_seconds",
     "requested_at",
+    "standins",
+    "remind_seconds",
+    "ballots",
+    "plan",
+    "on_item_failure",
+    "replaces",
+    "standing",
 )
 """The fields that `propose_action` fills in. The other fields hold the later life of the action."""
 

@@ -5,8 +5,8 @@ It is judged at its own stamp: later messages and receipts make no difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -59,6 +59,17 @@ class BareReply:
         until = action.expires_at if there else min(action.expires_at, shown.at + window)
         quiet = self.acted is None or self.acted < shown.at
         return shown.at <= self.at <= until and quiet and transitions.may_approve(action, str(person))
+
+    def decides_plan(self, items: Sequence[PendingAction], person: Person) -> bool:
+        """Return True if it decides these items, which are all that the bot's last message shows.
+
+        The rules are those for a yes to a single question, within the shortest time of all.
+        """
+        shown = self.last
+        if shown is None or shown.shows != {item.pending_action_id for item in items}:
+            return False
+        each = [(item, replace(shown, shows=frozenset({item.pending_action_id}))) for item in items if item.open]
+        return all(replace(self, last=alone).decides("confirm", item, person) for item, alone in each)
 
     def meant_of(self, settled: Iterable[IndexEntry]) -> IndexEntry | None:
         """Return the settled action that it answers too late, or None. `settled` begins with the newest one.

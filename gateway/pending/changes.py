@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from channels import Json
+from gateway.pending.audit import chained
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
+from gateway.store.form import BALLOTS, SEALED
 from gateway.store.transaction import Put, Timer, Transaction
 from gateway.store.types import Incoming
 from gateway.stored import keys
-from gateway.stored.events import ActionDeadline, ActionSettled, AskAgain, Deadline, InternalEvent, body_of
-from gateway.tools.pending_action import PendingAction, canonical_json, why_closed
+from gateway.stored.events import (
+    ActionDeadline,
+    ActionSettled,
+    AskAgain,
+    BallotAsked,
+    BallotNews,
+    BallotUpdate,
+    Deadline,
+    InternalEvent,
+    body_of,
+)
+from gateway.tools.pending_action import PendingAction, why_closed
 
 __all__ = ["KEPT_SECONDS", "Changes"]
 
 KEPT_SECONDS = 30 * 86400.0
 """The time for which the record of a settled action is kept and can still be answered for."""
+_NEWER_INTENTS = frozenset({"change", "standing", "confirm_all", "cancel_all"})
+"""The buttons that a release before ballots does not know."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,26 +60,18 @@ class Changes:
     """The ended actions that the model is told of."""
     again: list[PendingAction] = field(default_factory=list)
     """The ended actions that are asked anew."""
+    handed_over: list[Incoming] = field(default_factory=list)
+    """The events for other conversations."""
+    unreached: list[str] = field(default_factory=list)
+    """The approvers out of reach, for the operator's log."""
     tampered: list[str] = field(default_factory=list)
     """The ids of the actions that ended because their record was changed without the key."""
 
     def audited(self, action: PendingAction, what: str, person: str | None, at: datetime) -> PendingAction:
-        """Add a line to the audit log, and return the record with the new head of its audit chain.
-
-        The line holds the digest of the action, the event, the person, the time, and the run that asked.
-        """
-        line: dict[str, Json] = {
-            "action": action.pending_action_id,
-            "what": what,
-            "person": person,
-            "at": at.isoformat(),
-            "digest": action.digest,
-            "before": action.audit,
-            **({"run": action.run_id} if action.run_id else {}),  # none in the record of an older release
-        }
-        head = hashlib.sha256(canonical_json(line)).hexdigest()
-        self.audit.append({**line, "head": head})
-        return replace(action, audit=head)
+        """Add a line to the audit log, and return the record with the new head of its audit chain."""
+        line = chained(action, what, person, at)
+        self.audit.append(line)
+        return replace(action, audit=str(line["head"]))
 
     def due(self, what: Deadline, action: PendingAction, at: datetime) -> None:
         """Set a timer that brings this deadline back at its time, as an event of the decision lane."""
@@ -80,13 +85,21 @@ class Changes:
         """Cancel the timers of these deadlines."""
         self.cancelled += [f"{what}/{action.pending_action_id}" for what in which]
 
+    def hand_over(self, conversation: str, event: BallotAsked | BallotNews | BallotUpdate, at: datetime) -> None:
+        """Hand an event over to the decision lane of another conversation, with this stamp."""
+        body = self.keyring.stamped("event", conversation, body_of(event))
+        ids = (event.event_id,)
+        incoming = Incoming(conversation=conversation, event_ids=ids, body=body, decides=True, stamp=at)
+        self.handed_over.append(incoming)
+
     def write(self, transaction: Transaction, index: Index, at: datetime) -> None:
         """Add all changes to a transaction of this partition."""
         seals: dict[str, str] = {}
         for action_id, action in self.actions.items():
             name = keys.action(action_id)
             transaction.expect[name] = self.versions.get(action_id, 0)
-            sealed = self.keyring.seal(name, action.to_text())
+            form = BALLOTS if _is_of_ballots(action) else SEALED
+            sealed = self.keyring.seal(name, action.to_text(), form=form)
             seals[action_id] = str(sealed["seal"])
             transaction.puts[name] = Put(sealed, KEPT_SECONDS if action.settled else None)
         if seals or self.rewrites or index != self.index_read:
@@ -100,6 +113,7 @@ class Changes:
         transaction.actions += self.approved
         transaction.accept += [self._settled_event(action) for action in self.settled]
         transaction.accept += [self._again_event(action) for action in self.again]
+        transaction.hand_over += self.handed_over
 
     def _write_index(self, transaction: Transaction, index: Index) -> None:
         name = keys.index(self.conversation)
@@ -136,3 +150,9 @@ class Changes:
 
     def _sealed(self, event: InternalEvent) -> dict[str, Json]:
         return self.keyring.stamped("event", self.conversation, body_of(event))
+
+
+def _is_of_ballots(action: PendingAction) -> bool:
+    """Return True for a record that a release before ballots could not work on."""
+    asked_elsewhere = bool(action.ballots) or action.ballot_of is not None
+    return asked_elsewhere or any(token.intent in _NEWER_INTENTS for token in action.tokens)

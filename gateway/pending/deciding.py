@@ -7,31 +7,33 @@ the language of its writer. Sentences about an action are in the action's own la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from channels import Person
 from gateway.pending import transitions
-from gateway.pending.actions import ConversationActions
+from gateway.pending.actions import ConversationActions, in_order
+from gateway.pending.applying import apply, is_eligible, refuse
 from gateway.pending.bare_reply import BareReply
 from gateway.pending.feedback import PressFeedback
 from gateway.pending.index import IndexEntry
-from gateway.pending.prompt import code_only, outcome_key
-from gateway.pending.prompting import ask_for_code, ask_which, say_feedback
+from gateway.pending.plans import items_of
+from gateway.pending.prompt import is_confirmed_here, outcome_key, statement
+from gateway.pending.prompting import ask_for_code, ask_which, say_feedback, show_once_more
 from gateway.pending.reading import Answer
+from gateway.pending.selecting import LEAST_ITEMS, Selection
 from gateway.pending.settling import close, close_if_drifted, expire
+from gateway.pending.standing import give
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent
 from gateway.tools.pending_action import PendingAction
+from gateway.tools.verbs import NO_VERBS
+from gateway.wording import say
 
-__all__ = ["Reads", "code", "decide", "in_group", "press", "reply", "withdraw", "word"]
+__all__ = ["Reads", "code", "decide", "in_group", "press", "reply", "select", "withdraw", "word"]
 
 Reads: TypeAlias = Callable[[str | None, str], Answer]
 """Return the answer that a message gives to a question of this verb, asked in this language."""
-
-_LAUNCH_GRACE = timedelta(seconds=5)
-"""The time that a launch under way has to commit before the approval is closed as too old."""
 
 
 def press(
@@ -45,19 +47,125 @@ def press(
         return PressFeedback(key="unknown_button")
     if intent == "again":
         return _ask_again(actions, action, person, at)
-    if not _eligible(actions, action, intent, person, at):
+    if intent == "standing":
+        return _press_standing(actions, action, person, at)
+    if intent == "change":
+        return _change(actions, action, person, at)
+    if intent == "confirm_all" or intent == "cancel_all":
+        return _press_all(actions, action, "confirm" if intent == "confirm_all" else "cancel", person, at)
+    if not is_eligible(actions, action, intent, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
-    return _decide(actions, action, intent, person, at)
+    return apply(actions, action, intent, person, at)
+
+
+def _press_standing(
+    actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime
+) -> PressFeedback:
+    """Confirm an action and give the standing permission that its prompt offers."""
+    if not is_eligible(actions, action, "confirm", person, at):
+        return PressFeedback(key="not_yours")
+    actions.note_decided(person, at)
+    feedback = apply(actions, action, "confirm", person, at)
+    if feedback.key == "pressed_ok":
+        give(actions, action, at)
+    return feedback
+
+
+def _change(actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime) -> PressFeedback:
+    """Ask the requester how an open action is to be changed. Their next message goes to the model with it."""
+    if person is None or not _is_requester(actions, action, person, at):
+        return PressFeedback(key="not_yours")
+    actions.note_decided(person, at)
+    if not action.open or close_if_drifted(actions, action, at) or transitions.expired(action, at):
+        expire(actions, action.pending_action_id, at)
+        ended = actions.by_id[action.pending_action_id]
+        return PressFeedback(key=outcome_key(ended, at), language=ended.language)
+    actions.index = actions.index.changed_by(str(person), action.pending_action_id)
+    actions.say(say("change_how", action.language, actions.letters, preview=statement(action.preview)))
+    return PressFeedback(key="change_how", values={"preview": action.preview}, language=action.language, told=True)
+
+
+def _is_requester(actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime) -> bool:
+    """Return True for the requester of this action; otherwise add the refusal to the audit."""
+    if person is not None and not person.is_bot and str(person) == action.requester:
+        return True
+    refuse(actions, action, person, at)
+    return False
+
+
+def _press_all(
+    actions: ConversationActions, action: PendingAction, intent: Intent, person: Person | None, at: datetime
+) -> PressFeedback:
+    """Apply the press of a button for all items of a plan to the open ones that this person may answer."""
+    items = [item for item in items_of(actions, action.plan or "") if item.open] or [action]
+    may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
+    mine = [item for item in items if person is not None and may(item, str(person))]
+    if not is_eligible(actions, (mine or items)[0], intent, person, at):
+        return PressFeedback(key="not_yours")
+    actions.note_decided(person, at)
+    return _decide_items(actions, mine, intent, person, at)
+
+
+def _decide_items(
+    actions: ConversationActions, items: Sequence[PendingAction], intent: Intent, person: Person | None, at: datetime
+) -> PressFeedback:
+    """Apply one answer of an eligible person to several items, and return the feedback on the last one.
+
+    All that are refused are told in one message.
+    """
+    feedback = PressFeedback(key="pressed_no", told=True)
+    for item in items:
+        if actions.by_id[item.pending_action_id].open:
+            feedback = apply(actions, actions.by_id[item.pending_action_id], intent, person, at, together=True)
+    refused = [item for item in items if actions.by_id[item.pending_action_id].reason == "refused"]
+    if refused and intent == "cancel":
+        lines = [f"🚫 {say('cancelled', item.language, preview=statement(item.preview))}" for item in refused]
+        actions.say("\n".join(lines), tells=tuple(item.pending_action_id for item in refused))
+    return feedback
+
+
+def select(
+    actions: ConversationActions,
+    selects: Callable[[int], Selection | None],
+    person: Person,
+    said: BareReply,
+    language: str,
+) -> bool:
+    """Apply a message that names items of the plan that was shown last. Returns False if it is an ordinary message.
+
+    Open items that it does not name are shown again.
+    """
+    actions.check_all_are_known()
+    shown = said.last.shows if said.last is not None else frozenset()
+    items = in_order([actions.by_id[each] for each in shown if each in actions.by_id])
+    selection = selects(len(items)) if len(items) >= LEAST_ITEMS else None
+    if selection is None or not any(item.open for item in items):
+        return False
+    doubtful = selection.refused and any(item.verb in NO_VERBS for item in items)
+    if doubtful or not said.decides_plan(items, person):
+        return _which(actions, actions.index.open, person, language)
+    actions.note_decided(person, said.at)
+    chosen: tuple[tuple[Intent, frozenset[int]], ...] = (
+        ("cancel", frozenset(selection.refused)),
+        ("confirm", frozenset(selection.confirmed)),
+    )
+    for intent, numbers in chosen:
+        named = [item for number, item in enumerate(items, start=1) if number in numbers]
+        if named:
+            feedback = _decide_items(actions, named, intent, person, said.at)
+            say_feedback(actions, named[-1], feedback, language)
+    left = [found for item in items if (found := actions.by_id[item.pending_action_id]).open and not found.votes]
+    if left:
+        show_once_more(actions, left)
+    return True
 
 
 def _ask_again(
     actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime
 ) -> PressFeedback:
     """Have an ended action asked anew. Only its requester may do that."""
-    if person is None or person.is_bot or str(person) != action.requester:
-        actions.refused = True
-        actions.put(action, "not_allowed", str(person) if person is not None else None, at)
+    if not _is_requester(actions, action, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
     actions.changes.again.append(action)
@@ -79,7 +187,13 @@ def code(
     `remark` holds the person's words beside a no.
     """
     entry = actions.index.by_code(written)
-    return entry is not None and _answered(actions, [entry], reads, person, at, language, by_code=True, remark=remark)
+    if entry is None:
+        return False
+    approved = len(actions.changes.approved)
+    answered = _answered(actions, [entry], reads, person, at, language, by_code=True, remark=remark)
+    if written == entry.standing_code and len(actions.changes.approved) > approved:
+        give(actions, actions.by_id[entry.action_id], at)
+    return answered
 
 
 def reply(
@@ -117,7 +231,7 @@ def word(actions: ConversationActions, reads: Reads, person: Person, said: BareR
         return _which(actions, actions.index.open, person, language)
     action, intent = mine[0], reads(mine[0].verb, mine[0].language)
     if intent != "unclear" and (said.decides(intent, action, person) or transitions.expired(action, said.at)):
-        say_feedback(actions, action, _decide(actions, action, intent, person, said.at), language)
+        say_feedback(actions, action, apply(actions, action, intent, person, said.at), language)
     else:
         ask_for_code(actions, action)
     return True
@@ -142,9 +256,9 @@ def decide(actions: ConversationActions, action_id: str, intent: Intent, person:
     Raises PermissionError for a person that may not decide it, and KeyError for an action that is not here.
     """
     action = actions.by_id[action_id]
-    if not _eligible(actions, action, intent, person, at):
+    if not is_eligible(actions, action, intent, person, at):
         raise PermissionError(str(person))
-    return _decide(actions, action, intent, person, at, by_code=True)
+    return apply(actions, action, intent, person, at, by_code=True)
 
 
 def withdraw(
@@ -170,55 +284,6 @@ def withdraw(
     return withdrawn
 
 
-def _eligible(
-    actions: ConversationActions, action: PendingAction, intent: Intent, person: Person | None, at: datetime
-) -> bool:
-    """Return True if this person may give this answer; otherwise add the refusal to the audit."""
-    may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
-    if person is not None and not person.is_bot and may(action, str(person)):
-        return True
-    actions.refused = True
-    actions.put(action, "not_allowed", str(person) if person is not None else None, at)
-    return False
-
-
-def _decide(
-    actions: ConversationActions,
-    action: PendingAction,
-    intent: Intent,
-    person: Person | None,
-    at: datetime,
-    *,
-    by_code: bool = False,
-    remark: str = "",
-) -> PressFeedback:
-    """Apply the decision of an eligible person to this action. `by_code`: the person has given the action's code."""
-    if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
-        return PressFeedback(key=outcome_key(action, at), language=action.language)
-    if close_if_drifted(actions, action, at) or (action.open and transitions.expired(action, at)):
-        expire(actions, action.pending_action_id, at)
-        ended = actions.by_id[action.pending_action_id]
-        return PressFeedback(key=outcome_key(ended, at), language=ended.language, told=True)
-    decider, name = (str(person), person.name) if person is not None else ("", None)
-    if intent == "cancel":
-        action = replace(action, remark=remark or None)
-        close(
-            actions, action, "refused", at, by=decider, name=name, tell="cancelled_because" if remark else "cancelled"
-        )
-        return PressFeedback(key="pressed_no", told=True)
-    if not by_code and action.open and code_only(action):
-        ask_for_code(actions, action)
-        return PressFeedback(key="say_code", values={"code": action.code}, told=True)
-    decided = transitions.approve(action, decider, name, at)
-    actions.put(decided, "decided" if decided.state == "approved" else "voted", decider, at)
-    if decided.state != "approved":
-        return PressFeedback(key="pressed_vote", values={"count": len(decided.votes), "need": decided.need})
-    actions.changes.no_longer_due(action, "expiry", "undelivered")
-    actions.changes.due("unlaunched", action, at + transitions.APPROVED_FOR + _LAUNCH_GRACE)
-    actions.changes.approved.append(action.pending_action_id)
-    return PressFeedback(key="pressed_ok", told=True)
-
-
 def _answered(
     actions: ConversationActions,
     entries: Sequence[IndexEntry],
@@ -234,10 +299,12 @@ def _answered(
     intent = reads(action.verb, action.language) if action is not None else "unclear"
     if action is None or intent == "unclear":
         return False
-    if _eligible(actions, action, intent, person, at):
+    if is_eligible(actions, action, intent, person, at):
         actions.note_decided(person, at)
-        feedback = _decide(actions, action, intent, person, at, by_code=by_code, remark=remark)
+        feedback = apply(actions, action, intent, person, at, by_code=by_code, remark=remark)
         say_feedback(actions, action, feedback, language)
+    elif person is not None and str(person) == action.requester and not is_confirmed_here(action):
+        ask_for_code(actions, action)  # tells whose approval it waits for
     return True
 
 
@@ -247,7 +314,7 @@ def _late_word(actions: ConversationActions, reads: Reads, person: Person, said:
     intent = reads(action.verb, action.language) if action is not None else "unclear"
     if action is None or intent == "unclear":
         return False
-    say_feedback(actions, action, _decide(actions, action, intent, person, said.at), language)
+    say_feedback(actions, action, apply(actions, action, intent, person, said.at), language)
     return True
 
 

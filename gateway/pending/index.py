@@ -18,7 +18,7 @@ from channels import Address, Json
 from gateway.store.codec import micros
 from gateway.tools.pending_action import PendingAction, State, canonical_json, json_text
 
-__all__ = ["LATELY", "Index", "IndexEntry", "Showing", "same_ask"]
+__all__ = ["LATELY", "Index", "IndexEntry", "Showing", "StandingPermission", "same_ask"]
 
 LATELY = timedelta(minutes=10)
 """The time for which a settled action still takes a bare reply for itself."""
@@ -51,6 +51,23 @@ class IndexEntry:
     """The `same_ask` of an action that was refused, expired, withdrawn or undelivered."""
     fence: int = 0
     """The fence under which it was launched."""
+    standing_code: str = ""
+    """The code that confirms it and gives its standing permission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingPermission:
+    """A standing permission: calls of this tool with the same arguments are not asked until then."""
+
+    permission_id: str
+    person: str
+    kind: str
+    tool_version: str
+    same: Mapping[str, Json]
+    given: datetime
+    until: datetime
+    uses: int
+    """The uses that are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +108,9 @@ class Index:
     """The last messages of the bot that arrived, oldest first."""
     address: Address | None = None
     """The address of the conversation."""
+    changing: Mapping[str, str] = field(default_factory=dict)
+    """Person -> the id of the action that they pressed Change for. Their next message says how."""
+    permissions: tuple[StandingPermission, ...] = ()
 
     def to_text(self) -> str:
         """Return the text that is stored and sealed."""
@@ -153,7 +173,7 @@ class Index:
 
     def by_code(self, code: str) -> IndexEntry | None:
         """Return the open entry with this code, else the last settled one."""
-        return next((entry for entry in self.entries if entry.code == code), None)
+        return next((entry for entry in self.entries if code in (entry.code, entry.standing_code)), None)
 
     def by_prompt(self, message_id: str) -> tuple[IndexEntry, ...]:
         """Return the entries that were asked in this message of the bot."""
@@ -242,7 +262,13 @@ class Index:
 
     def acted_by(self, person: str, at: datetime) -> Index:
         """Return the index with a note that a person wrote or pressed something."""
-        return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]))
+        again = self.acted.get(person) == at  # the press of Change itself
+        changing = {other: held for other, held in self.changing.items() if other != person or again}
+        return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]), changing=changing)
+
+    def changed_by(self, person: str, action_id: str) -> Index:
+        """Return the index with a note that the next message of a person says how an action is to be changed."""
+        return replace(self, changing={**self.changing, person: action_id})
 
     def stopped_by(self, person: str, at: datetime) -> Index:
         """Return the index with a note that a person said /stop. A note that is dropped holds for everybody."""
@@ -292,6 +318,7 @@ def _entry(action: PendingAction, at: datetime) -> IndexEntry:
         language=action.language,
         prompts=action.prompts,
         at=action.requested_at if action.open else at,
+        standing_code=action.standing.code if action.standing is not None else "",
     )
 
 

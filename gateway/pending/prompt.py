@@ -5,7 +5,6 @@ The gateway writes them from the frozen record. No text of the model is part of 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,28 +12,36 @@ from datetime import datetime
 from channels import Button, Json, Person, Reply, Settled
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
+from gateway.pending.offers import offered
 from gateway.pending.words import Intent, safe_words
 from gateway.tools.escape import has_right_to_left, legible, named, plain, shown, visible
 from gateway.tools.pending_action import PendingAction, why_closed
 from gateway.tools.template import as_text
 from gateway.tools.verbs import NO_VERBS
-from gateway.wording import clock_time, duration, isolated, listing, say
+from gateway.wording import clock_time, date_and_time, duration, isolated, listing, say
 
 __all__ = [
+    "asker",
     "attached",
     "brief",
     "code_only",
     "decided_by",
+    "ending",
     "full_text",
+    "is_confirmed_here",
     "is_you",
     "labels",
     "outcome_key",
+    "people_of",
+    "plan_of",
     "prompt",
     "question",
+    "receipt",
     "remark",
     "settled",
     "settled_note",
     "statement",
+    "waits_for",
     "what_became",
 ]
 
@@ -92,19 +99,16 @@ def full_text(action: PendingAction) -> str:
 def attached(action: PendingAction) -> Artifact:
     """Return the file with the whole question. It is always the same for one action."""
     content = full_text(action).encode("utf-8", "backslashreplace")
-    return Artifact(
-        content=content,
-        sha256=hashlib.sha256(content).hexdigest(),
-        size=len(content),
-        mime_type=_TEXT,
-        filename=f"{action.code}.txt",
-    )
+    return Artifact.of(content, f"{action.code}.txt", _TEXT)
 
 
 def prompt(
     actions: Sequence[PendingAction],
     tokens: Sequence[tuple[str | None, str]],
     *,
+    change: str | None = None,
+    standing: str | None = None,
+    for_all: Sequence[str] = (),
     intro: str | None = None,
     now: datetime | None = None,
     letters: Callable[[str], str] = str,
@@ -115,8 +119,10 @@ def prompt(
     of the next action.
 
     `tokens` are the (confirm, cancel) tokens of each action; empty: the channel has no buttons. An action that only its
-    code confirms has no confirm token, and its file goes in front. `intro` is a sentence in front. `now` is the time of
-    this showing, from which the time left is counted. `letters` respells the gateway's own words for the channel.
+    code confirms has no confirm token, and its file goes in front. `change` is the token with which a single one is
+    changed, `standing` the one that also gives its permission, and `for_all` are the two for all items of a plan.
+    `intro` is a sentence in front. `now` is the time of this showing, from which the time left is counted. `letters`
+    respells the gateway's own words for the channel.
     """
     language = actions[0].language
     blocks = [intro] if intro else []
@@ -129,8 +135,12 @@ def prompt(
         long = code_only(action)
         asked = _shortened(action, letters) if long else question(action)
         blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=long or not tokens)}")
+        if action.standing is not None:
+            blocks.append(offered(action, action.standing, letters))
     shortest = min(_left_seconds(action, now) for action in actions if action.open)
     left = letters(duration(shortest, language))
+    if for_all and not any(action.address is not None and action.address.group for action in actions):
+        blocks.append(say("prompt_numbers", language, letters, numbers=f"1, {len(actions)}"))
     blocks.append(say("prompt_window", language, letters, duration=left))
     buttons: list[Button] = []
     for action, (confirm, cancel) in zip(actions, tokens, strict=True) if tokens else ():
@@ -138,9 +148,25 @@ def prompt(
         if confirm is not None:
             buttons.append(Button(label=label_yes, token=confirm, style="confirm"))
         buttons.append(Button(label=label_no, token=cancel, style="cancel"))
+    if standing is not None and (offer := actions[0].standing) is not None:
+        label = say("button_standing", language, duration=duration(offer.seconds, language))
+        buttons.append(Button(label=label, token=standing))
+    if change is not None:
+        buttons.append(Button(label=say("button_change", language), token=change))
+    if for_all:
+        confirm_all, cancel_all = for_all
+        buttons.append(Button(label=say("button_confirm_all", language), token=confirm_all, style="confirm"))
+        buttons.append(Button(label=say("button_cancel_all", language), token=cancel_all, style="cancel"))
     ended = tuple(settled(action, now or action.requested_at) for action in actions)
     ended = () if all(action.open for action in actions) else ended
     return Reply(text="\n\n".join(blocks), buttons=tuple(buttons), exact=True, settled=ended)
+
+
+def plan_of(actions: Sequence[PendingAction]) -> PendingAction | None:
+    """Return the first open item of the plan that these actions are; None if they are none."""
+    open_items = [action for action in actions if action.open]
+    plans = {action.plan for action in actions}
+    return open_items[0] if open_items and len(actions) > 1 and len(plans) == 1 and None not in plans else None
 
 
 def labels(action: PendingAction, *, several: bool) -> list[tuple[str, Intent]]:
@@ -179,31 +205,65 @@ def settled_note(action: PendingAction, at: datetime) -> str:
 
     `at` is the time of this change of the message, for an action that has not ended.
     """
-    language, time = action.language, clock_time(action.finished_at or at, action.language)
-    name = decided_by(action)
+    rows = [] if code_only(action) else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
+    return "\n".join([f"**{statement(action.preview)}**", *rows, "", _note(action, at, action.language)])
+
+
+def receipt(action: PendingAction, at: datetime, language: str) -> str:
+    """Return an ended action and its outcome in one line, as Markdown. `at` is the time of its end."""
+    return f"{date_and_time(at, language)}: **{statement(action.preview)}** {_note(action, at, language)}"
+
+
+def ending(action: PendingAction, at: datetime | None) -> str:
+    """Return the question of a ballot in short, and how its action has ended, as Markdown. `at` None: it has not."""
+    lines = [f"**{statement(action.preview)}**"]
+    return "\n".join(lines if at is None else [*lines, _note(action, at, action.language)])
+
+
+def asker(action: PendingAction) -> str:
+    """Return the name of the requester, as Markdown."""
+    return named(action.requester_name) if action.requester_name else _person(action.requester)
+
+
+def people_of(people: Sequence[str], language: str) -> str:
+    """Return a list of persons, as Markdown."""
+    return listing([_person(person) for person in people], language)
+
+
+def is_confirmed_here(action: PendingAction) -> bool:
+    """Return False if all approvers are asked in other chats, so that a person can only refuse here."""
+    return not action.approvers or not action.elsewhere.issuperset(action.approvers)
+
+
+def waits_for(action: PendingAction, letters: Callable[[str], str]) -> str:
+    """Return the line that names the people whose approval an open action waits for."""
+    people = people_of(action.approvers, action.language)
+    return say("waits_for", action.language, letters, people=people, preview=statement(action.preview))
+
+
+def _note(action: PendingAction, at: datetime, language: str) -> str:
+    """Return the sentence about the outcome of an action, or that it runs."""
+    time, name = clock_time(action.finished_at or at, language), decided_by(action)
     match action.state, action.reason:
         case "done", _:
-            note = say("confirmed_by", language, name=name, time=time)
+            return say("confirmed_by", language, name=name, time=time)
         case "failed", _:
-            note = say("failed_note", language, name=name, time=time)
+            return say("failed_note", language, name=name, time=time)
         case "unknown", _:
-            note = say("unknown_note", language, name=name)
+            return say("unknown_note", language, name=name)
         case "closed", "refused":
             key = "cancelled_by_you" if is_you(action) else "cancelled_by"
             key = f"{key}_because" if action.remark else key
-            note = say(key, language, name=name, remark=remark(action))
+            return say(key, language, name=name, remark=remark(action))
         case "closed", "expired" if action.decided_at is not None:  # confirmed, but not launched in time
-            note = say("not_started_note", language)
+            return say("not_started_note", language)
         case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted" | "changed") as reason:
-            note = say(f"{why_closed(reason, action.detail)}_note", language)
-        case _:
-            note = say("running_note", language, name=name)
-    rows = [] if code_only(action) else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
-    return "\n".join([f"**{statement(action.preview)}**", *rows, "", note])
+            return say(f"{why_closed(reason, action.detail)}_note", language)
+    return say("running_note", language, name=name)
 
 
 def decided_by(action: PendingAction) -> str:
-    """Return the person who decided it, as Markdown."""
+    """Return the name of the decider, as Markdown."""
     if is_you(action):
         return say("you", action.language)
     return named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
@@ -211,9 +271,10 @@ def decided_by(action: PendingAction) -> str:
 
 def is_you(action: PendingAction) -> bool:
     """Return True if the person who decided it is the only reader and has no name, so that the text says "you"."""
-    if action.decided_name or action.address is None or action.address.group or action.decided_by != action.requester:
+    reader = action.approvers[0] if action.ballot_of is not None else action.requester
+    if action.decided_name or action.address is None or action.address.group or action.decided_by != reader:
         return False
-    return Person.parse(action.requester).user_id == action.address.place
+    return Person.parse(reader).user_id == action.address.place
 
 
 def remark(action: PendingAction) -> str:
@@ -229,6 +290,8 @@ def what_became(action: PendingAction, at: datetime) -> str:
 def outcome_key(action: PendingAction, at: datetime) -> str:
     """Return the name of the sentence of `what_became`."""
     match action.state, action.reason:
+        case "approved", _ if action.ballot_of is not None:
+            return "vote_passed_on"
         case (("approved" | "running"), _):
             return "already_running"
         case (("done" | "failed" | "unknown"), _):
@@ -311,11 +374,14 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     # "Reply NO to cancel" to "Cancel the order?" would say that a no cancels it.
     in_words = "prompt_words_do" if action.verb in NO_VERBS else "prompt_words"
     how = in_words if words else "prompt_code"
+    how = how if is_confirmed_here(action) else "prompt_refuse_only"
     answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
-    if action.approvers:
-        people = listing([_person(person) for person in action.approvers], language)
-        key = "prompt_approvers" if action.need == 1 else "prompt_votes"
-        return f"{answer} {say(key, language, letters, people=people, need=action.need)}"
+    approvers, need = action.approvers, action.need
+    if action.ballot_of is not None:
+        approvers, need = action.ballot_of.people, action.ballot_of.need
+    if approvers and (need > 1 or action.ballot_of is None):
+        key = "prompt_approvers" if need == 1 else "prompt_votes"
+        return f"{answer} {say(key, language, letters, people=people_of(approvers, language), need=need)}"
     if action.address is not None and action.address.group:
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from channels import Address, Button, Reply
 from gateway.artifacts import media_of
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply, in_order
+from gateway.pending.ballots import report
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.feedback import PressFeedback
 from gateway.pending.index import Showing
@@ -17,11 +18,14 @@ from gateway.pending.prompt import (
     attached,
     brief,
     code_only,
+    is_confirmed_here,
+    plan_of,
     prompt,
     question,
     settled,
     settled_note,
     statement,
+    waits_for,
     what_became,
 )
 from gateway.pending.tokens import make_token, token_sha256
@@ -36,6 +40,7 @@ __all__ = [
     "ask_for_code",
     "ask_which",
     "edit_prompt",
+    "first_shown",
     "move",
     "note_arrived",
     "remind",
@@ -45,6 +50,8 @@ __all__ = [
     "show_prompt",
 ]
 
+_HANDED_OVER_WITHIN = timedelta(seconds=10)
+"""The time after a deadline in which votes of other chats that were given before it still arrive."""
 _RESHOWN_AT_MOST = 2
 _LINES_AT_MOST = 3
 _LONGEST_TOGETHER = 6_000
@@ -77,6 +84,9 @@ def show_again(actions: ConversationActions, person: str) -> None:
 def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
     """Show a question again after an answer that is not clear enough."""
     actions.near = action.pending_action_id
+    if not is_confirmed_here(action):
+        actions.say(waits_for(action, actions.letters))
+        return
     if actions.is_paid and action.reshown >= _RESHOWN_AT_MOST:
         return
     intro = say("say_code", action.language, actions.letters, code=action.code)
@@ -129,6 +139,9 @@ def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> No
         actions.say(say("many_not_done_yet", waiting[0].language, actions.letters, count=len(waiting)))
         return
     for action in waiting:
+        if not is_confirmed_here(action):
+            actions.say(waits_for(action, actions.letters))
+            continue
         yes_word, _ = map(actions.letters, safe_words(action.language))
         values = {"preview": statement(action.preview), "yes_word": yes_word, "code": action.code}
         actions.say(say("not_done_yet", action.language, actions.letters, **values))
@@ -149,14 +162,36 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
         first = action.open and action.shown_at is None
         action = transitions.show(action, at, message_id)
         if first:
-            actions.put(action, "shown", None, at)
-            actions.changes.no_longer_due(action, "undelivered")
-            actions.changes.due("expiry", action, action.expires_at or at)
+            first_shown(actions, action, at)
         else:
             actions.change(action, at)
         settled = settled or action.settled
     if settled and message_id is not None:
         edit_prompt(actions, message_id, at)
+
+
+def first_shown(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
+    """Record the first showing of a question, here or to an approver elsewhere, and set the deadlines that begin then.
+
+    The deadlines of a ballot are those of its action.
+    """
+    changes = actions.changes
+    actions.put(action, "shown" if action.ballot_of is None else "ballot_shown", None, at)
+    changes.no_longer_due(action, "undelivered")
+    if action.ballot_of is not None:
+        report(actions, action, "shown", at)
+        return
+    expires = action.expires_at or at
+    if not action.approvers:
+        changes.due("expiry", action, expires)
+        return
+    changes.due("expiry", action, expires + _HANDED_OVER_WITHIN if action.ballots else expires)
+    left = (expires - at).total_seconds()
+    patience = action.remind_seconds if action.remind_seconds is not None else left / 2
+    if patience < left:
+        changes.due("remind", action, at + timedelta(seconds=patience))
+        if action.standins:
+            changes.due("standin", action, at + timedelta(seconds=min(2 * patience, (patience + left) / 2)))
 
 
 def move(actions: ConversationActions, address: Address, at: datetime) -> None:
@@ -203,15 +238,26 @@ def _question(
     actions: ConversationActions, asked: Sequence[PendingAction], *, intro: str | None, now: datetime
 ) -> Reply:
     asked = in_order(asked)
+    for_all: list[str] = []
+    plan = plan_of(asked)
+    if plan is not None and actions.has_buttons:
+        for_all = _mint(actions, actions.by_id[plan.pending_action_id], ["confirm_all", "cancel_all"])
     minted: list[tuple[str | None, str]] = []
+    change = standing = None
+    if actions.has_buttons and len(asked) == 1 and asked[0].ballot_of is None:
+        [change] = _mint(actions, actions.by_id[asked[0].pending_action_id], ["change"])
+        if asked[0].standing is not None and not code_only(asked[0]):
+            [standing] = _mint(actions, actions.by_id[asked[0].pending_action_id], ["standing"])
     for action in asked if actions.has_buttons else ():
         now_known = actions.by_id[action.pending_action_id]
-        if code_only(action):
+        if code_only(action) or not is_confirmed_here(action):
             minted.append((None, _mint(actions, now_known, ["cancel"])[0]))
         else:
             confirm, cancel = _mint(actions, now_known, INTENTS)
             minted.append((confirm, cancel))
-    return prompt(asked, minted, intro=intro, now=now, letters=actions.letters)
+    return prompt(
+        asked, minted, change=change, standing=standing, for_all=for_all, intro=intro, now=now, letters=actions.letters
+    )
 
 
 def _messages(asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from channels import Address, Json, Person
 from gateway.pending.actions import ConversationActions
@@ -16,14 +17,19 @@ from gateway.pending.seal import compute_digest
 from gateway.pending.tokens import make_action_id, make_code
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
-from gateway.tools.pending_action import PendingAction, canonical_json, compute_args_digest
+from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
 from gateway.tools.previews import asked_with, differing, frozen
 
-__all__ = ["QUOTA", "ProposalRefused", "asks_more", "propose_action"]
+__all__ = ["QUOTA", "ProposalRefused", "asked_elsewhere", "asks_more", "propose_action"]
 
 QUOTA = 5
 """The most open actions of one person in one conversation."""
 
+_REFUSED_ALREADY = (
+    "Exactly this was asked and not confirmed since the person last wrote. It was not done; "
+    "do not ask again before they write."
+)
+_TOO_LONG = "Not asked: this is too long to be shown here, and files cannot be sent. Ask for less at once."
 _A_MOMENT = timedelta(microseconds=1)
 """The difference in time that keeps the questions of one turn in the order of its calls."""
 _TTL_SECONDS = {"sms": 1800.0, "whatsapp": 1800.0}
@@ -36,6 +42,8 @@ class ProposalRefused:
     """A call that is not asked. `why` goes to the model as the tool's error."""
 
     why: str
+    unreached: tuple[str, ...] = ()
+    """The approvers out of reach. The person is told of them."""
 
 
 def propose_action(
@@ -49,63 +57,135 @@ def propose_action(
     language: str,
     turn_started: datetime,
     answer_window_seconds: float,
+    plan: str | None = None,
+    changing: PendingAction | None = None,
     proposed: Sequence[PendingAction] = (),
+    ballots: Mapping[str, Ballot] = MappingProxyType({}),
 ) -> PendingAction | ProposalRefused:
-    """Return a new action for a tool call, or the open action that is equal to it.
+    """Return a new action for a tool call, or the open one that is equal to it.
 
-    `proposed` are the earlier new actions of the same turn. A new action `supersedes` the open one of the same call and
-    requester that was shown with another preview. Nothing is written here: the commit of the turn writes the new action
-    and closes the superseded one as ``changed``.
+    `ballots` has one for each of `asked_elsewhere` within reach. `plan` is the id of the plan that the calls of
+    one reply make. `changing` is the open action that a new one of the same tool replaces, because the person wants it
+    changed. `proposed` are the earlier new actions of the same turn. A new action `supersedes` the open one of the same
+    call and requester that was shown with another preview.
+    Nothing is written here: the commit of the turn writes the new action and closes the superseded one as ``changed``.
     """
     try:
         preview = frozen(preview)
     except ValueError as error:
         return ProposalRefused(f"Not asked: its preview cannot be kept as it is: {error}")
-    requester = str(person)
-    mine = _waiting(actions, proposed, requester)
+    mine = _waiting(actions, proposed, requester := str(person))
     twins = [action for action in mine if _is_call(action, tool, args)]
-    for twin in twins:
-        if _is_equal(twin, tool, preview):
-            return twin
-    approvers, need = _approvers(tool, requester)
+    if equal := next((twin for twin in twins if _is_equal(twin, tool, preview)), None):
+        return equal
+    replaces = changing.pending_action_id if changing is not None and changing.kind == tool.name else None
     if actions.index.refused_since(turn_started, same_ask(tool.name, args, requester)):
-        return ProposalRefused(
-            "Exactly this was asked and not confirmed since the person last wrote. It was not done; "
-            "do not ask again before they write."
-        )
-    if not twins and len(mine) >= QUOTA:
-        return ProposalRefused(
-            f"Not asked: {QUOTA} actions of this person already wait for an answer here. Those come first."
-        )
-    if (why := _lacks_approvers(approvers, need, address)) is not None:
+        return ProposalRefused(_REFUSED_ALREADY)
+    if not twins and (why := _over_quota(mine, plan, replaces)) is not None:
         return ProposalRefused(why)
+    sent = _ballots(tool, requester, address, ballots, conversation=actions.conversation)
+    if (lacking := _lacks_approvers(tool, requester, sent)) is not None:
+        return lacking
+    code = make_code(taken := _codes(actions, proposed))
     action = _new_action(
         tool,
         args,
         preview,
-        code=make_code({action.code for action in (*actions.open, *proposed)}),
+        code=code,
         supersedes=twins[-1].pending_action_id if twins else None,
         person=person,
         conversation=actions.conversation,
         address=address,
         language=language,
         answer_window_seconds=answer_window_seconds,
-        at=max([actions.now, *(before.requested_at + _A_MOMENT for before in proposed)]),
+        ballots=sent,
+        plan=plan,
+        replaces=replaces,
+        standing=_offer(tool, taken | {code}, plan),
+        at=_after(actions.now, proposed),
     )
-    if not actions.shows_files and code_only(action):
-        return ProposalRefused(
-            "Not asked: this is too long to be shown here, and files cannot be sent. Ask for less at once."
-        )
-    return replace(action, digest=compute_digest(action))
+    fits = actions.shows_files or not code_only(action)
+    return replace(action, digest=compute_digest(action)) if fits else ProposalRefused(_TOO_LONG)
 
 
-def _lacks_approvers(approvers: tuple[str, ...] | None, need: int, address: Address) -> str | None:
-    """Return the error for an approver rule that cannot be met in this conversation, else None."""
-    if approvers is not None and len(approvers) < need:
-        return "Not asked: too few people other than the one who asked may approve this."
-    if approvers is not None and not address.group:
-        return "Not asked: this needs the approval of other people, who are not in this conversation."
-    return None
+def _over_quota(mine: Sequence[PendingAction], plan: str | None, replaces: str | None) -> str | None:
+    """Return the error for too many open questions of a person. The actions of one plan are one question."""
+    others = {action.plan or action.pending_action_id for action in mine} - {plan, replaces}
+    if len(others) < QUOTA:
+        return None
+    return f"Not asked: {QUOTA} questions to this person already wait for an answer here. Those come first."
+
+
+def _codes(actions: ConversationActions, proposed: Sequence[PendingAction]) -> set[str]:
+    """Return the codes that are taken here."""
+    taken = [*actions.open, *proposed]
+    return {each.code for each in taken} | {each.standing.code for each in taken if each.standing is not None}
+
+
+def _offer(tool: Tool, taken: set[str], plan: str | None) -> StandingOffer | None:
+    """Return the permission that the prompt of a single action offers, with a code of its own."""
+    rule = tool.confirm.standing if tool.confirm is not None else None
+    if rule is None or plan is not None:
+        return None
+    return StandingOffer(code=make_code(taken), seconds=rule.max_seconds, uses=rule.max_uses, same=tuple(rule.same))
+
+
+def _after(now: datetime, proposed: Sequence[PendingAction]) -> datetime:
+    """Return now, or the moment after the last of the actions that were proposed in the same turn."""
+    return max([now, *(before.requested_at + _A_MOMENT for before in proposed)])
+
+
+def asked_elsewhere(tool: Tool, requester: str, address: Address) -> list[str]:
+    """Return the approvers and stand-ins with a question in their own chats, and not in this conversation."""
+    approvers, _ = _approvers(tool, requester)
+    elsewhere = [person for person in approvers or () if not _is_here(person, requester, address)]
+    return [*elsewhere, *_standins(tool, requester)]
+
+
+def _lacks_approvers(tool: Tool, requester: str, ballots: Sequence[Ballot]) -> ProposalRefused | None:
+    """Return the refusal for an approver rule that cannot be met, else None."""
+    approvers, need = _approvers(tool, requester)
+    if approvers is None:
+        return None
+    if len(approvers) < need:
+        return ProposalRefused("Not asked: too few people other than the one who asked may approve this.")
+    unreached = tuple(ballot.person for ballot in ballots if ballot.state == "lost")
+    if len(approvers) + len(_standins(tool, requester)) - len(unreached) >= need:
+        return None
+    why = "Not asked, and nothing was done: too many of the people who have to approve this cannot be reached now."
+    return ProposalRefused(why, unreached=unreached)
+
+
+def _ballots(
+    tool: Tool, requester: str, address: Address, found: Mapping[str, Ballot], *, conversation: str
+) -> tuple[Ballot, ...]:
+    """Return the ballots of a new action. A stand-in is only named, unless too few approvers can be reached.
+
+    A person whose own chat is this very conversation needs none.
+    """
+    approvers, need = _approvers(tool, requester)
+    elsewhere, standins = asked_elsewhere(tool, requester, address), _standins(tool, requester)
+    ballots = [found.get(person, Ballot(person=person, state="lost")) for person in elsewhere]
+    ballots = [ballot for ballot in ballots if ballot.conversation != conversation]
+    lost = sum(ballot.state == "lost" and ballot.person not in standins for ballot in ballots)
+    if len(approvers or ()) - lost < need:
+        return tuple(ballots)
+    return tuple(
+        replace(ballot, state="named") if ballot.person in standins and ballot.state != "lost" else ballot
+        for ballot in ballots
+    )
+
+
+def _is_here(person: str, requester: str, address: Address) -> bool:
+    """Return True for the requester, and in a group for the people of its platform: they can answer there."""
+    known = Person.parse(person)
+    in_group = address.group and (known.channel, known.account) == (address.channel, address.account)
+    return in_group or person == requester
+
+
+def _standins(tool: Tool, requester: str) -> tuple[str, ...]:
+    rule = tool.confirm.approvers if tool.confirm is not None else None
+    return tuple(person for person in rule.standin if person != requester) if rule is not None else ()
 
 
 def _new_action(
@@ -120,10 +200,15 @@ def _new_action(
     address: Address,
     language: str,
     answer_window_seconds: float,
+    ballots: tuple[Ballot, ...],
+    plan: str | None,
+    replaces: str | None,
+    standing: StandingOffer | None,
     at: datetime,
 ) -> PendingAction:
     """Return the record of a new question, without its digest."""
     approvers, need = _approvers(tool, str(person))
+    rule = tool.confirm.approvers if tool.confirm is not None else None
     return PendingAction(
         pending_action_id=make_action_id(),
         kind=tool.name,
@@ -149,6 +234,13 @@ def _new_action(
         ttl_seconds=_ttl_seconds(tool, address, others=approvers is not None),
         answer_window_seconds=answer_window_seconds,
         requested_at=at,
+        standins=_standins(tool, str(person)),
+        remind_seconds=rule.remind_seconds if rule is not None else None,
+        ballots=ballots,
+        plan=plan,
+        replaces=replaces,
+        standing=standing,
+        on_item_failure=tool.confirm.on_item_failure if tool.confirm is not None else "continue",
     )
 
 
@@ -165,7 +257,8 @@ def asks_more(tool: Tool, action: PendingAction) -> bool:
     approvers, need = _approvers(tool, action.requester)
     if approvers is None:
         return False
-    return need > action.need or not set(action.approvers or [action.requester]) <= set(approvers)
+    may_vote = {*approvers, *_standins(tool, action.requester)}
+    return need > action.need or not {*(action.approvers or [action.requester]), *action.standins} <= may_vote
 
 
 def _waiting(actions: ConversationActions, proposed: Sequence[PendingAction], requester: str) -> list[PendingAction]:

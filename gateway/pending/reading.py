@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
-from gateway.pending.folding import without_invisible
+from gateway.pending.folding import base_language, without_invisible
 from gateway.pending.grammar import Reading, readings
 from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
@@ -29,6 +29,7 @@ __all__ = [
     "RegexConfirmParser",
     "ReplyParser",
     "Spoken",
+    "begins_as_answer",
     "decides",
     "looks_like_decision",
     "read_beside_code",
@@ -38,6 +39,8 @@ __all__ = [
     "read_words",
     "reads_as_answer",
     "reason_of",
+    "unwrapped",
+    "without_emoji",
 ]
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
@@ -56,6 +59,7 @@ _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("�
 _END = re.compile(r"\s*(?:!+|[.,])$")
 """One full stop or comma, or any number of exclamation marks: "yes.." trails off and is not an answer."""
 _BOT = r"@[a-z0-9_]{0,29}bot"
+_FIRST_WORD = re.compile(r"(?P<first>[^\s,;:.!、，。！–-]+)[\s,;:.!、，。！–-]+\S.*", re.DOTALL)
 _MENTION = re.compile(rf"^{_BOT}[,:]?\s|,?\s{_BOT}(?=[!.,]?$)")
 """A mention of a bot: the name of a Telegram bot ends in "bot" (core.telegram.org/bots/features)."""
 _QUESTION = re.compile("QUESTION|INTERROBANG")
@@ -118,7 +122,7 @@ def read_code(text: str, lang: Spoken, *, verb: str | None = ANY_VERB) -> CodeRe
     """
     if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
         return None
-    core = _unwrapped(text, lang)
+    core = unwrapped(text, lang)
     return None if core is None else _code_in(core, lang, verb)
 
 
@@ -149,7 +153,7 @@ def read_refused_code(text: str, lang: Spoken) -> CodeReply | None:
 
 def read_words(text: str, lang: Spoken, verb: str | None) -> Answer:
     """Return the answer of a message without a code to a question of this verb; see `ReplyParser.classify`."""
-    core = _unwrapped(text, lang)
+    core = unwrapped(text, lang)
     return (_intent(core, lang, verb) if core is not None else None) or "unclear"
 
 
@@ -161,11 +165,19 @@ def read_beside_code(text: str, lang: Spoken, verb: str | None) -> Answer:
 
 def reads_as_answer(text: str, lang: Spoken) -> bool:
     """Return True for a yes or a no to any prompt, alone or with a code, or a plain one in any other language."""
-    core = _unwrapped(text, lang)
+    core = unwrapped(text, lang)
     if core is None:
         return False
-    alone = any(_meanings(core, lang)) or any(form in heads().readings for form, _ in _without_emoji(core))
+    alone = any(_meanings(core, lang)) or any(form in heads().readings for form, _ in without_emoji(core))
     return alone or _code_in(core, lang, ANY_VERB) is not None
+
+
+def begins_as_answer(text: str, lang: Spoken) -> bool:
+    """Return True for a yes or a no with more words behind it, as in "yes, but INV-7": the person wants a change."""
+    core = unwrapped(text, lang)
+    found = _FIRST_WORD.fullmatch(core) if core is not None else None
+    readings = heads().readings.get(found["first"], {}) if found is not None else {}
+    return any(base_language(each) in readings for each in (*_each(lang), "en"))
 
 
 def looks_like_decision(
@@ -249,8 +261,8 @@ class RegexConfirmParser:
         return self._reads(message) == {"cancel"}
 
     def _reads(self, message: str) -> set[Intent]:
-        core = _unwrapped(message, "en") or ""
-        if min(len(form) for form, _ in _without_emoji(core)) < _LEAST_LETTERS:
+        core = unwrapped(message, "en") or ""
+        if min(len(form) for form, _ in without_emoji(core)) < _LEAST_LETTERS:
             return set()
         if core in self._nothing:
             return {"cancel"}
@@ -271,7 +283,7 @@ def _split(text: str) -> tuple[str, str] | None:
     return (answer, reason[:MAX_LENGTH]) if any(map(str.isalnum, reason)) else None
 
 
-def _unwrapped(text: str, lang: Spoken) -> str | None:
+def unwrapped(text: str, lang: Spoken) -> str | None:
     """Return the folded text without mention, signature, markup, quotes and end mark; None if it is no answer."""
     if len(text) > MAX_LENGTH or "?" in text or (not text.isascii() and any(map(_asks, text))):
         return None
@@ -306,7 +318,7 @@ def _meanings(core: str, lang: Spoken, *, beside: bool = True) -> Iterator[Readi
 
     A text that is no answer in one of them is none in English either.
     """
-    for form, fitting in _without_emoji(core):
+    for form, fitting in without_emoji(core):
         tables = [words_of(each) for each in _each(lang)]
         if beside:
             others = [words for words in tables if words.language != "en"]
@@ -350,7 +362,7 @@ def _code_in(core: str, lang: Spoken, verb: str | None) -> CodeReply | None:
     """Return the only way to read a text as code and words: in this language and English, else in any other."""
     for intent_of in (_intent_beside_code, _intent_elsewhere):
         found: set[CodeReply] = set()
-        for form, fitting in _without_emoji(core):
+        for form, fitting in without_emoji(core):
             for match in filter(None, (pattern.fullmatch(form) for pattern in _WORD_AND_CODE)):
                 code = re.sub(_GAP, "", match["code"]).upper()
                 beside = ", ".join(filter(None, (match["before"], match["after"])))
@@ -375,7 +387,7 @@ def _intent_elsewhere(core: str, lang: Spoken, verb: str | None) -> Intent | Non
     return said.pop() if len(said) == 1 and not any(words_of(each).says_nothing(core) for each in _each(lang)) else None
 
 
-def _without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
+def without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
     """Yield the text with and without its emoji, and the intents that it can then have."""
     yield core, frozenset(INTENTS)
     for emoji, fitting in common().emoji.items():

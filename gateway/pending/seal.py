@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard
 
 from channels import Json
-from gateway.store.form import FORM, NewerForm
+from gateway.store.form import FORM, SEALED, NewerForm
 from gateway.tools.pending_action import PendingAction, canonical_json, json_text
 
 __all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed", "step_context"]
@@ -31,9 +31,14 @@ def compute_digest(action: PendingAction) -> str:
     No release changes this formula. A field that a later release adds is part of it only for a record that has the
     field. Raises ValueError when the arguments or the precondition are not canonical JSON.
     """
+    added: dict[str, Json] = {"standins": [*sorted(action.standins)]} if action.standins else {}
+    if action.standing is not None:
+        offer = action.standing
+        added["standing"] = [offer.code, offer.seconds, offer.uses, list(offer.same)]
     return hashlib.sha256(
         canonical_json(
             {
+                **added,
                 "schema": 1,
                 "pending_action_id": action.pending_action_id,
                 "kind": action.kind,
@@ -85,7 +90,7 @@ class Keyring:
 
     # ── records ──
 
-    def seal(self, name: str, text: str, *, form: int = FORM) -> dict[str, Json]:
+    def seal(self, name: str, text: str, *, form: int = SEALED) -> dict[str, Json]:
         """Return the stored form of a record: its text, and the seal over the text, its form and its name.
 
         The form is written under `schema` too, because a release before the sealed form reads it there.

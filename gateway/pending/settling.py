@@ -10,6 +10,8 @@ from typing import Literal
 from channels import Media, Reply
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.ballots import end_ballots, report
+from gateway.pending.plans import items_of, launch_next, together
 from gateway.pending.prompt import decided_by, is_you, remark, statement
 from gateway.pending.prompting import again_button, edit_prompt
 from gateway.tools.pending_action import Detail, PendingAction, Reason, why_closed
@@ -19,6 +21,7 @@ __all__ = [
     "close",
     "close_drifted",
     "close_if_drifted",
+    "close_replaced",
     "close_undelivered",
     "close_vetoed",
     "end_tampered",
@@ -29,6 +32,7 @@ __all__ = [
     "not_arrived",
     "settle",
     "supersede",
+    "withdraw_replaced",
 ]
 
 
@@ -173,6 +177,27 @@ def supersede(actions: ConversationActions, action: PendingAction) -> None:
         close(actions, before, "changed", actions.now)
 
 
+def close_replaced(actions: ConversationActions, action_ids: Iterable[str], at: datetime) -> None:
+    """Close as changed the open actions that these replace, which are shown now."""
+    for before in _replaced(actions, action_ids):
+        close(actions, before, "changed", at)
+
+
+def withdraw_replaced(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
+    """Withdraw the action that a refused one was to replace, if it is still open, and tell it."""
+    for before in _replaced(actions, [action.pending_action_id]):
+        close(actions, before, "withdrawn", at, tell="cancelled")
+
+
+def _replaced(actions: ConversationActions, action_ids: Iterable[str]) -> list[PendingAction]:
+    """Return the open actions that these replace."""
+    replacing = [actions.by_id[action_id] for action_id in action_ids if action_id in actions.by_id]
+    before = {
+        action.replaces: actions.by_id[action.replaces] for action in replacing if action.replaces in actions.by_id
+    }
+    return [action for action in before.values() if action.open]
+
+
 def end_tampered(actions: ConversationActions, action: PendingAction, *, was_running: bool) -> None:
     """End an action whose record was changed without the key. It will not run.
 
@@ -214,6 +239,16 @@ def _close_drifted(actions: ConversationActions, action: PendingAction, at: date
     close(actions, action, "drifted", at, detail=detail, tell=why_closed("drifted", detail))
 
 
+def _stop_plan(actions: ConversationActions, plan: str, at: datetime) -> None:
+    """Close the confirmed items of a plan that have not run, because an earlier one was not done."""
+    for item in items_of(actions, plan):
+        if item.state == "approved":
+            text = say("plan_stopped", item.language, preview=statement(item.preview))
+            close(actions, replace(item, told=text), "withdrawn", at)
+    approved = actions.changes.approved  # the end of each item has the next one executed, which is closed by now
+    actions.changes.approved = [each for each in approved if actions.by_id[each].state == "approved"]
+
+
 def _settled(
     actions: ConversationActions,
     action: PendingAction,
@@ -225,13 +260,25 @@ def _settled(
     media: Sequence[Media] = (),
 ) -> None:
     """Record the end of an action, tell it with `text` and `media`, and edit its prompts."""
-    actions.put(action, what, person, at)
-    actions.changes.no_longer_due(action, "expiry", "undelivered", "unlaunched")
-    actions.changes.settled.append(action)
+    actions.put(action, what if action.ballot_of is None else "ballot_ended", person, at)
+    actions.changes.no_longer_due(action, "expiry", "undelivered", "unlaunched", "remind", "standin")
+    if action.ballot_of is None:
+        actions.changes.settled.append(action)
+        end_ballots(actions, action, at)
+    else:
+        report(actions, action, "lost", at)
     again = again_button(actions, actions.by_id[action.pending_action_id])
-    if text:
-        reply = Reply(text=text, buttons=again, exact=True)
-        actions.says.append(OutgoingReply(reply=reply, tells=(action.pending_action_id,)))
+    tells: Sequence[str] = (action.pending_action_id,)
+    told = text
+    if action.plan is not None:
+        if action.on_item_failure == "stop" and action.state in ("failed", "unknown"):
+            _stop_plan(actions, action.plan, at)
+        launch_next(actions, action.plan)
+        if text and action.decided_at is not None and action.reason != "refused":
+            told, tells = together(actions, action, text, at)
+    if told:
+        reply = Reply(text=told, buttons=again if len(tells) == 1 else (), exact=True)
+        actions.says.append(OutgoingReply(reply=reply, tells=tuple(tells)))
     tells = (action.pending_action_id,)
     actions.says += [OutgoingReply(reply=Reply(media=(item,)), tells=tells) for item in media]
     for message_id in action.prompts:

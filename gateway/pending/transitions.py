@@ -58,10 +58,13 @@ class WrongState(Portable, ValueError):
 
 
 def may_approve(action: PendingAction, person: str) -> bool:
-    """Return True for the people of the approver rule; without one, for the requester alone."""
+    """Return True for the people of the approver rule, and for a stand-in that was asked; without a rule, for the
+    requester alone."""
     if not action.approvers:
         return person == action.requester
-    return person in action.approvers
+    return person in action.approvers or any(
+        ballot.person == person and ballot.state in ("asked", "shown") for ballot in action.ballots
+    )
 
 
 def may_refuse(action: PendingAction, person: str) -> bool:
@@ -88,8 +91,11 @@ def is_stale(action: PendingAction, at: datetime) -> bool:
 
 
 def may_ask_again(action: PendingAction) -> bool:
-    """Return True for an action that one press asks anew: it has expired or drifted, and was not tampered with."""
-    return action.reason in ("expired", "drifted") and action.detail != "tampered"
+    """Return True for an action that one press asks anew: it has expired or drifted, and was not tampered with.
+
+    A ballot is asked anew with its action.
+    """
+    return action.ballot_of is None and action.reason in ("expired", "drifted") and action.detail != "tampered"
 
 
 def show(action: PendingAction, at: datetime, message_id: str | None) -> PendingAction:

@@ -27,6 +27,7 @@ from gateway.providers.base import (
 from gateway.providers.completing import as_provider
 from gateway.providers.fallback import FallbackProvider
 from gateway.providers.specs import provider_of
+from gateway.providers.transcribing import Transcriber, TranscriptionFailed
 
 __all__ = [
     "Completes",
@@ -42,6 +43,8 @@ __all__ = [
     "ToolCall",
     "ToolSpec",
     "ToolUsage",
+    "Transcriber",
+    "TranscriptionFailed",
     "Usage",
     "as_provider",
     "make_provider",

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from channels import AskfirstError, Json
+from channels import AskfirstError, Json, Media
 
 __all__ = [
     "UNPRICED_USD_PER_MILLION",
@@ -113,6 +113,8 @@ class ModelMessage:
     tool_name: str | None = None
     speaker: str | None = None
     """The name of the author of a ``user`` message, in groups."""
+    files: tuple[Media, ...] = ()
+    """The pictures and PDFs of a ``user`` message, by hash. Their bytes are in `Request.contents`."""
     echo: Mapping[str, Json] | None = None
     """Data of an ``assistant`` message that the provider of the model wants back unchanged.
 
@@ -257,6 +259,8 @@ class Request:
     timeout_seconds: float | None = None
     schema: Mapping[str, Json] | None = None
     """The JSON Schema of the answer, for a provider that has said that it takes it (`TakesSchemas`)."""
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """The bytes of the files of these messages, by SHA-256. A file without bytes is named to the model, not shown."""
     language: str = "en"
     """The language of the conversation, a BCP 47 tag. Only the offline demo provider uses it."""
 

@@ -83,25 +83,36 @@ async def pieces_of(
 ) -> AsyncGenerator[str | Response, None]:
     """Yield the pieces of a stream that are not empty, and last, always, the whole reply.
 
-    The limit is for each piece. The time that the caller takes between two pieces does not count. Raises ProviderError.
+    A provider whose `stream` raises NotImplementedError at its beginning gives the whole reply as one piece. The limit
+    is for each piece. The time that the caller takes between two pieces does not count. Raises ProviderError.
     """
 
     async def begin() -> AsyncIterator[object]:
         return aiter(provider.stream(request))
 
-    stream, response = await _within(limit_seconds, provider.name, begin), None
+    stream, response = None, None
+    begun = False
     try:
+        stream = await _within(limit_seconds, provider.name, begin)
         while (piece := await _within(limit_seconds, provider.name, lambda: anext(stream, _END))) is not _END:
+            begun = True
             if not isinstance(piece, str):
                 response = piece
             elif piece:
                 yield piece
+    except ProviderFault as fault:
+        if begun or not (isinstance(fault.__cause__, NotImplementedError) and isinstance(provider, Provider)):
+            raise
+        response = await reply_of(provider, request, limit_seconds)
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
     if response is None:
         raise ProviderError(provider.name, "the stream ended before the answer did", retryable=True)
-    yield _checked(provider.name, response)
+    response = _checked(provider.name, response)
+    if not begun and response.content:
+        yield response.content
+    yield response
 
 
 _END: Final = object()

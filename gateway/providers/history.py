@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from channels import Media
 from gateway.providers.base import ModelMessage
 
-__all__ = ["NO_RESULT", "echoed", "event_text", "plain_text", "results_in", "said_text", "tool_name"]
+__all__ = [
+    "NO_RESULT",
+    "echoed",
+    "event_text",
+    "plain_text",
+    "results_in",
+    "said_text",
+    "shown_files",
+    "tool_name",
+]
 
 NO_RESULT = "No result was recorded for this call."
 """The text in place of a result that the history has lost."""
@@ -24,10 +35,23 @@ def plain_text(text: str) -> str:
     return _EVENT_TAG.sub("&lt;", text).encode("utf-8", "replace").decode()
 
 
-def said_text(message: ModelMessage) -> str:
-    """Return a person's text, in a group with the name in front."""
+def said_text(message: ModelMessage, contents: Mapping[str, bytes]) -> str:
+    """Return a person's text, in a group with the name in front, and a line for each file that is not shown."""
     speaker = " ".join(plain_text(message.speaker or "").split())
-    return f"{speaker}: {plain_text(message.content)}" if speaker else plain_text(message.content)
+    said = f"{speaker}: {plain_text(message.content)}" if speaker else plain_text(message.content)
+    hidden = [file for file in message.files if file.sha256 not in contents]
+    return "\n".join([*([said] if said else []), *map(_not_shown, hidden)])
+
+
+def shown_files(message: ModelMessage, contents: Mapping[str, bytes]) -> list[tuple[Media, str]]:
+    """Return the files of a message that are shown to the model, each with its bytes in base64."""
+    return [
+        (file, base64.b64encode(contents[file.sha256]).decode()) for file in message.files if file.sha256 in contents
+    ]
+
+
+def _not_shown(file: Media) -> str:
+    return f"[{plain_text(file.filename)}: this {file.mime_type} file is not shown to you]"
 
 
 def event_text(message: ModelMessage) -> str:

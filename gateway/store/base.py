@@ -68,6 +68,11 @@ class Store(Protocol):
         """Return the partition of a conversation, two digits."""
         ...
 
+    @property
+    def partitions(self) -> Sequence[str]:
+        """All partitions."""
+        ...
+
     async def now(self) -> datetime:
         """Return the store's clock, in UTC. It never goes backwards."""
         ...
@@ -132,8 +137,10 @@ class Store(Protocol):
         """Return the records of all partitions whose name begins with `prefix`, ordered by name."""
         ...
 
-    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[LogEntry]:
-        """Return the entries of a log after a sequence number, in order; at most the `last` of them."""
+    async def read(
+        self, log: Key, *, after: int = 0, first: int | None = None, last: int | None = None
+    ) -> list[LogEntry]:
+        """Return the entries of a log after a sequence number, in order: the `first` or the `last` of them, or all."""
         ...
 
     def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:

@@ -7,14 +7,18 @@ from typing import Final, cast
 
 from channels import AskfirstError
 
-__all__ = ["FORM", "NewerForm", "check_form", "is_newer"]
+__all__ = ["BALLOTS", "FORM", "SEALED", "NewerForm", "check_form", "is_newer"]
 
-FORM: Final = 2
+SEALED: Final = 2
+"""The form in which the records of actions and the index of a conversation are sealed texts."""
+BALLOTS: Final = 3
+"""The form of actions whose approvers are asked in other chats, of their ballots and the events between both, and of
+actions with a button to change them, or for all items of a plan."""
+FORM: Final = BALLOTS
 """The newest form of stored values that this release can read.
 
 A value that only a newer release can read has a higher number under ``form``. Without ``form`` it is form 1. A value
-that refers to it (the prompt of an action, the checkpoint of a turn) has its form too. In form 2, the records of
-actions and the index of a conversation are sealed texts.
+that refers to it (the checkpoint of a turn) has its form too.
 """
 
 

@@ -83,6 +83,9 @@ class Transaction:
     """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
     accept: list[Incoming] = field(default_factory=list)
     """Events for mailboxes of this partition. Twins are skipped, and no event is refused."""
+    hand_over: list[Incoming] = field(default_factory=list)
+    """Events for mailboxes of any partition. Each has ids, by which it is accepted once, and the stamp of its receipt,
+    which it keeps. It is accepted soon after the commit, also if this process dies, and is never refused."""
     parts: list[QueuedPart] = field(default_factory=list)
     """Parts for outboxes of this partition. A part that is queued already is skipped."""
     sent: list[str] = field(default_factory=list)
@@ -114,6 +117,9 @@ class Transaction:
             raise ValueError("chain belongs to finish, and the transaction finishes nothing")
         if self.chain is not None and lease is not None and self.chain.kind == lease.kind:
             raise ValueError(f"chain is of another kind than the lease that ends, which is for {lease.kind!r}")
+        for event in self.hand_over:
+            if not event.event_ids or event.stamp is None or event.refusable:
+                raise ValueError("an event that is handed over has ids and a stamp, and may not be refused")
         of_a_turn = self.steps or self.collect_until is not None
         if of_a_turn and lease is not None and lease.kind != "turn":
             raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")

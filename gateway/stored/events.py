@@ -13,12 +13,16 @@ from typing import Final, Literal, TypeAlias
 
 from channels import Address, Event, Json, MessageEdited, Reply
 from channels.events import event_from_json
+from gateway.store.form import BALLOTS
 from gateway.stored.outbox import address_from_json, address_to_json, reply_from_json, reply_to_json
 
 __all__ = [
     "ActionDeadline",
     "ActionSettled",
     "AskAgain",
+    "BallotAsked",
+    "BallotNews",
+    "BallotUpdate",
     "Deadline",
     "DecisionRequested",
     "FollowUp",
@@ -31,8 +35,9 @@ __all__ = [
     "is_note",
 ]
 
-Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched"]
-"""The end of the time to answer, to deliver the prompt, or to launch a confirmed action."""
+Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched", "remind", "standin"]
+"""The end of the time to answer, to deliver the prompt, to launch a confirmed action, or to wait for a silent approver
+before they are reminded, and before the stand-ins are asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +109,63 @@ class FollowUp:
     """1 for the follow-up of a person's turn, 2 for that of a follow-up, and so on."""
 
 
-InternalEvent: TypeAlias = ActionDeadline | DecisionRequested | Notification | ActionSettled | AskAgain | FollowUp
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BallotAsked:
+    """An approver is asked in their own chat. Handed over to that chat; worked in its decision lane."""
+
+    event_id: str
+    action_id: str
+    """The id of the ballot."""
+    record: Mapping[str, Json]
+    """The ballot as JSON, without its code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BallotNews:
+    """A ballot was shown, is lost, or brings a vote. Handed over to the conversation of its action; worked in its
+    decision lane."""
+
+    event_id: str
+    action_id: str
+    """The id of the action."""
+    person: str
+    name: str | None = None
+    what: Literal["shown", "lost", "confirm", "cancel"]
+    digest: str
+    """The digest of the question that the ballot shows."""
+    parser_version: str = ""
+    remark: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BallotUpdate:
+    """News of an action for the approver of its ballot. Handed over to their chat; worked in its decision lane."""
+
+    event_id: str
+    action_id: str
+    """The id of the ballot."""
+    what: Literal["ended", "remind", "answer"]
+    record: Mapping[str, Json]
+    """``ended``: the fields of the action that tell its end. ``answer``: the `key` and the `values` of a sentence."""
+
+
+InternalEvent: TypeAlias = (
+    ActionDeadline
+    | DecisionRequested
+    | Notification
+    | ActionSettled
+    | AskAgain
+    | FollowUp
+    | BallotAsked
+    | BallotNews
+    | BallotUpdate
+)
 
 _INTERNAL: Final = frozenset(
-    {"expiry", "undelivered", "unlaunched", "decide", "notify", "settled", "again", "follow_up"}
+    {
+        *("expiry", "undelivered", "unlaunched", "remind", "standin", "decide", "notify", "settled", "again"),
+        *("follow_up", "ballot", "ballot_news", "ballot_update"),
+    }
 )
 
 
@@ -131,7 +189,8 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
     """Return the stored body of an event, which is not sealed yet."""
     match event:
         case ActionDeadline():
-            return {"kind": event.kind, "event_id": event.event_id, "action_id": event.action_id}
+            form: dict[str, Json] = {"form": BALLOTS} if event.kind in ("remind", "standin") else {}
+            return {"kind": event.kind, "event_id": event.event_id, "action_id": event.action_id, **form}
         case AskAgain():
             return {"kind": "again", "event_id": event.event_id, "action_id": event.action_id}
         case FollowUp():
@@ -174,12 +233,14 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
                 "remark": event.remark,
                 "resume": event.resume,
             }
+        case BallotAsked() | BallotNews() | BallotUpdate():
+            return _ballot_body(event)
 
 
 def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
     """Read the body of a stored event. Raises ValueError when it is none."""
     match body.get("kind"):
-        case "expiry" | "undelivered" | "unlaunched" as kind:
+        case "expiry" | "undelivered" | "unlaunched" | "remind" | "standin" as kind:
             return ActionDeadline(kind=kind, event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))
         case "again":
             return AskAgain(event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))
@@ -221,8 +282,58 @@ def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
                 remark=_optional(body, "remark"),
                 resume=body.get("resume") is True,
             )
+        case "ballot" | "ballot_news" | "ballot_update" as kind:
+            return _ballot_event(kind, body)
         case _:
             return event_from_json(dict(body))
+
+
+def _ballot_body(event: BallotAsked | BallotNews | BallotUpdate) -> dict[str, Json]:
+    ids: dict[str, Json] = {"form": BALLOTS, "event_id": event.event_id, "action_id": event.action_id}
+    match event:
+        case BallotAsked():
+            return {"kind": "ballot", **ids, "record": dict(event.record)}
+        case BallotUpdate():
+            return {"kind": "ballot_update", **ids, "what": event.what, "record": dict(event.record)}
+        case BallotNews():
+            return {
+                "kind": "ballot_news",
+                **ids,
+                "person": event.person,
+                "name": event.name,
+                "what": event.what,
+                "digest": event.digest,
+                "parser_version": event.parser_version,
+                "remark": event.remark,
+            }
+
+
+def _ballot_event(
+    kind: Literal["ballot", "ballot_news", "ballot_update"], body: Mapping[str, Json]
+) -> BallotAsked | BallotNews | BallotUpdate:
+    event_id, action_id, what, record = _text(body, "event_id"), _text(body, "action_id"), body.get("what"), {}
+    if kind != "ballot_news":
+        held = body.get("record")
+        if not isinstance(held, dict):
+            raise ValueError("a stored event without record")
+        record = held
+    match kind, what:
+        case "ballot", _:
+            return BallotAsked(event_id=event_id, action_id=action_id, record=record)
+        case "ballot_update", ("ended" | "remind" | "answer") as told:
+            return BallotUpdate(event_id=event_id, action_id=action_id, what=told, record=record)
+        case "ballot_news", ("shown" | "lost" | "confirm" | "cancel") as news:
+            return BallotNews(
+                event_id=event_id,
+                action_id=action_id,
+                person=_text(body, "person"),
+                name=_optional(body, "name"),
+                what=news,
+                digest=_text(body, "digest"),
+                parser_version=str(body.get("parser_version", "")),
+                remark=_optional(body, "remark"),
+            )
+    raise ValueError("not an event of a ballot")
 
 
 def _text(body: Mapping[str, Json], name: str) -> str:

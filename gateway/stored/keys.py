@@ -42,7 +42,9 @@ __all__ = [
     "poller",
     "seed_slot",
     "shape",
+    "streamed",
     "token",
+    "tool_lock",
     "trace",
     "transcript",
     "turn_result",
@@ -113,6 +115,12 @@ def folded_notes(conversation: str) -> str:
     """Record: the notes for the model that no turn has read. Written by turns without a message; kept until a turn
     reads it."""
     return f"{FOLDED_NOTES}/{conversation}"
+
+
+def streamed(conversation: str) -> str:
+    """Record: the messages that show the text of the running turn, with its run. Written by turns, sealed; deleted
+    when the turn ends, else after a day."""
+    return f"streamed/{conversation}"
 
 
 def failures(conversation: str) -> str:
@@ -205,6 +213,12 @@ def token(sha256: str) -> str:
     """Record: the action and the conversation of a button, by the SHA-256 of its token. Written with the prompt; as
     long as the action can be answered for."""
     return f"token/{sha256}"
+
+
+def tool_lock(sha256: str) -> str:
+    """Record, in the partition of this hash of a lock's name: the owner of a tool's lock. Written by the process that
+    runs the tool; as long as a lease."""
+    return f"lock/{sha256}"
 
 
 def heartbeat(action_id: str) -> str:

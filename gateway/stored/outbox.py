@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from channels import Address, Json, Part, Reply
 
 __all__ = [
+    "NOTHING",
     "OutboxItem",
     "address_from_json",
     "address_to_json",
@@ -20,6 +21,10 @@ __all__ = [
     "reply_from_json",
     "reply_to_json",
 ]
+
+
+NOTHING: Final = Part(call="", arguments={})
+"""The part of an item that only takes a message away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,8 @@ class OutboxItem:
     """The part asks about one action only, so that a bare reply after it is meant for that one."""
     edits: str | None = None
     """The platform's id of the message that this part changes."""
+    finishes: str | None = None
+    """The platform's id of the message that shows the beginning of this text, and that the part takes the place of."""
     cause: str | None = None
     """The id of the event that this part answers, for the log."""
     language: str = "en"
@@ -54,6 +61,7 @@ class OutboxItem:
         tells: tuple[str, ...],
         alone: bool,
         edits: str | None,
+        finishes: str | None = None,
         cause: str,
         language: str,
     ) -> OutboxItem:
@@ -66,6 +74,7 @@ class OutboxItem:
             tells=tells,
             alone=alone,
             edits=edits,
+            finishes=finishes,
             cause=cause,
             language=language,
         )
@@ -80,8 +89,14 @@ class OutboxItem:
         """The rendered part. Raises ValueError when it cannot be read."""
         return part_from_json(self.stored_part)
 
+    @property
+    def takes_away(self) -> bool:
+        """True if the message that it finishes is taken away, and shows nothing in its place."""
+        return self.finishes is not None and self.part.call == NOTHING.call
+
     def to_json(self) -> dict[str, Json]:
         """Return the stored form."""
+        finishes: dict[str, Json] = {} if self.finishes is None else {"finishes": self.finishes}
         return {
             "address": self.stored_address,
             "part": self.stored_part,
@@ -92,13 +107,14 @@ class OutboxItem:
             "edits": self.edits,
             "cause": self.cause,
             "language": self.language,
+            **finishes,
         }
 
     @classmethod
     def from_json(cls, body: Mapping[str, Json]) -> OutboxItem:
         """Read a stored form, also of the first release, which knew no `asks`, `tells`, `alone`, `cause` and
         `language`. Raises ValueError when it is none."""
-        edits, cause = body.get("edits"), body.get("cause")
+        edits, finishes, cause = body.get("edits"), body.get("finishes"), body.get("cause")
         shows = _texts(body.get("shows"))
         return cls(
             stored_address=body.get("address"),
@@ -108,6 +124,7 @@ class OutboxItem:
             tells=_texts(body.get("tells")),
             alone=body.get("alone") is True,
             edits=edits if isinstance(edits, str) else None,
+            finishes=finishes if isinstance(finishes, str) else None,
             cause=cause if isinstance(cause, str) else None,
             language=str(body.get("language", "en")),
         )

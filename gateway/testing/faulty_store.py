@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any
 
@@ -76,6 +76,10 @@ class FaultyStore:
 
     def partition(self, conversation: str) -> str:
         return self._store.partition(conversation)
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return self._store.partitions
 
     def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         self.calls["watch"] += 1

@@ -1,7 +1,7 @@
 """Tools: the functions that a model may call, with their checks, previews, policy and execution."""
 
 from gateway.tools.arguments import Injected
-from gateway.tools.confirm import Approvers, Confirm, Preview
+from gateway.tools.confirm import Approvers, Confirm, Preview, Standing
 from gateway.tools.context import ToolContext
 from gateway.tools.decorator import tool
 from gateway.tools.errors import (
@@ -41,6 +41,7 @@ __all__ = [
     "Preview",
     "Problem",
     "RateLimited",
+    "Standing",
     "Tool",
     "ToolBusy",
     "ToolContext",

@@ -12,7 +12,7 @@ from channels import Json, Person
 from gateway.options import checked
 from gateway.tools.verbs import VERBS
 
-__all__ = ["Approvers", "AskFunction", "Confirm", "Preview", "ProbeFunction"]
+__all__ = ["Approvers", "AskFunction", "Confirm", "Preview", "ProbeFunction", "Standing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,8 @@ ProbeFunction: TypeAlias = Callable[..., Awaitable[Literal["done", "not_done", "
 class Approvers:
     """The people that decide instead of the person who asked.
 
-    Raises ValueError when the rule could never be met.
+    Each is asked in their own chat, and in a group of their platform in that group. Raises ValueError when the rule
+    could never be met.
     """
 
     people: Sequence[str]
@@ -46,14 +47,52 @@ class Approvers:
     need: int = 1
     requester: bool = False
     """True if the person who asked may be one of the approvers."""
+    remind_seconds: float | None = None
+    """The time after which a silent approver is reminded, once; None: half of the time to answer."""
+    standin: Sequence[str] = ()
+    """Persons to ask when the approvers are silent after the reminder, or cannot be reached."""
 
     def __post_init__(self) -> None:
         if isinstance(self.people, str):
             raise ValueError("Approvers(people=...) is a list of persons, not one text")
-        people = tuple(dict.fromkeys(str(Person.parse(str(written).strip())) for written in self.people))
+        if isinstance(self.standin, str):
+            raise ValueError("Approvers(standin=...) is a list of persons, not one text")
+        if self.remind_seconds is not None and not (isfinite(self.remind_seconds) and self.remind_seconds > 0):
+            raise ValueError(f"remind_seconds must be a positive number of seconds, not {self.remind_seconds!r}")
+        people, standin = _written(self.people), _written(self.standin)
+        if twice := [person for person in standin if person in people]:
+            raise ValueError(f"{twice[0]} is an approver and a stand-in")
         if not 1 <= self.need <= len(people) + self.requester:
             raise ValueError(f"{self.need} approvers are needed, and {len(people)} are named")
         object.__setattr__(self, "people", people)
+        object.__setattr__(self, "standin", standin)
+
+
+def _written(people: Sequence[str]) -> tuple[str, ...]:
+    """Return the written forms of these people, each once. Raises ValueError for a text that names no person."""
+    return tuple(dict.fromkeys(str(Person.parse(str(written).strip())) for written in people))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The widest permission that a person may give, so that equal calls are not asked for a while.
+
+    Raises ValueError for a duration or a number that is not positive, and when no argument has to stay the same.
+    """
+
+    max_seconds: float
+    max_uses: int
+    same: Sequence[str] = ()
+    """The names of the arguments that must be equal in each use."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.same, str):
+            raise ValueError("Standing(same=...) is a list of names of arguments, not one text")
+        if not self.same:
+            raise ValueError("Standing(same=...) needs an argument that stays the same, such as the customer")
+        if not (isfinite(self.max_seconds) and self.max_seconds > 0) or self.max_uses < 1:
+            raise ValueError("max_seconds and max_uses of Standing must be positive")
+        object.__setattr__(self, "same", tuple(dict.fromkeys(self.same)))
 
 
 class Confirm:
@@ -71,6 +110,9 @@ class Confirm:
       is not compared.
     - `verb`: the verb of the question, one of `gateway.pending.VERBS`; None: the first word of the template says it.
       An answer with another verb ("yes, delete it" to a payment) does not count.
+    - `standing`: the permission that a person may give with their yes, by a button or a code of its own, so that
+      matching calls are not asked for a while; None: none. Not together with `approvers`.
+    - `on_item_failure`: with ``"stop"`` the later items of a plan do not run when this call has failed, or may have.
     """
 
     @checked
@@ -85,8 +127,13 @@ class Confirm:
         after: Literal["receipt", "resume"] = "receipt",
         volatile: bool = False,
         verb: str | None = None,
+        standing: Standing | None = None,
+        on_item_failure: Literal["continue", "stop"] = "continue",
     ) -> None:
-        """Raises ValueError for a `ttl_seconds` that is not positive and finite, and for an unknown verb."""
+        """Raises ValueError for a `ttl_seconds` that is not positive and finite, for an unknown verb, and for
+        `standing` beside `approvers`, each of whom would have to give it."""
+        if standing is not None and approvers is not None:
+            raise ValueError("standing= does not go with approvers=: each of them would have to give the permission")
         if ttl_seconds is not None and not (isfinite(ttl_seconds) and ttl_seconds > 0):
             raise ValueError(f"ttl_seconds must be a positive number of seconds, not {ttl_seconds!r}")
         if verb is not None and verb not in VERBS:
@@ -96,3 +143,4 @@ class Confirm:
         self.verb = verb
         self.ask, self.ttl_seconds, self.approvers = ask, ttl_seconds, approvers
         self.probe, self.done, self.after, self.volatile = probe, done, after, volatile
+        self.standing, self.on_item_failure = standing, on_item_failure

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from channels import Address, Person
 from gateway.tools.errors import ToolError
+from gateway.tools.locks import Hold
 from gateway.tools.pending_action import PendingAction
+from gateway.tools.received import ReceivedAttachment
 from gateway.tools.stopping import Stopping
 
 __all__ = ["PlannedTurn", "ToolContext"]
@@ -22,6 +24,8 @@ def _utc_now() -> datetime:
 MOST_FOLLOW_UPS_DEEP: Final = 3
 """How deep follow-ups of follow-ups may go."""
 _LONGEST_FOLLOW_UP: Final = 4000
+MOST_PROGRESS: Final = 300
+"""The most characters of a call's progress."""
 _LATEST_SECONDS: Final = 30 * 86400.0
 
 
@@ -58,12 +62,18 @@ class ToolContext:
     """True if other processes work on the same store, so that a stashed call has to be executable there too."""
     emit: Callable[..., Any] | None = field(default=None, repr=False)
     """The function behind `emit_artifact`; None if no run collects artifacts."""
+    attachments: tuple[ReceivedAttachment, ...] = ()
+    """The files of the messages that the turn answers, in their order; each has ``await open()``."""
     depth: int = 0
     """How many turns of the bot to itself led to this one; 0 in the turn of a person."""
     plan: Callable[[PlannedTurn], None] | None = field(default=None, repr=False)
     """The function behind `follow_up`; None where no turn can be planned."""
     raw_results: Callable[[str], Awaitable[Sequence[str]]] | None = field(default=None, repr=False)
     """The function behind the built-in tool ``full_result``: the results of a tool before they were shortened."""
+    on_progress: Callable[[str], None] | None = field(default=None, repr=False)
+    """The function behind `progress`; None where no progress is shown."""
+    hold: Hold | None = field(default=None, repr=False)
+    """Holds the lock of a tool among the processes of one store; None where this process is alone with it."""
     stopping: Stopping = field(default_factory=Stopping, repr=False)
     """Set when the turn is to end.
 
@@ -83,6 +93,17 @@ class ToolContext:
     def clock(self) -> datetime:
         """Return the time in UTC, by the clock of the bot."""
         return self.now()
+
+    async def progress(self, text: str) -> None:
+        """Show the person how far the call is, for example ``3 of 10``, where the channel can show it.
+
+        The text takes the place of the one before, at most every 2 seconds, and of it the first 300 characters. It is
+        not kept. Raises TypeError for a value that is no text.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"the progress should be a text, not {type(text).__name__}")
+        if self.on_progress is not None:
+            self.on_progress(text.strip()[:MOST_PROGRESS])
 
     def follow_up(self, text: str, *, after_seconds: float = 0.0) -> None:
         """Plan a further turn of this conversation: the model reads `text` then, as a note of its own.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import Any, TypeAlias
 
 from gateway.tools.pending_action import PendingAction
+from gateway.tools.pieces import Pieces
 
 __all__ = ["Executor", "Factory", "called", "check_executor", "check_factory", "made_by"]
 
@@ -65,14 +66,24 @@ def made_by(factory: Factory, action: PendingAction) -> Executor:
 def called(executor: Executor) -> Any:
     """Return the result of an executor, or an awaitable of it. The pieces of a generator are joined to one text.
 
-    A sync generator runs in this call, an async one when the result is awaited.
+    A sync generator runs in this call, an async one when the result is awaited. Raises OutcomeUnknown for a generator
+    that yields more than Pieces takes.
     """
     result = executor()
     if inspect.isasyncgen(result):
         return _joined(result)
-    return "".join(map(str, result)) if inspect.isgenerator(result) else result
+    if not inspect.isgenerator(result):
+        return result
+    pieces = Pieces()
+    with closing(result):
+        for value in result:
+            pieces.add(value)
+    return pieces.joined()
 
 
 async def _joined(generator: AsyncGenerator[Any, Any]) -> str:
-    async with aclosing(generator) as pieces:
-        return "".join([str(piece) async for piece in pieces])
+    pieces = Pieces()
+    async with aclosing(generator) as yielded:
+        async for value in yielded:
+            pieces.add(value)
+    return pieces.joined()

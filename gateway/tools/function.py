@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
 
@@ -15,6 +15,7 @@ from channels.cancellable_threads import hand_over
 from channels.errors import Portable
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import OutcomeUnknown
+from gateway.tools.pieces import Pieces
 
 __all__ = ["THREADS", "Function", "GoesOn", "NotBegun"]
 
@@ -82,19 +83,20 @@ class Function:
         """Call the function and return its result. The values of a generator are joined to one text.
 
         `on_chunk` is called with each value of a generator as it comes. A sync function runs in a thread, in a copy of
-        the caller's context. When the caller is cancelled: raises NotBegun if the function has not run, GoesOn if it
-        still runs in its thread, and CancelledError otherwise.
+        the caller's context. Raises OutcomeUnknown for a generator that yields more than Pieces takes. When the caller
+        is cancelled: raises NotBegun if the function has not run, GoesOn if it still runs in its thread, and
+        CancelledError otherwise.
         """
         arguments = values if self.takes_any else {name: values[name] for name in self.parameters if name in values}
         bound = partial(self.function, **arguments, **dict.fromkeys(self.context, ctx))
         if self.is_generator:
-            chunks = []
-            async with aclosing(bound() if self.is_async else self._from_thread(bound)) as pieces:
-                async for piece in pieces:
-                    chunks.append(str(piece))
+            pieces = Pieces()
+            async with aclosing(bound() if self.is_async else self._from_thread(bound)) as yielded:
+                async for value in yielded:
+                    text = pieces.add(value)
                     if on_chunk is not None:
-                        on_chunk(chunks[-1])
-            return "".join(chunks)
+                        on_chunk(text)
+            return pieces.joined()
         result = bound() if self.is_async else await self._in_thread(contextvars.copy_context(), bound)
         return await result if inspect.isawaitable(result) else result
 
@@ -123,7 +125,11 @@ class Function:
                 raise GoesOn(_cut_off(error.call)) from error
             if piece is _END:
                 return
-            yield piece
+            try:
+                yield piece
+            except GeneratorExit:  # its `finally` may block, so it does not run here, and not at some later time
+                await self._in_thread(context, _close, generator)
+                raise
             begun = True
 
 
@@ -139,6 +145,11 @@ def _cut_off(piece: Future[Any]) -> Future[Any]:
 
 def _is_context(annotation: Any) -> bool:
     return any(isinstance(a, type) and issubclass(a, ToolContext) for a in (annotation, *get_args(annotation)))
+
+
+def _close(generator: Generator[Any, Any, Any]) -> None:
+    with suppress(Exception):  # the reason for which it is closed is told
+        generator.close()
 
 
 def _called(function: Callable[..., T], *args: Any) -> T:

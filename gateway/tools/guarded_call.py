@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from gateway.deadlines import Deadline
 from gateway.tools.errors import NothingDone, ToolBusy, ToolError, ToolExecutionError, ToolTimeout
 from gateway.tools.function import GoesOn, NotBegun
-from gateway.tools.locks import held, outlasted
+from gateway.tools.locks import Hold, held, outlasted
 
 __all__ = ["call_guarded"]
 
@@ -27,13 +28,15 @@ async def call_guarded(
     *,
     limit: float | None,
     lock: str | None,
+    hold: Hold | None = None,
     passing: tuple[type[Exception], ...] = (),
     on_late: Callable[[Future[Any]], None] | None = None,
 ) -> Any:
     """Await `call` under the named lock, within `limit` seconds including the wait for the lock; return its result.
 
-    Errors of the types `passing` are raised as they are, except accidents of clients and parsers. `on_late` is called
-    with the call of a sync function that runs on in its thread. Raises as `Tool.run`.
+    `hold` holds the lock among the processes of a store too. Errors of the types `passing` are raised as they are,
+    except accidents of clients and parsers. `on_late` is called with the call of a sync function that runs on in its
+    thread. Raises as `Tool.run`.
     """
     if lock is not None and outlasted(lock):
         raise ToolBusy(tool, lock)
@@ -42,12 +45,14 @@ async def call_guarded(
         with deadline:
             if lock is None:
                 return await call()
-            async with held(lock) as held_lock:
+            async with held(lock) as here, hold(lock) if hold is not None else nullcontext() as elsewhere:
                 waiting = False
                 try:
                     return await call()
                 except GoesOn as error:
-                    held_lock.leave_to(error.call)
+                    here.leave_to(error.call)
+                    if elsewhere is not None:
+                        elsewhere.leave_to(error.call)
                     raise
     except ToolError:
         raise

@@ -1,19 +1,28 @@
 """Named locks: the ``lock=`` of a tool, held while the tool runs.
 
-A lock works within one process. That is enough as long as one process owns the store.
+A lock of this module works within one process. That is enough as long as one process owns the store. Where several
+share it, a `Hold` holds the lock of the same name in the store too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
-__all__ = ["Lock", "held", "outlasted"]
+__all__ = ["Hold", "Lock", "held", "outlasted"]
+
+
+class _SharedLock(Protocol):
+    def leave_to(self, call: Future[Any]) -> None: ...
+
+
+Hold: TypeAlias = Callable[[str], AbstractAsyncContextManager[_SharedLock]]
+"""Name -> the lock of that name among the processes of one store, which is held inside the block."""
 
 
 class Lock:

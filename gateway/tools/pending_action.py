@@ -21,10 +21,13 @@ from pydantic import TypeAdapter
 from channels import Address, Json
 
 __all__ = [
+    "Ballot",
+    "BallotOf",
     "ButtonIntent",
     "Detail",
     "PendingAction",
     "Reason",
+    "StandingOffer",
     "State",
     "Token",
     "Vote",
@@ -42,7 +45,7 @@ Detail: TypeAlias = Literal["tampered", "changed", "not_checked", "other_release
 ``tampered``: the record was changed without the key. ``changed``: the effect would differ from the preview.
 ``not_checked``: the preview could not be made again. ``other_release``: no process has the tool as it was shown.
 """
-ButtonIntent: TypeAlias = Literal["confirm", "cancel", "again"]
+ButtonIntent: TypeAlias = Literal["confirm", "cancel", "again", "change", "standing", "confirm_all", "cancel_all"]
 
 
 def compute_args_digest(args: Mapping[str, Json] | None) -> str:
@@ -88,6 +91,38 @@ class Vote:
     person: str
     name: str | None
     at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ballot:
+    """The question as one approver is asked it in their own chat."""
+
+    person: str
+    conversation: str = ""
+    """Empty for a person without any private chat."""
+    address: Address | None = None
+    state: Literal["named", "asked", "shown", "lost"] = "asked"
+    """``named``: a stand-in that is not asked yet. ``lost``: the person cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BallotOf:
+    """The action that a ballot asks a vote for."""
+
+    conversation: str
+    action_id: str
+    people: tuple[str, ...]
+    need: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingOffer:
+    """A permission that the prompt of an action offers, and the code that gives it."""
+
+    code: str
+    seconds: float
+    uses: int
+    same: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +195,28 @@ class PendingAction:
     """The tool's result, or ``error: TypeName``; never the text of an exception."""
     run_id: str = ""
     """The id of the run that asked; empty in a record of an older release."""
+    standins: tuple[str, ...] = ()
+    """The people that may approve it once they are asked, because the approvers are silent."""
+    remind_seconds: float | None = None
+    """The time after which a silent approver is reminded; None: half of the time to answer."""
+    ballots: tuple[Ballot, ...] = ()
+    """The questions to approvers in other chats."""
+    ballot_of: BallotOf | None = None
+    """The action in another conversation that this record asks a vote for. Such a record is never executed."""
+    vote: Literal["confirm", "cancel"] | None = None
+    """The vote of a ballot that was passed on last."""
+    plan: str | None = None
+    """The id that the actions of one reply of the model share; None for a single one."""
+    on_item_failure: Literal["continue", "stop"] = "continue"
+    """Whether the later items of its plan still run when this action has not been done."""
+    replaces: str | None = None
+    """The id of the open action that the person wanted changed: this one closes it once it is shown."""
+    standing: StandingOffer | None = None
+    """The permission that its requester may give with their yes."""
+    permission: str | None = None
+    """The id of the standing permission that decided it."""
+    told: str | None = None
+    """The text about the end of an item, until the plan has told it."""
     unknown: Mapping[str, Json] = field(default_factory=dict)
     """Fields that a newer release wrote. They stay in the record."""
 
@@ -178,6 +235,11 @@ class PendingAction:
     def open(self) -> bool:
         """True if the action waits for a person's decision."""
         return self.state == "pending"
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """The people with a question in another chat only."""
+        return frozenset(ballot.person for ballot in self.ballots)
 
     @property
     def settled(self) -> bool:

@@ -302,7 +302,9 @@ class Tool:
             values.update(self._injected, **self._more_injected())
             return await function.call(values, ctx, on_chunk=on_chunk)
 
-        return await call_guarded(self.name, call, limit=limit, lock=key, passing=passing, on_late=on_late)
+        return await call_guarded(
+            self.name, call, limit=limit, lock=key, hold=ctx.hold, passing=passing, on_late=on_late
+        )
 
     def _more_injected(self) -> Mapping[str, Any]:
         more = dict((self._injector() or {}) if self._injector else {})
@@ -345,6 +347,10 @@ class Tool:
             if isinstance(helper, Function) and (extra := sorted(helper.needs - set(names))):
                 known = ", ".join(names) or "none"
                 raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
+        same = confirm.standing.same if confirm is not None and confirm.standing is not None else ()
+        if unknown := [name for name in same if name not in names]:
+            known = ", ".join(names) or "none"
+            raise self._undefined(f"Standing(same=) names {unknown}; its arguments: {known}")
 
     def _make_channels(self, channels: Collection[str] | None) -> frozenset[str] | None:
         if channels is None:

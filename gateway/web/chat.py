@@ -19,13 +19,16 @@ from weakref import WeakSet
 from aiohttp import hdrs, web
 
 from channels import AskfirstError, Forged, Media, Stale
+from channels.formatting import finished
 from channels.webchat import COOKIE, SECURE_COOKIE, WebChatChannel
-from channels.webchat.parse import address_of, language_of
+from channels.webchat.parse import address_of, language_of, split_ref
+from channels.webchat.payload import MAX_FILE_BYTES, MAX_FILES
 from channels.webchat.verify import SESSION_SECONDS, check_host, is_secure
 from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
 from gateway.observe import Feed
 from gateway.observe.teller import SILENT, Teller
 from gateway.store.types import LogEntry
+from gateway.web.chat_uploads import Charge, ChatUploads
 from gateway.web.connections import gone
 from gateway.web.fast_path import answer
 from gateway.web.markdown import to_html
@@ -48,7 +51,7 @@ _STATIC = {
     name: ((_FILES / name).read_bytes(), content_type)
     for name, content_type in (
         ("chat.css", "text/css"),
-        *((f"{name}.js", "text/javascript") for name in ("chat", "console", "lives", "make", "stages")),
+        *((f"{name}.js", "text/javascript") for name in ("chat", "console", "files", "lives", "make", "stages")),
         ("chat.svg", "image/svg+xml"),
     )
 }
@@ -76,6 +79,7 @@ class ChatPage:
     watch: Watch
     accept: Accept
     artifacts: ArtifactStore
+    charge: Charge
     now: Callable[[], datetime]
     title: str = "Askfirst"
     language: str | None = None
@@ -95,6 +99,7 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
     app.router.add_get("/chat", pages.page)
     app.router.add_get(f"/chat/{{name:{'|'.join(map(re.escape, _STATIC))}}}", pages.static)
     app.router.add_get("/chat/events", pages.events)
+    app.router.add_post("/chat/files", pages.file)
     app.router.add_post("/chat/messages", pages.said)
     app.router.add_post("/chat/presses", pages.said)
     if chat.console is not None:
@@ -108,6 +113,7 @@ class _Pages:
         self._chat = chat
         self._written = {language: _written(chat, language) for language in LANGUAGES}
         """HTML of the page by language."""
+        self._uploads = ChatUploads(channel=chat.channel, artifacts=chat.artifacts, charge=chat.charge, now=chat.now)
         self._streams: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     async def page(self, request: web.Request) -> web.Response:
@@ -138,11 +144,18 @@ class _Pages:
         taken = await receive(chat.channel, called, accept=chat.accept, now=chat.now(), events=chat.events)
         return answer(taken)
 
+    async def file(self, request: web.Request) -> web.Response:
+        """Handle one piece of a file."""
+        called = as_called(request, b"", self._chat.public_url, "/chat")
+        return await self._uploads.take(called, request.query, await request.read())
+
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Stream the conversation after a sequence number, with typing notices."""
+        """Stream the conversation after a sequence number, with typing notices and the answer that is being written."""
         session = self._session(request)
         after = _number(request.headers.get("Last-Event-ID") or request.query.get("after", "0"))
-        return await self._stream(request, self._shown(session, after), self._typing(session))
+        draft = _GrowingAnswer(session)
+        sources = self._shown(session, after, draft), self._typing(session), self._being_written(draft)
+        return await self._stream(request, *sources)
 
     async def console(self, feed: Feed, request: web.Request) -> web.StreamResponse:
         """Stream the live feed."""
@@ -184,8 +197,9 @@ class _Pages:
         except (Forged, Stale):
             return None
 
-    async def _shown(self, session: str, after: int) -> AsyncGenerator[str, None]:
+    async def _shown(self, session: str, after: int, draft: _GrowingAnswer) -> AsyncGenerator[str, None]:
         async for entry in self._chat.watch(session, after):
+            draft.clear()
             yield _event("message", self._entry(session, entry), entry.seq)
 
     def _entry(self, session: str, entry: LogEntry) -> dict[str, Any]:
@@ -194,9 +208,10 @@ class _Pages:
         if shown.get("from") == "bot":
             html = to_html(str(shown.pop("text", "")), links=not shown.pop("exact", False))
             shown["html"] = _timed(html, shown.get("settled") or ())
+        own = [_own_file(**file) for file in shown.pop("files", ())]
         # The link is relative to /chat, so it works under any path prefix of a proxy.
         holder, path = OfSession(session), self._chat.artifacts.path
-        shown["media"] = [
+        shown["media"] = own + [
             {**media, "link": path(Media(**media), holder, lives_seconds=LINK_SECONDS)}
             for media in shown.get("media") or ()
         ]
@@ -217,6 +232,14 @@ class _Pages:
                 yield _event("typing", {})
         finally:
             self._chat.channel.on_typing.discard(tell)
+
+    async def _being_written(self, draft: _GrowingAnswer) -> AsyncGenerator[str, None]:
+        self._chat.channel.on_draft.add(draft.tell)
+        try:
+            while True:
+                yield _event("draft", {"html": to_html(finished(await draft.changed()))})
+        finally:
+            self._chat.channel.on_draft.discard(draft.tell)
 
     async def _stream(self, request: web.Request, *sources: AsyncGenerator[str, None]) -> web.StreamResponse:
         """Send the messages of all sources as server-sent events until the page disconnects or the server stops."""
@@ -245,6 +268,29 @@ class _Pages:
         return response
 
 
+class _GrowingAnswer:
+    """The answer that is being written in a session, as far as it was not shown yet."""
+
+    def __init__(self, session: str) -> None:
+        self._session, self._text, self._has_changed = session, "", asyncio.Event()
+
+    def tell(self, session: str, text: str) -> None:
+        """Take the text so far of the answer in a session."""
+        if session == self._session:
+            self._text = text
+            self._has_changed.set()
+
+    def clear(self) -> None:
+        """Forget it: a message follows, and the page would show an older text under it."""
+        self._has_changed.clear()
+
+    async def changed(self) -> str:
+        """Wait for a change, and return the newest text."""
+        await self._has_changed.wait()
+        self._has_changed.clear()
+        return self._text
+
+
 def _written(chat: ChatPage, language: str) -> str:
     """Return the page's HTML in a language from LANGUAGES."""
     texts = {name.removeprefix("page_"): text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
@@ -256,10 +302,17 @@ def _written(chat: ChatPage, language: str) -> str:
         "greeting": greeting,
         "has_console": "on" if chat.console is not None else "off",
         "lang": language,
+        "largest_file": str(MAX_FILE_BYTES),
+        "most_files": str(MAX_FILES),
         "dir": direction(language),
         "texts": escape(json.dumps(texts)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda name: filled[name[1]], _PAGE)
+
+
+def _own_file(*, ref: str, **file: Any) -> dict[str, Any]:
+    """Return a file of the person with the link of its upload, which this session alone may follow."""
+    return {**file, "link": f"artifacts/{split_ref(ref)[1]}"}
 
 
 def _timed(html: str, settled: Sequence[Mapping[str, str | None]]) -> str:

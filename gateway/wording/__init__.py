@@ -20,6 +20,7 @@ __all__ = [
     "FALLBACK",
     "LANGUAGES",
     "clock_time",
+    "date_and_time",
     "direction",
     "duration",
     "isolated",
@@ -161,6 +162,14 @@ def clock_time(at: datetime, language: str | None) -> str:
     from babel.dates import format_skeleton
 
     return f"{format_skeleton('Hm', at, locale=resolve(language))} {at:%Z}".translate(_NO_BREAK)
+
+
+def date_and_time(at: datetime, language: str | None) -> str:
+    """Return the day, hour and minute with the zone of `at`: ``Nov 26, 14:02 UTC``."""
+    from babel.dates import format_skeleton
+
+    day = format_skeleton("MMMd", at, locale=resolve(language))
+    return f"{day}, {clock_time(at, language)}".translate(_NO_BREAK)
 
 
 def listing(items: Iterable[str], language: str | None) -> str:

@@ -150,7 +150,13 @@ class Turn:
             on_confirm=self.person,
             system=system,
             ports=LoopPorts(
-                journal=self.journal, events=self._events(), sleep=self._sleep, jitter=lambda: 0.0, **ports
+                **{
+                    "journal": self.journal,
+                    "events": self._events(),
+                    "sleep": self._sleep,
+                    "jitter": lambda: 0.0,
+                    **ports,
+                }
             ),
         )
 

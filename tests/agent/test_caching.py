@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from channels import Json
+from channels import Json, Media
 from gateway import (
     Agent,
     AgentConfig,
+    AgentResult,
     CacheStats,
     FallbackProvider,
     InMemoryCache,
@@ -116,6 +118,9 @@ REQUEST = Request(
 A, B = (ToolSpec(name=name, description=name, parameters={}) for name in "ab")
 
 
+PICTURE = Media(sha256="5" * 64, mime_type="image/png", filename="a.png", size=1)
+
+
 @pytest.mark.ledger("CACHE-07", "CACHE-08")
 def test_the_key_is_of_all_that_a_reply_depends_on() -> None:
     caching = Caching(cache=InMemoryCache(), agent="shop")
@@ -133,6 +138,8 @@ def test_the_key_is_of_all_that_a_reply_depends_on() -> None:
         replace(base, schema={"type": "object"}),
         replace(base, messages=(ModelMessage(role="user", content="ho"),)),
         replace(base, messages=(ModelMessage(role="user", content="hi", speaker="Ana"),)),
+        replace(base, messages=(ModelMessage(role="user", content="hi", files=(PICTURE,)),)),
+        replace(base, contents={PICTURE.sha256: b"x"}),
         replace(base, messages=(ModelMessage(role="assistant", content="hi", echo={"id": 1}),)),
         replace(base, messages=(ModelMessage(role="assistant", content="hi", tool_calls=(call("a"),)),)),
     ]
@@ -146,8 +153,8 @@ def test_the_key_is_of_all_that_a_reply_depends_on() -> None:
 
 def test_a_new_field_of_a_request_needs_a_place_in_the_key() -> None:
     in_key = {
-        Request: {"system", "messages", "tools", "model", "temperature", "max_tokens", "schema"},
-        ModelMessage: {"role", "content", "tool_calls", "call_id", "tool_name", "speaker", "echo"},
+        Request: {"system", "messages", "tools", "model", "temperature", "max_tokens", "schema", "contents"},
+        ModelMessage: {"role", "content", "tool_calls", "call_id", "tool_name", "speaker", "echo", "files"},
         ToolSpec: {"name", "description", "parameters"},
         ToolCall: {"call_id", "name", "args", "parse_error"},
     }
@@ -247,16 +254,21 @@ class Slow(Script):
         return await super().complete(request)
 
 
-async def test_equal_questions_at_once_ask_the_model_once() -> None:
-    slow = Slow([ANSWER])
-    agent = asking(slow)
-    runs = [asyncio.create_task(agent.run("What is Python?")) for _ in range(100)]
+async def ended_together(slow: Slow, runs: Sequence[asyncio.Task[AgentResult]]) -> list[AgentResult]:
+    """Let the model answer when one run has asked it and the others wait for that; return the results."""
     while not slow.requests:
         await asyncio.sleep(0)
     for _ in range(20):
         await asyncio.sleep(0)
     slow.go.set()
-    results = await asyncio.gather(*runs)
+    return await asyncio.gather(*runs)
+
+
+async def test_equal_questions_at_once_ask_the_model_once() -> None:
+    slow = Slow([ANSWER])
+    agent = asking(slow)
+    runs = [asyncio.create_task(agent.run("What is Python?")) for _ in range(100)]
+    results = await ended_together(slow, runs)
     assert len(slow.requests) == 1
     assert sum(result.usage.total_tokens for result in results) == 15
     assert sum(result.usage.saved_usd or 0.0 for result in results) == pytest.approx(99 * 0.25)
@@ -266,12 +278,7 @@ async def test_when_the_first_call_fails_the_others_ask_themselves() -> None:
     slow = Slow([ProviderError("script", "down", retryable=False), ANSWER, ANSWER])
     agent = asking(slow)
     runs = [asyncio.create_task(agent.run("What is Python?")) for _ in range(3)]
-    while not slow.requests:
-        await asyncio.sleep(0)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    slow.go.set()
-    results = await asyncio.gather(*runs)
+    results = await ended_together(slow, runs)
     assert sorted(result.stop_reason for result in results) == ["answered", "answered", "provider_error"]
 
 

@@ -32,6 +32,15 @@ async def test_too_many_calls_wait_for_cooldown_and_backoff() -> None:
     assert len(turn.provider.requests) == 3
 
 
+@pytest.mark.ledger("RTY-05", "CFG-06")
+async def test_a_share_of_chance_is_added_to_a_wait() -> None:
+    """Clients that failed together do not come back together."""
+    turn = Turn(Script([error("boom 1"), error("boom 2"), error("boom 3")]), [])
+    with pytest.raises(ProviderError, match="boom 3"):
+        await turn.run(jitter=lambda: 0.5)
+    assert turn.waits == pytest.approx([1.05, 2.1])
+
+
 @pytest.mark.ledger("RTY-05", "RTY-06", "RTY-08", "CFG-06")
 async def test_other_errors_back_off_and_the_last_one_is_raised() -> None:
     turn = Turn(Script([error("boom 1"), error("boom 2"), error("boom 3")]), [])

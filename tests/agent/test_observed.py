@@ -18,6 +18,7 @@ from gateway.observe.events import (
     CostWarning,
     MemoryTrim,
     RunError,
+    RunStart,
     ToolChunk,
     ToolLoopDetected,
 )
@@ -188,16 +189,21 @@ async def test_hooks_are_called_beside_observers() -> None:
     assert heard == [("search", {"query": "a"})]
 
 
-@pytest.mark.ledger("OBS-14", "PYG-45")
-async def test_chunks_of_a_streaming_tool_are_told() -> None:
+@pytest.mark.ledger("OBS-14", "TOOL-44", "PYG-45", "PYG-38", "PYG-41")
+async def test_each_value_of_a_streaming_tool_is_told_at_once() -> None:
+    told_before: list[int] = []
+
     @tool(streaming=True, read_only=True)
     async def count() -> Any:
         """Count."""
-        yield "1"
-        yield "2"
+        for value in ("1", "2"):
+            told_before.append(len(turn.told.of_kind(ToolChunk)))
+            yield value
 
     turn = Turn(Script([call("count"), "ok"]), [count])
     await turn.run()
+    assert told_before == [0, 1]
+    assert {event.run_id for event in turn.told.of_kind(ToolChunk)} == {turn.told.of_kind(RunStart)[0].run_id}
     assert [(event.call_id, event.tool_name, event.chunk) for event in turn.told.of_kind(ToolChunk)] == [
         ("id-0", "count", "1"),
         ("id-0", "count", "2"),

@@ -27,6 +27,7 @@ from gateway.artifacts import (
     emit_artifact,
 )
 from gateway.artifacts.keep import RESERVE_BYTES
+from tests.artifacts.test_pictures import png
 from tests.threads import all_threads_hang
 
 DAY = 86400.0
@@ -110,7 +111,8 @@ async def test_an_artifact_that_is_only_a_url_has_no_bytes_to_keep(store: Artifa
 @pytest.mark.parametrize(
     ("content", "filename", "mime_type"),
     [
-        (b"\x89PNG\r\n\x1a\n" + bytes(16), None, "image/png"),
+        (png(2, 2), None, "image/png"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(16), "chart.png", "application/octet-stream"),
         (b"<html><body>", "harmless.png", "text/html"),
         (b"a,b\n1,2\n", "table.csv", "text/csv"),
         (b"plain words", None, "text/plain"),

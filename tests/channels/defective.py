@@ -6,6 +6,7 @@ Nothing collects this file by itself: test_contract_fails runs it and looks at w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import logging
@@ -46,6 +47,7 @@ from channels import (
     WebhookResponse,
 )
 from channels.formatting import fold_to_gsm, read_markdown, split
+from channels.message_stream import MessageStream
 from channels.slack import SlackChannel
 from channels.telegram import TelegramChannel
 from channels.twilio import SmsChannel, WhatsAppChannel
@@ -574,6 +576,52 @@ class EditsAnew(TelegramChannel):
         await self.send(address, part, key="edit")
 
 
+class InMessages(TelegramChannel):
+    """It shows a growing text in messages, also in a private chat."""
+
+    handle: type[MessageStream] = MessageStream
+
+    async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> MessageStream:
+        return self.handle(self, address, interval_seconds=1.0, message_ids=message_ids)
+
+
+class _AnswersBelow(MessageStream):
+    async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
+        return [await self._channel.send(self._address, part, key="k") for part in parts]
+
+
+@seen_by(ChannelContract.test_a_growing_text_ends_as_the_answer)
+class AnswersBelow(InMessages):
+    """The answer comes below the text that grew."""
+
+    handle = _AnswersBelow
+
+
+class _Stays(MessageStream):
+    async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
+        return await super().finish(parts) if parts else []
+
+
+@seen_by(ChannelContract.test_a_growing_text_is_taken_away)
+class StaysThere(InMessages):
+    """A text that no answer follows stays."""
+
+    handle = _Stays
+
+
+class _Silent(MessageStream):
+    async def update(self, text: str) -> None:
+        with contextlib.suppress(SendError):
+            await super().update(text)
+
+
+@seen_by(ChannelContract.test_a_growing_text_raises_what_sending_may)
+class SilentStream(InMessages):
+    """A text that could not be shown is not told."""
+
+    handle = _Silent
+
+
 @seen_by(ChannelContract.test_a_persons_file_comes_down_and_nothing_else)
 class EmptyFiles(TelegramChannel):
     """What is no file is an empty one."""
@@ -663,7 +711,7 @@ class TakesByHeader(SmsChannel):
 
 async def _case(channel: type[Channel], patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
     if issubclass(channel, WebChatChannel):
-        yield replace(webchat_case(), channel=channel)
+        yield replace(webchat_case(Path()), channel=channel)
     elif issubclass(channel, SlackChannel):
         async with slack_case(patch) as case:
             yield replace(case, channel=channel)

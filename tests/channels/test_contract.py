@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -43,8 +44,8 @@ class TestDirect(ChannelContract):
 
 class TestWebChat(ChannelContract):
     @pytest.fixture
-    def case(self) -> ChannelCase:
-        return webchat_case()
+    def case(self, tmp_path: Path) -> ChannelCase:
+        return webchat_case(tmp_path)
 
 
 class TestSlack(ChannelContract):

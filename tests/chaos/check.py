@@ -74,6 +74,7 @@ def _dead_letters(run: Run, ended: _Ended) -> Iterator[str]:
     hopeless, given_up = run.story.of(*HOPELESS), Counter(_given_up(ended))
     yield from (f"never given up: {text}" for text in hopeless - set(given_up))
     yield from (f"given up {times} times: {text}" for text, times in given_up.items() if times > 1)
+    in_doubt = _in_doubt(ended)
     deaths = {line["conversation"] for line in run.record.lines("leased") if line["tries"] >= DEATHS}
     for letter in ended.dead:
         if letter.incoming is None:
@@ -81,14 +82,19 @@ def _dead_letters(run: Run, ended: _Ended) -> Iterator[str]:
                 yield f"a reply was given up: {letter.reason}"
             continue
         text, incident = letter.incoming.body["text"], letter.dead_id.partition("-")[0]
-        if incident not in said:
-            yield f"nobody was told of {incident}: {text}"
+        if incident not in said and not any(incident in body for body in in_doubt):
+            yield f"nobody was told of {incident}: {text}; given up: {in_doubt}"
         if text not in hopeless and not (letter.reason == DEADLY and letter.conversation in deaths):
             yield f"given up: {text}: {letter.reason}"
 
 
 def _given_up(ended: _Ended) -> list[str]:
     return [str(letter.incoming.body["text"]) for letter in ended.dead if letter.incoming is not None]
+
+
+def _in_doubt(ended: _Ended) -> list[str]:
+    """The parts that are kept, because nobody can say whether they were sent."""
+    return [str(letter.part.body) for letter in ended.dead if letter.part is not None]
 
 
 def _effects(run: Run, ended: _Ended) -> Iterator[str]:
@@ -104,7 +110,7 @@ def _effects(run: Run, ended: _Ended) -> Iterator[str]:
 
 def _replies(run: Run, ended: _Ended) -> Iterator[str]:
     """What was answered was sent; or is kept, because nobody can say whether it was."""
-    in_doubt = [str(letter.part.body) for letter in ended.dead if letter.part is not None]
+    in_doubt = _in_doubt(ended)
     for person, transcript in zip(run.people, ended.transcripts, strict=True):
         said = {message.text for message in run.telegram.sent if message.chat.id == person.id}
         answers = [line["content"] for line in transcript if line["role"] == "assistant" and not line.get("tool_calls")]

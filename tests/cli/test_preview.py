@@ -24,7 +24,7 @@ def test_the_prompt_is_the_one_that_is_sent(here: Path) -> None:
         "• Customer: “Café Aurora”\n• Amount: “410.20 EUR”\n• invoice_id: inv-42\n\n" in shown.output
     )
     assert "You have 15 minutes to answer." in shown.output
-    assert shown.output.endswith("[ Confirm ]  [ Cancel ]\n")
+    assert shown.output.endswith("[ Confirm ]  [ Cancel ]  [ Change ]\n")
     written = preview("delete_invoice", json.dumps({"invoice_id": "inv-42"}), "--markdown")
     assert "**Delete invoice INV\\-42 for good?**" in written.output
 
@@ -59,7 +59,7 @@ def test_preview_too_long_for_a_message_is_printed_whole(here: Path) -> None:
     shown = preview("send", json.dumps({"text": "x\u202ey " * 1000}))
     assert shown.output.startswith("Send “x\\u202ey x\\u202ey ")
     assert "above has all of it" in shown.output
-    assert shown.output.endswith("[ Cancel ]\n") and "Confirm ]" not in shown.output
+    assert shown.output.endswith("[ Cancel ]  [ Change ]\n") and "Confirm ]" not in shown.output
 
 
 def test_right_to_left_value_is_isolated_and_other_marks_escaped(here: Path) -> None:

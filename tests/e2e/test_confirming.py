@@ -27,7 +27,7 @@ async def test_the_prompt_says_what_would_happen_and_how_to_answer(house: House)
     assert prompt.text == (
         f"Delete invoice “INV-42” for good?\n\nOr reply OK {code} or NO {code}.\n\nYou have 15 minutes to answer."
     )
-    assert [[button["text"] for button in row] for row in prompt.keyboard] == [["Confirm", "Cancel"]]
+    assert [[button["text"] for button in row] for row in prompt.keyboard] == [["Confirm", "Cancel"], ["Change"]]
     bold = [prompt.text[e["offset"] : e["offset"] + e["length"]] for e in prompt.entities if e["type"] == "bold"]
     assert bold == ["Delete invoice “INV-42” for good?", f"OK {code}", f"NO {code}"]
     assert house.shop.deleted == []
@@ -120,7 +120,7 @@ async def test_a_yes_after_a_minute_is_asked_for_the_code(house: House) -> None:
     await house.says("yes")
     again = await house.next(house.ana, 1)
     assert again.text.startswith(f"That is not clear enough here. Please answer with the code {code_of(prompt)}.")
-    assert again.buttons == ["Confirm", "Cancel"]
+    assert again.buttons == ["Confirm", "Cancel", "Change"]
     await house.presses(again)
     await house.until(lambda: DONE in house.texts())
     await house.until(lambda: not prompt.buttons and not again.buttons)
@@ -216,7 +216,7 @@ async def test_several_are_asked_in_one_prompt_each_with_its_buttons(house: Hous
     both = Say(calls=[Call("delete_invoice", {"invoice_id": name}) for name in ("INV-42", "INV-7")])
     prompt = await house.asks("delete both", both)
     await house.idle()
-    assert [len(row) for row in prompt.keyboard] == [2, 2]
+    assert [len(row) for row in prompt.keyboard] == [2, 2, 2]  # the last row is for all
     await house.says("yes")
     which = await house.next(house.ana, 1)
     assert which.text.startswith("Several things are waiting for your answer.")
@@ -274,14 +274,14 @@ async def test_a_no_that_goes_on_is_for_the_model(house: House) -> None:
     await house.asks("no, INV-7 instead", *delete("INV-7"))
     await house.idle()
     assert house.shop.deleted == []
-    assert prompt.buttons == ["Confirm", "Cancel"]
+    assert prompt.buttons == [] and "Changed meanwhile" in prompt.text
 
 
 @pytest.mark.parametrize(
     ("language", "yes", "buttons", "settled"),
     [
-        ("es", "sí", ["Confirmar", "Cancelar"], "Confirmado por Ana, hecho a las"),
-        ("pt-BR", "sim", ["Confirmar", "Cancelar"], "Confirmado por Ana, feito às"),
+        ("es", "sí", ["Confirmar", "Cancelar", "Cambiar"], "Confirmado por Ana, hecho a las"),
+        ("pt-BR", "sim", ["Confirmar", "Cancelar", "Alterar"], "Confirmado por Ana, feito às"),
     ],
 )
 async def test_prompt_is_in_the_language_of_the_person(

@@ -18,7 +18,7 @@ async def test_only_who_asked_may_press(house: House) -> None:
     assert (press.text, press.alert) == ("This is not yours to answer.", True)
     press = await house.presses(prompt, "Cancel", by=bob)
     assert (press.text, press.alert) == ("This is not yours to answer.", True)
-    assert (house.shop.deleted, prompt.buttons) == ([], ["Confirm", "Cancel"])
+    assert (house.shop.deleted, prompt.buttons) == ([], ["Confirm", "Cancel", "Change"])
     await house.presses(prompt)
     await house.until(lambda: not prompt.buttons)
     assert house.shop.deleted == ["INV-42"]
@@ -101,5 +101,5 @@ async def test_an_anonymous_admin_and_a_bot_decide_nothing(house: House) -> None
     await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana, forward_origin={"type": "user"})
     await house.until(lambda: house.texts(team)[-1].startswith("That is not clear enough here."))
     await house.idle()
-    assert (house.shop.deleted, prompt.buttons) == ([], ["Confirm", "Cancel"])
+    assert (house.shop.deleted, prompt.buttons) == ([], ["Confirm", "Cancel", "Change"])
     assert len(house.model.requests) == 1

@@ -20,7 +20,7 @@ async def test_a_press_without_a_chat_decides_nothing(house: House, more: dict[s
     await house.until(lambda: press.answered)
     assert (press.text, press.alert) == ("This button belongs to another chat.", True)
     await house.idle()
-    assert (house.shop.deleted, prompt.buttons, house.texts()) == ([], ["Confirm", "Cancel"], [prompt.text])
+    assert (house.shop.deleted, prompt.buttons, house.texts()) == ([], ["Confirm", "Cancel", "Change"], [prompt.text])
     await house.presses(prompt)
     await house.until(lambda: not prompt.buttons)
     assert house.shop.deleted == ["INV-42"]

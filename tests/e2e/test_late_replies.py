@@ -27,7 +27,7 @@ async def asked_again(house: Served, chat: Any, before: int) -> None:
     await house.telegram.wait_for(lambda: len(house.telegram.sent) > before)
     again = house.telegram.sent[-1]
     assert "Please answer with the code" in again.text
-    assert again.buttons == ["Confirm", "Cancel"]
+    assert again.buttons == ["Confirm", "Cancel", "Change"]
 
 
 async def test_telegram_yes_typed_before_the_question_does_not_count(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ async def test_built_in_commands_answer_without_the_model(house: House) -> None:
         "/new – Begin a new conversation",
         "/stop – Stop what I am doing",
         "/pending – See what is waiting for your answer",
+        "/receipts – See what became of your last requests",
         "/usage – See what you have used",
         "/total – What is still open",
     ]

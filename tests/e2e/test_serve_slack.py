@@ -62,7 +62,7 @@ async def test_the_whole_story(tmp_path: Path) -> None:
             assert (answer.shown, answer.thread) == ("*INV-7* and *INV-42* are open.", None)
             prompt = await answered(slack, ana, team, f"{bot} delete invoice INV-42")
             assert prompt.shown.startswith("*Delete invoice INV-42 for good?*")
-            assert list(prompt.buttons) == ["Confirm", "Cancel"]
+            assert list(prompt.buttons) == ["Confirm", "Cancel", "Change"]
             assert prompt.thread is not None
             first.signal(signal.SIGTERM)
             assert await first.ended() == 0
@@ -76,7 +76,7 @@ async def test_the_whole_story(tmp_path: Path) -> None:
             [told] = refused.answers
             assert as_markdown(told["blocks"]) == say("not_yours", "en")
             assert (told["response_type"], told["thread_ts"]) == ("ephemeral", prompt.thread)
-            assert list(prompt.buttons) == ["Confirm", "Cancel"]
+            assert list(prompt.buttons) == ["Confirm", "Cancel", "Change"]
 
             done = "Invoice INV-42 of Café Aurora is deleted."
             await asyncio.gather(*(slack.press(prompt, "Confirm", by=ana) for _ in range(2)))
@@ -150,7 +150,7 @@ async def test_dev_hears_slack_without_an_address(tmp_path: Path) -> None:
             await process.says("slack: over Socket Mode; everybody may write")
             await slack.wait_for(lambda: slack.connected)
             prompt = await answered(slack, ana, slack.direct(ana), "delete invoice INV-42")
-            assert list(prompt.buttons) == ["Confirm", "Cancel"]
+            assert list(prompt.buttons) == ["Confirm", "Cancel", "Change"]
             await slack.disconnect("refresh_requested")
             await slack.wait_for(lambda: len(slack.connected) == 2)
             await slack.connected[0].close()

@@ -154,7 +154,7 @@ async def test_web_takes_and_decides_and_workers_do_the_rest(stage: Stage) -> No
     async with open_at(stage) as store:
         stats = await store.stats()
     assert (stats.pointed, stats.leased, stats.ready) == (0, 0, 1)  # the action that was approved
-    assert (stage.business.done, message.buttons) == ([], ["Confirm", "Cancel"])
+    assert (stage.business.done, message.buttons) == ([], ["Confirm", "Cancel", "Change"])
     await asyncio.gather(stage.start("worker"), stage.start("worker"))
     await stage.until(lambda: not message.buttons and "pay INV-1 ok" in stage.texts(ana))
     assert len(stage.business.done) == 1

@@ -67,7 +67,7 @@ async def test_one_press_asks_an_expired_question_again(invoices: Invoices, agai
         for _ in range(again):
             await chat.presses("ana", "Ask again")
         assert len(invoices.model.requests) == asked
-        assert chat.last.buttons == ["Confirm", "Cancel"]
+        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]
         assert chat.last.text.split("OK")[0] == before.split("OK")[0] and chat.last.text != before
         assert sum("Delete invoice" in message.text and "Confirm" in message.buttons for message in chat.messages) == 1
         await chat.presses("ana", "Confirm")

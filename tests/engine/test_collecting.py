@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from channels import Attachment
 from gateway import Agent, ChannelAgent
 from gateway.providers.base import ProviderError
 from gateway.testing import ChatDriver, ScriptedProvider
@@ -182,3 +183,17 @@ async def test_no_collect_window_costs_no_store_call(tmp_path: Path, script: Scr
 def test_invalid_collect_seconds_are_refused(script: ScriptedProvider, seconds: float) -> None:
     with pytest.raises(ValueError, match="collect_seconds"):
         ChannelAgent(Agent(provider=script), collect_seconds=seconds)
+
+
+async def test_an_album_is_one_message(tmp_path: Path) -> None:
+    script = ScriptedProvider(["Nice."])
+    async with rig(ChannelAgent(Agent(provider=script)), tmp_path) as chat:
+        for number in range(3):
+            photo = Attachment(kind="image", ref=f"p{number}", filename=f"{number}.jpg")
+            await chat.says("ana", "our trip" if not number else "", attachments=(photo,), album="a1")
+            await chat.turns()
+        assert script.requests == []
+        await chat.advance(1.1)
+        await chat.turns()
+        assert user_lines(script) == ["our trip\n[image: 0.jpg]", "[image: 1.jpg]", "[image: 2.jpg]"]
+        assert len(script.requests) == 1

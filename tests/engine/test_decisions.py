@@ -78,7 +78,7 @@ async def test_the_wrong_person_is_refused_privately(invoices: Invoices) -> None
         await chat.says("ana", "delete INV-42", group="team")
         await chat.presses("bob", "Confirm")
         assert (invoices.deleted, chat.alerts) == ([], ["This is not yours to answer."])
-        assert chat.last.buttons == ["Confirm", "Cancel"]
+        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]
         await chat.presses("ana", "Confirm")
         assert invoices.deleted == ["INV-42"]
 
@@ -170,7 +170,7 @@ async def test_several_calls_of_one_reply_are_asked_together(invoices: Invoices)
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1 INV-2")
         assert len(chat.messages) == 1
-        assert len(chat.last.buttons) == 4
+        assert len(chat.last.buttons) == 6
         label = next(label for label in chat.last.buttons if label.startswith("Confirm"))
         await chat.presses("ana", label)
         assert invoices.deleted == ["INV-1"]
@@ -255,4 +255,4 @@ async def test_a_no_in_a_group_of_somebody_else_changes_nothing(invoices: Invoic
         await chat.says("bob", "no", group="team")
         await chat.says("ana", "yes", group="team")
         assert len(invoices.model.requests) == requests
-        assert chat.last.buttons == ["Confirm", "Cancel"]
+        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]

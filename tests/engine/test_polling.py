@@ -101,7 +101,7 @@ async def test_dead_poller_is_replaced_when_its_lease_lapses(
     house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = Poller(house.worker.context, house.worker.engine.inbox, platform)
-    assert await gone._write(free=True)
+    assert await gone._lease.take()
     async with polling(house.another(), platform, SHORT):
         await until(caplog, "test is polled by another process")
         assert platform.polling == 0

@@ -40,7 +40,7 @@ async def assert_asked(chat: ChatDriver, code: str) -> None:
     shown = await asyncio.to_thread(kept.read_text, encoding="utf-8")
     assert shown == f"Delete invoice “{LONG[:-1]}\\u0020” for good?\n\n"
     assert f"the file {code}\\.txt above has all of it" in prompt.text
-    assert prompt.buttons == ["Cancel"]
+    assert prompt.buttons == ["Cancel", "Change"]
 
 
 async def test_long_ask_is_confirmed_only_by_its_code() -> None:

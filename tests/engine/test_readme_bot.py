@@ -44,7 +44,7 @@ async def test_a_destructive_call_is_asked_confirmed_and_done_once(invoices: Inv
     async with ChatDriver(invoices.bot(), provider=script) as chat:
         await chat.says("ana", "delete invoice INV-42")
         assert "Delete invoice “INV\\-42” for good?" in chat.last.text
-        assert chat.last.buttons == ["Confirm", "Cancel"]
+        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]
         assert invoices.deleted == []
         await chat.presses("ana", "Confirm")
         assert [invoice for invoice, _ in invoices.deleted] == ["INV-42"]

@@ -35,7 +35,7 @@ async def test_answer_with_another_verb_decides_nothing(
 async def test_a_question_to_cancel_says_what_its_buttons_do(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(confirm="Cancel order {invoice_id}?")) as chat:
         await chat.says("ana", "delete INV-1")
-        assert chat.last.buttons == ["Yes, do it", "No, do not"]
+        assert chat.last.buttons == ["Yes, do it", "No, do not", "Change"]
         await chat.presses("ana", "No, do not")
         assert invoices.deleted == []
         assert chat.last.text.replace("\\", "") == "Not done: Cancel order “INV-1”"
@@ -63,7 +63,7 @@ async def test_forty_late_words_are_three_questions_and_a_line_each(invoices: In
         assert len(prompts) == 3
         assert chat.last.text.startswith("Not done yet (OK ")
         (action,) = (await chat.engine.context.actions("agent/test:bot:ana")).open
-        assert len(action.tokens) == 6
+        assert len(action.tokens) == 9
 
 
 async def test_unclear_answers_are_told_three_times_then_once_a_minute(invoices: Invoices) -> None:

@@ -68,7 +68,7 @@ async def test_buttons_decide_once() -> None:
     async with ChatDriver(invoices.bot, provider=ScriptedProvider([DELETE, DELETE])) as chat:
         await chat.says("ana", "delete INV-42")
         question = chat.last
-        assert len(question.buttons) == 2
+        assert len(question.buttons) == 3
         no, yes = question.buttons[1], question.buttons[0]
         await chat.presses("ana", no)
         assert (invoices.deleted, question.buttons) == ([], [])

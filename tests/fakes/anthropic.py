@@ -16,6 +16,7 @@ from anthropic.types.message_create_params import MessageCreateParamsBase
 
 from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
 from tests.fakes.schemas import fault_of_schema
+from tests.fakes.shown_files import fault_of_data
 from tests.fakes.thoughts import THOUGHTS, Thoughts
 
 __all__ = ["Answer", "Blocks", "Break", "Call", "Fail", "FakeAnthropic", "Raw", "Say", "refusal_of"]
@@ -174,7 +175,7 @@ def _block_events(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any
 
 # The fields the vendor's own library knows.
 _FIELDS = {*MessageCreateParamsBase.__annotations__, "stream"}
-_BLOCKS = {"text", "tool_use", "tool_result", *THOUGHTS}
+_BLOCKS = {"document", "image", "text", "tool_use", "tool_result", *THOUGHTS}
 
 
 def refusal_of(body: Any) -> Fail | None:
@@ -255,6 +256,10 @@ def _refused_blocks(at: str, content: object) -> Fail | None:
         # https://github.com/anthropics/claude-code/issues/23440
         if block["type"] == "text" and not str(block.get("text") or "").strip():
             return Fail(400, message="messages: text content blocks must contain non-whitespace text")
+        if block["type"] in ("image", "document"):
+            source = block.get("source") or {}
+            if fault := fault_of_data(source.get("media_type"), source.get("data")):
+                return Fail(400, message=f"{at}.{number}.{block['type']}.source.base64: {fault}")
     return None
 
 

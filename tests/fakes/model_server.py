@@ -40,7 +40,8 @@ class Break:
 class Say:
     """An answer: text, tool calls, or both, after what it `thinks`. `ends`: why, in the vendor's own word.
 
-    With `hold` not a byte of it is sent before the event is set. OpenAI has a `refusal` in place of the text.
+    With `hold` not a byte of it is sent before the event is set; with `holds_after` too, so many events of the stream
+    are. OpenAI has a `refusal` in place of the text.
     """
 
     text: str = ""
@@ -49,6 +50,7 @@ class Say:
     thinks: str | None = None
     refusal: str | None = None
     hold: asyncio.Event | None = None
+    holds_after: int = 0
     breaks: Break | None = None
 
 
@@ -214,7 +216,7 @@ class ModelServer(abc.ABC):
                 answer = Say(text)
             case Call() as call:
                 answer = Say(calls=[call])
-        if answer.hold:
+        if answer.hold and not answer.holds_after:
             await answer.hold.wait()
         if body.get("stream"):
             return await self._streamed(request, answer, list(self.events(body, answer, number)))
@@ -242,6 +244,8 @@ class ModelServer(abc.ABC):
             await response.write(f"{begin}data: {data}\n\n".encode())
 
         for sent, (name, data) in enumerate(events):
+            if answer.hold is not None and sent == answer.holds_after > 0:
+                await answer.hold.wait()
             if answer.breaks and sent == answer.breaks.after:
                 match answer.breaks.how:
                     case "reset":

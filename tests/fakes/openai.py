@@ -15,6 +15,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 
 from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
 from tests.fakes.schemas import fault_of_schema
+from tests.fakes.shown_files import fault_of_url
 
 __all__ = ["Answer", "Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of", "refused_name"]
 
@@ -217,6 +218,10 @@ def _refused_messages(messages: Sequence[Any]) -> Fail | None:
             return _unanswered(open_calls, at)
         if not isinstance(content, str | list) and not (role == "assistant" and content is None and calls):
             return Fail(400, message=f"Invalid value for 'content': expected a string, got {content!r}.", param=at)
+        for part in content if isinstance(content, list) else ():
+            url = (part.get("image_url") or {}).get("url") or (part.get("file") or {}).get("file_data")
+            if part.get("type") in ("image_url", "file") and (fault := fault_of_url(url)):
+                return Fail(400, "invalid_image_url", message=fault, param=at)
         if calls is not None:
             if role != "assistant" or not calls:
                 return Fail(400, "empty_array", message=f"Invalid '{at}.tool_calls'.", param=f"{at}.tool_calls")

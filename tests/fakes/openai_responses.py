@@ -24,6 +24,7 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from tests.fakes.model_server import Fail, Say, pieces, tokens
 from tests.fakes.openai import FakeOpenAI, refused_name
 from tests.fakes.schemas import fault_of_schema
+from tests.fakes.shown_files import fault_of_url
 
 __all__ = ["Failed", "FakeResponses", "Items", "refusal_of"]
 
@@ -290,6 +291,10 @@ def _refused_input(given: str | Sequence[Any]) -> Fail | None:
         if kind == "message":
             if item.get("role") not in _ROLES or not isinstance(item.get("content"), str | list):
                 return _refused(f"Invalid value: 'input[{index}]'.", at=index, code="invalid_value")
+            for part in item["content"] if isinstance(item["content"], list) else ():
+                url = part.get("image_url") if part.get("type") == "input_image" else part.get("file_data")
+                if part.get("type") in ("input_image", "input_file") and (fault := fault_of_url(url)):
+                    return _refused(fault, at=index, code="invalid_value")
         elif kind != "reasoning":
             call_id = item.get("call_id")
             if not isinstance(call_id, str) or not 1 <= len(call_id) <= 64:

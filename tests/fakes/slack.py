@@ -507,6 +507,15 @@ class FakeSlack:
         message.edits += 1
         return {"channel": channel, "ts": message.ts, "text": message.text}
 
+    def _delete(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """https://docs.slack.dev/reference/methods/chat.delete"""
+        channel = self._place(arguments.get("channel"))
+        message = next((m for m in self.sent if (m.channel, m.ts) == (channel, arguments.get("ts"))), None)
+        if message is None:
+            raise Refused("message_not_found")
+        self.sent.remove(message)
+        return {"channel": channel, "ts": message.ts}
+
     def _set_status(self, arguments: dict[str, Any]) -> dict[str, Any]:
         channel, thread = self._place(arguments.get("channel_id")), arguments.get("thread_ts")
         if not thread:
@@ -598,6 +607,7 @@ class FakeSlack:
 
 METHODS = {
     "auth.test": "_auth_test",
+    "chat.delete": "_delete",
     "chat.postMessage": "_post",
     "chat.update": "_update",
     "conversations.history": "_history",

@@ -29,6 +29,7 @@ from aiohttp import web
 from yarl import URL
 
 from tests.fakes.telegram_limits import (
+    MAX_TEXT,
     Refusal,
     bad,
     check_caption,
@@ -75,6 +76,16 @@ class Call:
 
 
 @dataclass
+class Draft:
+    """One change of a draft, as a phone shows it."""
+
+    chat: Chat
+    draft_id: int
+    text: str
+    entities: list[dict[str, Any]]
+
+
+@dataclass
 class Fault:
     """What becomes of one call in place of its answer, or around it."""
 
@@ -103,6 +114,8 @@ class FakeTelegram:
         """What the bot sent, as it looks now."""
         self.deliveries: list[tuple[int, int | None]] = []
         """(update_id, the webhook's status, or None when it could not be reached), one for each attempt."""
+        self.drafts: list[Draft] = []
+        """What the bot showed of messages that it was writing."""
         self.answer_is_lost: Callable[[], bool] = lambda: False
         """Asked after each delivery: whether what the webhook said is lost, so that it is delivered again."""
         self.commands: dict[str, list[dict[str, str]]] = {}
@@ -385,6 +398,34 @@ class FakeTelegram:
         entities = call.arguments.get("entities", [])
         check_entities(text, entities)
         return self._send(call, chat, text=text, entities=entities)
+
+    async def _do_sendMessageDraft(self, call: Call) -> bool:  # noqa: N802
+        """https://core.telegram.org/bots/api#sendmessagedraft: private chats, a draft_id but 0, 0-4096 characters."""
+        chat = self._reachable(call)
+        if chat.type != "private":
+            raise bad("message drafts can be sent only to private chats")
+        draft_id, text = int(call.arguments.get("draft_id", 0)), str(call.arguments.get("text", ""))
+        if draft_id == 0:
+            raise bad("invalid draft identifier specified")
+        if utf16(text) > MAX_TEXT:
+            raise bad("message is too long")
+        entities = call.arguments.get("entities", [])
+        check_entities(text, entities)
+        self.drafts.append(Draft(chat, draft_id, text, entities))
+        self._changed.set()
+        return True
+
+    async def _do_deleteMessage(self, call: Call) -> bool:  # noqa: N802
+        chat = self._reachable(call)
+        message = self._messages.get((chat.id, int(call.arguments.get("message_id", 0))))
+        if message is None:
+            raise bad("message to delete not found")
+        if message.sender is not self.bot:
+            raise bad("message can't be deleted")
+        del self._messages[chat.id, message.message_id]
+        self.sent.remove(message)
+        self._changed.set()
+        return True
 
     async def _send_file(self, call: Call) -> dict[str, Any]:
         chat = self._reachable(call)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import reached_out
 from tests.fuzz.requests import Request, made
 from tests.fuzz.rig import Rig, opened
 
@@ -36,6 +37,8 @@ async def test_every_request_of_the_corpus_is_answered(tmp_path: Path) -> None:
         check(rig)
         assert sum(rig.answers.values()) == len(corpus) > 50
         assert await rig.answers_somebody_new()
+    # Files of real events lie on Slack's own host, from where they are fetched: here that is refused, and told.
+    reached_out[:] = [each for each in reached_out if "files.slack.com" not in each]
 
 
 async def test_generated_requests_are_answered(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from tests.cli.processes import Process, forked
 from tests.e2e.house import SECRET, SIGNING
 from tests.fakes.openai import FakeOpenAI
 from tests.fakes.telegram import FakeTelegram
+from tests.store.redis_server import RedisServer
 
-__all__ = ["LEASE_SECONDS", "Business", "Stage", "on_stage"]
+__all__ = ["LEASE_SECONDS", "Business", "Stage", "a_store", "on_stage"]
 
 T = TypeVar("T")
 
@@ -141,6 +142,20 @@ class Stage:
 
     def texts(self, chat: Any) -> list[str]:
         return [message.text for message in self.telegram.sent if message.chat.id == chat.id]
+
+
+@contextlib.asynccontextmanager
+async def a_store(kind: str, directory: Path) -> AsyncIterator[str]:
+    """The address of a new store of this kind, ``sqlite`` or ``redis``."""
+    if kind == "sqlite":
+        yield f"sqlite:///{directory / 'askfirst.db'}"
+        return
+    server = RedisServer(directory)
+    await server.start()
+    try:
+        yield server.url
+    finally:
+        await server.kill()
 
 
 @contextlib.asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,8 +12,7 @@ from click.testing import CliRunner
 
 from gateway.cli import main
 from tests.fakes.openai import Call, Say
-from tests.kill.stage import Stage, on_stage
-from tests.store.redis_server import RedisServer
+from tests.kill.stage import Stage, a_store, on_stage
 
 pytestmark = pytest.mark.timeout(180)
 """Up to five processes start one after another: seconds each on a machine that has much to do."""
@@ -22,14 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(params=["sqlite", "redis"])
 async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    async with contextlib.AsyncExitStack() as stack:
-        store = f"sqlite:///{tmp_path / 'askfirst.db'}"
-        if request.param == "redis":
-            server = RedisServer(tmp_path)
-            await server.start()
-            stack.push_async_callback(server.kill)
-            store = server.url
-        stage = await stack.enter_async_context(on_stage(tmp_path, store))
+    async with a_store(request.param, tmp_path) as store, on_stage(tmp_path, store) as stage:
         await stage.start()
         yield stage
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 
 from gateway.wording import say
 from tests.fakes.openai import Call, Say
-from tests.kill.stage import Stage, on_stage
-from tests.store.redis_server import RedisServer
+from tests.kill.stage import Stage, a_store, on_stage
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -23,14 +21,7 @@ DUPLICATE = say("may_be_duplicate", "en")
 
 @pytest.fixture(params=["sqlite", "redis"])
 async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    async with contextlib.AsyncExitStack() as stack:
-        store = f"sqlite:///{tmp_path / 'askfirst.db'}"
-        if request.param == "redis":
-            server = RedisServer(tmp_path)
-            await server.start()
-            stack.push_async_callback(server.kill)
-            store = server.url
-        stage = await stack.enter_async_context(on_stage(tmp_path, store))
+    async with a_store(request.param, tmp_path) as store, on_stage(tmp_path, store) as stage:
         await stage.start(bot=BOT)
         yield stage
 

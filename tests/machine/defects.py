@@ -17,6 +17,7 @@ from gateway.engine.execution.effects import Effects
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake import inbox
 from gateway.engine.messages import is_typed
+from gateway.engine.tool_locks import HeldLock
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.pending import deciding, loading, prompting, settling, transitions
 from gateway.pending.loading import Counters
@@ -79,8 +80,9 @@ def late_end_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def lock_freed_early(patch: pytest.MonkeyPatch) -> None:
-    """A lock is free as soon as its holder has outlasted its time."""
-    patch.setattr(Lock, "leave_to", lambda self, call: None)
+    """A lock is free as soon as its holder has outlasted its time, in the process and in the store."""
+    for kind in (Lock, HeldLock):
+        patch.setattr(kind, "leave_to", lambda self, call: None)
 
 
 def twin_accepted(patch: pytest.MonkeyPatch) -> None:

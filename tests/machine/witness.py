@@ -174,7 +174,7 @@ class Witness:
                 self.violations.append(f"{tool} {invoice}: shown {len(thing.showings)} times")
             things.append(thing)
         self._unsure += things
-        for number, token in enumerate(tokens if things else ()):
+        for number, token in enumerate(tokens[: 2 * len(things)]):  # those for all items of a plan follow
             self.tokens[token] = (things[number // 2], "cancel" if number % 2 else "confirm")
         return things
 

@@ -462,7 +462,12 @@ class World:
         await self._do(event, name)
 
     async def asks(self, name: str, place: str, verb: str, invoices: Sequence[str]) -> None:
-        """A person asks for something that has to be confirmed."""
+        """A person asks for something that has to be confirmed.
+
+        What needs approvers is asked in groups only: the witness keeps no book of questions in other chats.
+        """
+        if verb == "send" and not place.startswith("#"):
+            verb = "pay"
         await self.says(name, place, " ".join([verb, *invoices]), ask=True)
 
     async def presses(self, name: str, place: str, token: str) -> None:
@@ -559,7 +564,7 @@ class World:
     async def saw(self, to: Address, part: Part, *, lost: bool) -> int:
         """The platform shows something; the answer to who sent it may be `lost`."""
         edits = part.arguments["edits"]
-        tokens = [button.token for button in part.buttons]
+        tokens = [button.token for button in part.buttons if button.style != "plain"]
         number = int(str(edits)) if edits is not None else None
         number = self.witness.saw(to.place, str(part.arguments["text"]), tokens, number, await self.now())
         self.witness.doubts += lost

@@ -52,7 +52,7 @@ async def test_large_result_is_cut_and_told(servers: Servers) -> None:
 
 
 async def test_hung_call_is_unknown_in_time(servers: Servers) -> None:
-    server = servers.busy(timeout_seconds=1.0)
+    server = servers.busy(timeout_seconds=3.0)
     with pytest.raises(OutcomeUnknown, match=r"the call was sent to MCP server .*: it has not answered in time"):
         await called(server, "hang")
     assert servers.done == ["hang"]

@@ -85,10 +85,16 @@ def deletion(confirm: Any = "Delete invoice {invoice_id}?", **options: Any) -> T
 
 
 def make_tool(
-    people: Sequence[Person] = (), *, need: int = 1, requester: bool = False, ttl_seconds: float | None = None
+    people: Sequence[Person] = (),
+    *,
+    need: int = 1,
+    requester: bool = False,
+    ttl_seconds: float | None = None,
+    standin: Sequence[str] = (),
 ) -> Tool:
     """The same with an approver rule."""
-    rule = Approvers(people=[str(person) for person in people], need=need, requester=requester) if people else None
+    written = [str(person) for person in people]
+    rule = Approvers(people=written, need=need, requester=requester, standin=standin) if people else None
     return deletion(Confirm("Delete invoice {invoice_id}?", approvers=rule, ttl_seconds=ttl_seconds))
 
 

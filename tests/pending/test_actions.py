@@ -132,7 +132,7 @@ async def test_shown_again_twice_at_most_with_old_buttons_still_good(private: Ta
         assert [bool(said.reply.buttons) for said in actions.says] == [prompts == 1]
         await private.write(actions)
     again = await private.read(action.pending_action_id)
-    assert len(again.tokens) == 6
+    assert len(again.tokens) == 9
     assert (again.shown_at, again.expires_at) == (action.shown_at, action.expires_at)
     assert {token.sha256 for token in action.tokens} <= {token.sha256 for token in again.tokens}
 
@@ -186,7 +186,7 @@ async def test_bare_yes_failing_a_condition_shows_the_prompt_again(private: Tabl
     word = SPOILED[why](private.word(action.shown_at, action), action)
     assert deciding.word(actions, reads("confirm"), ANA, word, "en")
     assert f"answer with the code {action.code}" in actions.says[0].reply.text
-    assert len(actions.says[0].reply.buttons) == 2
+    assert len(actions.says[0].reply.buttons) == 3
     written = await private.write(actions)
     assert written.actions == []
 

@@ -14,7 +14,7 @@ from gateway.pending.propose import QUOTA, ProposalRefused, asks_more, propose_a
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.tools import Confirm, Preview, Tool
-from gateway.tools.pending_action import PendingAction, compute_args_digest
+from gateway.tools.pending_action import Ballot, PendingAction, compute_args_digest
 from tests.pending.records import ANA, BOB, EVA, GROUP, Table, deletion, make_tool, table
 
 
@@ -262,7 +262,7 @@ async def test_five_open_actions_of_a_person_and_no_more(private: Table) -> None
     actions = await private.actions()
     refused = private.propose(actions, "INV-9")
     assert isinstance(refused, ProposalRefused)
-    assert "5 actions" in refused.why
+    assert "5 questions" in refused.why
     assert isinstance(private.propose(actions, "INV-1"), PendingAction)
     assert isinstance(private.propose(actions, "INV-9", by=BOB), PendingAction)
     assert len({action.code for action in actions.open}) == QUOTA
@@ -310,7 +310,8 @@ async def test_tools_window_beats_the_channels_and_then_the_default(
 ) -> None:
     tool = make_tool([BOB] if approvers else [], ttl_seconds=tool_seconds)
     address = Address(channel=channel, account="bot", place="p", group=True)
-    action = group.propose(await group.actions(), tool=tool, address=address)
+    ballots = {str(BOB): Ballot(person=str(BOB))}
+    action = group.propose(await group.actions(), tool=tool, address=address, ballots=ballots)
     assert isinstance(action, PendingAction)
     assert (action.ttl_seconds, action.answer_window_seconds) == (seconds, 60.0)
 
@@ -351,10 +352,22 @@ async def test_rule_only_the_requester_could_meet_is_never_asked(group: Table, p
     assert "other than the one who asked" in refused.why
 
 
-async def test_approvers_who_are_not_here_are_not_asked(private: Table) -> None:
-    refused = private.propose(await private.actions(), tool=make_tool([BOB]))
+async def test_nothing_is_asked_when_too_few_approvers_can_be_reached(private: Table) -> None:
+    tool, actions = make_tool([BOB, EVA], need=2), await private.actions()
+    refused = private.propose(actions, tool=tool, ballots={str(BOB): Ballot(person=str(BOB))})
     assert isinstance(refused, ProposalRefused)
-    assert "not in this conversation" in refused.why
+    assert "cannot be reached" in refused.why and refused.unreached == (str(EVA),)
+
+
+async def test_standins_are_asked_when_too_few_approvers_are_reached(private: Table) -> None:
+    tool, actions = make_tool([BOB], standin=[str(EVA)]), await private.actions()
+    ballots = {str(person): Ballot(person=str(person)) for person in (BOB, EVA)}
+    waiting = private.propose(actions, tool=tool, ballots=ballots)
+    del ballots[str(BOB)]
+    alone = private.propose(actions, tool=tool, ballots=ballots)
+    assert isinstance(waiting, PendingAction) and isinstance(alone, PendingAction)
+    assert [ballot.state for ballot in waiting.ballots] == ["asked", "named"]
+    assert [ballot.state for ballot in alone.ballots] == ["lost", "asked"]
 
 
 async def test_an_approver_rule_that_grew_stricter_is_noticed(group: Table) -> None:

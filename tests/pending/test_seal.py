@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from channels import Address
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.store.form import FORM, NewerForm
-from gateway.tools.pending_action import PendingAction, Token, Vote, compute_args_digest
+from gateway.tools.pending_action import (
+    Ballot,
+    BallotOf,
+    PendingAction,
+    StandingOffer,
+    Token,
+    Vote,
+    compute_args_digest,
+)
 from tests.pending.records import BOB, KEYRING, NOW, record
 
 OTHER: dict[str, Any] = {
@@ -64,6 +72,17 @@ OTHER: dict[str, Any] = {
     "finished_at": NOW,
     "outcome": "done",
     "run_id": "0" * 32,
+    "standins": (str(BOB),),
+    "remind_seconds": 60.0,
+    "ballots": (Ballot(person=str(BOB), conversation="bot/test:bot:bob"),),
+    "ballot_of": BallotOf(conversation="bot/test:bot:ana", action_id="00" * 16, people=(str(BOB),), need=1),
+    "vote": "confirm",
+    "plan": "00" * 16,
+    "on_item_failure": "stop",
+    "replaces": "00" * 16,
+    "standing": StandingOffer(code="M3QX", seconds=60.0, uses=2, same=("invoice_id",)),
+    "permission": "00" * 16,
+    "told": "Done.",
 }
 WHAT_WAS_ASKED = {
     "pending_action_id",
@@ -79,6 +98,8 @@ WHAT_WAS_ASKED = {
     "approvers",
     "need",
     "ttl_seconds",
+    "standins",
+    "standing",
 }
 
 

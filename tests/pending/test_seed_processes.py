@@ -76,7 +76,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 @pytest.mark.ledger("PEND-19", "PEND-30", "PEND-33")
 @on_redis
 async def test_eight_processes_pop_one_action_and_one_executes(place: Place, processes: Processes) -> None:
-    """Each of the twelve actions, popped by all eight at once."""
+    """Each of the four actions, popped by all eight at once."""
     pending = await place.open()
     for number, user in enumerate(seed_worker.USERS):
         await stashed(pending, user=user, args={"invoice_id": f"INV-{number}"})
@@ -87,7 +87,7 @@ async def test_eight_processes_pop_one_action_and_one_executes(place: Place, pro
     popped = [(await each.hear())[1] for each in started]
     for outcomes in zip(*popped, strict=True):
         assert sorted(map(str, outcomes)) == ["None"] * 7 + ["executed"]
-    assert processes.done() == sorted(f"INV-{number}" for number in range(12))
+    assert processes.done() == sorted(f"INV-{number}" for number in range(len(seed_worker.USERS)))
     assert await pending.get(seed_worker.USERS[0]) is None
 
 

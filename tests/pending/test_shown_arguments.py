@@ -298,7 +298,7 @@ def assert_shown_again(actions: ConversationActions, action: PendingAction) -> N
     assert file.reply.media == (media_of(attached(action)),)
     assert actions.files == {action.pending_action_id: attached(action)}
     assert prompted.reply.text.startswith(f"That is not clear enough here. Please answer with the code {action.code}")
-    assert [button.label for button in prompted.reply.buttons] == ["Cancel"]
+    assert [button.label for button in prompted.reply.buttons] == ["Cancel", "Change"]
 
 
 async def test_file_of_a_long_prompt_is_sent_first_and_is_required(private: Table) -> None:
@@ -314,7 +314,7 @@ async def test_file_of_a_long_prompt_is_sent_first_and_is_required(private: Tabl
 
 async def test_no_button_confirms_it_and_none_is_made(private: Table) -> None:
     action = await ask_long(private)
-    assert [token.intent for token in action.tokens] == ["cancel"]
+    assert {token.intent for token in action.tokens} == {"cancel", "change"}
 
 
 async def test_a_bare_yes_and_a_reply_are_answered_with_the_question(private: Table) -> None:

@@ -191,6 +191,22 @@ async def test_a_stream_that_is_none_is_told() -> None:
     assert result.error == "script: raised TypeError, which is no ProviderError"
 
 
+async def test_a_stream_that_is_not_implemented_comes_whole() -> None:
+    class Whole(Script):
+        def stream(self, request: Request) -> Any:
+            raise NotImplementedError
+
+    class WholeLater(Script):
+        async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+            raise NotImplementedError
+            yield ""
+
+    for provider in (Whole(["hello"]), WholeLater(["hello"])):
+        heard: list[str] = []
+        result = await Agent(provider=provider).run("hi", on_text=heard.append)
+        assert (result.content, heard, len(provider.requests)) == ("hello", ["hello"], 1)
+
+
 async def test_an_error_of_the_listener_is_not_the_providers() -> None:
     def on_text(text: str) -> None:
         raise HouseError("the listener's")

@@ -15,7 +15,6 @@ def asks(text: str) -> Request:
     return Request(messages=[ModelMessage(role="user", content=text)])
 
 
-@pytest.mark.ledger("TEST-01")
 async def test_it_says_calls_and_raises_what_was_written() -> None:
     script = ScriptedProvider(
         [
@@ -68,7 +67,7 @@ async def test_an_event_holds_the_next_step_back() -> None:
     assert (await answer).content == "late"
 
 
-@pytest.mark.ledger("TEST-02")
+@pytest.mark.ledger("TEST-01", "TEST-02")
 async def test_local_provider_repeats_the_last_message_without_usage() -> None:
     agent = Agent(provider=LocalProvider(), config=AgentConfig(max_iterations=2, model="local"))
     result = await agent.run("Hello")

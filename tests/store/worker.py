@@ -2,13 +2,15 @@
 
 It says through a pipe what the store has acknowledged, and only that. `accept` takes in events by number; `work`
 leases, does a step, commits, and writes each event it dealt with into a log; `serve` does both; `share` does so beside
-others, whose lanes it takes over when they are gone; `hold` leases all there is and keeps it.
+others, whose lanes it takes over when they are gone; `hold` leases all there is and keeps it; `hand` hands events over
+to conversations of other partitions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Protocol
 
@@ -56,6 +58,8 @@ async def main(say: Say, path: str, what: str, first: int) -> None:
             await asyncio.gather(accept(say, store, first), work(say, store, wait_seconds=60, lease_seconds=0.5))
         case "hold":
             await hold(say, store)
+        case "hand":
+            await hand(say, store, first)
 
 
 async def accept(say: Say, store: Store, first: int) -> None:
@@ -100,3 +104,21 @@ async def hold(say: Say, store: Store) -> None:
         say(leased=lease.lane)
     say(holding=True)
     await asyncio.Event().wait()
+
+
+async def hand(say: Say, store: Store, first: int) -> None:
+    """Hand events over by number, from conversations of every partition, until somebody stops this process."""
+    numbers = iter(range(first, first + 100_000))
+
+    async def one_after_another(source: str) -> None:
+        for number in numbers:
+            event = Incoming(
+                conversation=f"c{number % LANES}",
+                event_ids=(f"vote {number}",),
+                body={"n": number},
+                stamp=datetime.fromtimestamp(number, UTC),
+            )
+            await store.commit(Transaction(partition=store.partition(source), hand_over=[event]))
+            say(handed=number)
+
+    await asyncio.gather(*(one_after_another(f"from {n}") for n in range(8)))

@@ -18,7 +18,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import WebChatChannel
-from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
+from gateway.artifacts import ArtifactStore, NotKept, OfConversation, collecting, emit_artifact
 from gateway.observe import Feed
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
@@ -49,6 +49,10 @@ class Bot:
     """Raised by the next accepts, one each."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     series: dict[str, str] = field(default_factory=dict)
+    charged: list[tuple[str, int]] = field(default_factory=list)
+    """The files that were counted: a person and bytes each."""
+    is_full: bool = False
+    """True: nobody may keep a further file."""
     greeting: str | None = None
     url: str = ""
 
@@ -62,7 +66,13 @@ class Bot:
                     if isinstance(event, Message):
                         self.write(
                             event.address.place,
-                            {"message_id": event.message_id, "from": "person", "text": event.text, "edits": None},
+                            {
+                                "message_id": event.message_id,
+                                "from": "person",
+                                "text": event.text,
+                                "edits": None,
+                                "files": files_of(event),
+                            },
                         )
                     self.answer(self, event)
                 self.seen.update(event.event_ids)
@@ -88,6 +98,13 @@ class Bot:
                 yield entry
                 after = entry.seq
 
+    async def charge(self, person: str, size: int) -> None:
+        if self.fail:
+            raise self.fail.pop(0)
+        if self.is_full:
+            raise NotKept("ASKFIRST_LIMITS allows files=100 MiB")
+        self.charged.append((person, size))
+
     async def series_of(self, conversation: str) -> str:
         if self.fail:
             raise self.fail.pop(0)
@@ -110,6 +127,14 @@ class Bot:
         """Wait until so many events have been accepted."""
         async with self.changed:
             await self.changed.wait_for(lambda: len(self.accepted) >= count)
+
+
+def files_of(message: Message) -> list[Json]:
+    """The files of a person's message, as the visible log has them."""
+    return [
+        {"ref": file.ref, "mime_type": file.mime_type, "filename": file.filename, "size": file.size}
+        for file in message.attachments
+    ]
 
 
 def shown(part: Part, message_id: str) -> dict[str, Json]:
@@ -154,6 +179,7 @@ def page(
         watch=bot.watch,
         accept=bot.accept,
         artifacts=bot.artifacts,
+        charge=bot.charge,
         now=now,
         title="Invoices",
         language=language,

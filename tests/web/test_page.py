@@ -77,7 +77,7 @@ async def test_a_file_can_be_downloaded_and_a_picture_seen(
         async with page.expect_download() as download:
             await page.get_by_role("link", name="INV-7.pdf").click()
         await (await download.value).save_as(tmp_path / "got.pdf")
-        await page.wait_for_function("document.querySelector('img[alt=\"chart.png\"]')?.naturalWidth === 1")
+        await page.wait_for_function("() => document.querySelector('img[alt=\"chart.png\"]')?.naturalWidth === 1")
     assert (await download.value).suggested_filename == "INV-7.pdf"
     assert (tmp_path / "got.pdf").read_bytes() == b"%PDF-1.7"
 
@@ -329,7 +329,7 @@ async def test_it_follows_the_end_when_a_picture_comes_late(bot: Bot, start: Sta
         await shows(bot, session, "words", Reply(text="\n\n".join(["Here."] * 20)))
         await shows(bot, session, "files", Reply(media=(image, pdf)))
         await expect(page.get_by_role("link", name="INV-7.pdf")).to_be_in_viewport()
-        await page.wait_for_function("document.querySelector('img').naturalWidth === 400")
+        await page.wait_for_function("() => document.querySelector('img').naturalWidth === 400")
         await page.wait_for_function(AT_END)
         await page.evaluate(GROW_BEFORE_IT_IS_HEARD_THAT_THE_PAGE_SCROLLED)
         await page.wait_for_function(AT_END)

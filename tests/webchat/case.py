@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from channels import Address, ButtonPress, Message, Parsed, Person, Receipt, WebhookRequest, WebhookResponse
+from channels import Address, Attachment, ButtonPress, Message, Parsed, Person, Receipt, WebhookRequest, WebhookResponse
 from channels.webchat import COOKIE, SessionCookies, WebChatChannel
 from channels.webchat.parse import parse_event
 from channels.webchat.verify import SESSION_SECONDS
@@ -54,11 +56,31 @@ def answered(receipt: Receipt, later: bool) -> Message:
     return event
 
 
-def webchat_case() -> ChannelCase:
+class Page(WebChatChannel):
+    """The channel of a page whose uploads are the files of a directory. The token is a name."""
+
+    uploads: Path
+
+    def __init__(self, *, keys: Sequence[bytes], hosts: Sequence[str]) -> None:
+        super().__init__(keys=keys, hosts=hosts)
+        self.uploaded = lambda session, token: self.uploads / token if (session, token) == (SESSION, "mine") else None
+
+
+def webchat_case(directory: Path) -> ChannelCase:
     ids = itertools.count(1)
+    file = {"token": "mine", "filename": "cat.png", "mime_type": "image/png", "size": 9}
+    ref = f"{SESSION}:mine"
+    picture = Attachment(kind="image", ref=ref, mime_type="image/png", filename="cat.png", size=9)
+    notes = Attachment(kind="document", ref=ref, mime_type="text/plain; charset=utf-8", filename="notes.txt", size=9)
+    Page.uploads = directory
+
+    def keeps(content: bytes) -> Attachment:
+        (directory / "mine").write_bytes(content)
+        return picture
+
     pressed = {"client_id": "pressed-1", "token": "00abc", "message_id": "m1"}
     return ChannelCase(
-        channel=WebChatChannel,
+        channel=Page,
         settings={"WEBCHAT_KEY": KEY, "WEBCHAT_HOSTS": "localhost,127.0.0.1"},
         address=ADDRESS,
         webhook=Webhook(
@@ -79,6 +101,20 @@ def webchat_case() -> ChannelCase:
                     parsed=parsed(Message, "abcdefgj", text="yes", message_id="abcdefgj", after="m7"),
                 ),
                 Delivery(
+                    name="files without words",
+                    request=posted(
+                        {
+                            "client_id": "abcdefgk",
+                            "text": "",
+                            "files": [
+                                file,
+                                {**file, "filename": "notes.txt", "mime_type": "text/plain; charset=utf-8"},
+                            ],
+                        }
+                    ),
+                    parsed=parsed(Message, "abcdefgk", text="", message_id="abcdefgk", attachments=(picture, notes)),
+                ),
+                Delivery(
                     name="press",
                     request=posted(pressed),
                     parsed=parsed(ButtonPress, "pressed-1", token="00abc", message_id="m1"),
@@ -96,4 +132,5 @@ def webchat_case() -> ChannelCase:
         platform=None,
         recognises_keys=True,
         answered=answered,
+        keeps=keeps,
     )

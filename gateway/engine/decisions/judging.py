@@ -18,9 +18,10 @@ from gateway.engine.delivery.reports import LostMessage, record_report
 from gateway.engine.messages import is_typed, replies_by_thread
 from gateway.engine.reply_limits import once_a_minute, refusals
 from gateway.memory import RESET
-from gateway.pending import deciding, settling
+from gateway.pending import deciding, settling, standing, voting
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.index import Index
+from gateway.pending.offers import covers
 from gateway.pending.prompt import statement
 from gateway.pending.prompting import move
 from gateway.pending.reading import (
@@ -38,10 +39,20 @@ from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key, Waiting
 from gateway.stored import keys
-from gateway.stored.events import ActionDeadline, DecisionRequested, FollowUp, InternalEvent, Notification, is_note
+from gateway.stored.events import (
+    ActionDeadline,
+    BallotAsked,
+    BallotNews,
+    BallotUpdate,
+    DecisionRequested,
+    FollowUp,
+    InternalEvent,
+    Notification,
+    is_note,
+)
 from gateway.tools.escape import plain
 from gateway.tools.pending_action import PendingAction
-from gateway.wording import say
+from gateway.wording import FALLBACK, say
 
 __all__ = ["OVERTAKING", "Judge", "Judgement", "named_actions"]
 
@@ -126,6 +137,8 @@ class Judge:
             return Judgement(actions, decided=True)
         if isinstance(event, FollowUp):
             raise ValueError("a follow-up decides nothing")
+        if isinstance(event, BallotAsked):
+            await self._context.read_words(str(event.record.get("language", FALLBACK)))
         actions = await self._context.actions(waiting.conversation, event.action_id)
         match event:
             case ActionDeadline(kind="expiry"):
@@ -134,6 +147,17 @@ class Judge:
                 settling.close_undelivered(actions, event.action_id, at)
             case ActionDeadline(kind="unlaunched"):
                 settling.expire_approval(actions, actions.get(event.action_id), at)
+            case ActionDeadline(kind="remind"):
+                voting.remind_approvers(actions, event.action_id, at)
+            case ActionDeadline(kind="standin"):
+                voting.ask_standins(actions, event.action_id, at)
+            case BallotAsked():
+                voting.take_question(actions, event, at)
+            case BallotNews():
+                self._check_news(waiting, event)
+                voting.take_news(actions, event, at)
+            case BallotUpdate():
+                voting.take_update(actions, event, at)
             case DecisionRequested():
                 person = Person.parse(event.person)
                 if not self._context.may_decide(waiting):
@@ -144,6 +168,12 @@ class Judge:
             case _:
                 raise ValueError("an unknown kind of event")
         return Judgement(actions, decided=True)
+
+    @staticmethod
+    def _check_news(waiting: Waiting, news: BallotNews) -> None:
+        """Raise ValueError for a vote that an operator replays: it decides nothing."""
+        if news.what in ("confirm", "cancel") and waiting.body.get("replayed") is True:
+            raise ValueError("a replayed vote decides nothing")
 
     # ── events of people ──
 
@@ -238,6 +268,7 @@ class Judge:
         actions = await self._context.actions(conversation)
         withdrawn = deciding.withdraw(actions, str(message.person), at)
         actions.index = actions.index.stopped_by(str(message.person), at)
+        revoked = standing.revoke(actions, str(message.person))
         running = self._context.turn_of.get(conversation) == str(message.person)
         if not running and conversation not in self._context.turn_of:  # another process may run it, for any person
             running = await self._context.store.is_held(conversation)
@@ -245,7 +276,8 @@ class Judge:
         going = [a for a in actions.by_id.values() if a.state == "running" and a.requester == str(message.person)]
         lines = [say("stopped_running", a.language, preview=statement(a.preview)) for a in going]
         if withdrawn or running or not going:
-            lines.insert(0, say("stopped" if withdrawn or running else "stopped_nothing", language))
+            lines.insert(0, say("stopped" if withdrawn or running or revoked else "stopped_nothing", language))
+        lines += [say("standing_revoked", language, covered=covers(each, language)) for each in revoked]
         tells = tuple(action.pending_action_id for action in (*withdrawn, *going))
         reply = Reply(text="\n\n".join(lines), exact=True)
         actions.says.insert(0, OutgoingReply(reply=reply, tells=tells))
@@ -257,6 +289,8 @@ class Judge:
         actions = await context.actions(conversation)
         if not event.opted_in:
             deciding.withdraw(actions, str(event.person), at)
+            standing.revoke(actions, str(event.person))
+            voting.lose_ballots(actions, at)
         actions.says.clear()
         if not event.told:
             text = (context.bot.greeting or say("greeting", language)) if event.opted_in else say("opted_out", language)

@@ -182,6 +182,8 @@ class Decisions:
             if isinstance(channel, CanAnswer):
                 answering = channel.answer(event.answer_to, judgement.feedback, private=not judgement.told)
                 context.tasks.start(answering, "answer a press")
+        for person in judgement.actions.changes.unreached if judgement.actions is not None else ():
+            log.warning("approver %s cannot be reached by the bot's messages", person)
         if judgement.decided:
             kind = str(waiting.body.get("kind"))
             context.events.tell_now(DecisionJudged, conversation=waiting.conversation, kind=kind)

@@ -20,6 +20,7 @@ from gateway.engine.telling import cause_of_part, tell_failed
 from gateway.observe.events import ArtifactDelivered, MessageSent
 from gateway.pending.index import Showing
 from gateway.pending.prompting import note_arrived
+from gateway.pending.settling import close_replaced
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
@@ -63,11 +64,12 @@ class Outbox:
                         return
                 if item.edits is None and not out.part.droppable and matters:
                     await self._note_arrival(transaction, out, receipt)
-                if capabilities.visible:
+                if capabilities.visible and not item.takes_away:
                     line = bot_line(queued.conversation, out.part, receipt.message_id, item.edits, item.shows)
                     transaction.appends.append(line)
                 await context.commit(transaction)
-        await self._tell_sent(out, receipt)
+        if not item.takes_away:
+            await self._tell_sent(out, receipt)
 
     async def _tell_sent(self, out: OutgoingPart, receipt: Receipt) -> None:
         events, queued = self._context.events, out.queued
@@ -103,6 +105,7 @@ class Outbox:
             sent_at=receipt.sent_at,
         )
         note_arrived(actions, showing)
+        close_replaced(actions, showing.shows, actions.now)
         actions.write(transaction)
         cause, language = str(item.cause), context.language_of(actions)
         transaction.parts += context.parts.render(

@@ -31,5 +31,6 @@ class OutgoingPart:
 
     @property
     def is_harmless(self) -> bool:
-        """True if a duplicate misleads no one: all buttons of a prompt stay good, and an edit shows the same."""
-        return bool(self.item.shows) or self.item.edits is not None
+        """True if a duplicate misleads no one: all buttons of a prompt stay good, and a change of a message shows the
+        same."""
+        return bool(self.item.shows) or self.item.edits is not None or self.item.finishes is not None

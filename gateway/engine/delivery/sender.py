@@ -14,7 +14,19 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from channels import Ambiguous, MissingSetting, Part, Receipt, Reply, SendError, Unavailable
+from channels import (
+    Ambiguous,
+    CanStream,
+    MissingSetting,
+    OptedOut,
+    Part,
+    Receipt,
+    Reply,
+    SendError,
+    Unavailable,
+    Undeliverable,
+    Unreachable,
+)
 from gateway.access.suppression import is_suppressed
 from gateway.artifacts import NotKept, OfConversation
 from gateway.engine.context import EngineContext
@@ -284,7 +296,9 @@ class _Lane:
         channel = out.channel
         began = asyncio.get_running_loop().time()
         try:
-            receipt = await channel.send(out.address, part, key=out.queued.part_id)
+            receipt = await self._finished(out, part)
+            if receipt is None:
+                receipt = await channel.send(out.address, part, key=out.queued.part_id)
         except (Unavailable, Ambiguous) as error:
             self._context.down.add(channel.name)
             if isinstance(error, Unavailable) and error.mend is not None:
@@ -296,6 +310,23 @@ class _Lane:
         if channel.name in self._context.refused:
             self._context.refused.discard(channel.name)
             log.warning("%s takes what we send again", channel.name)
+        return receipt
+
+    async def _finished(self, out: OutgoingPart, part: Part) -> Receipt | None:
+        """Put a part in the place of the message that it finishes. None if it finishes none, or the message is gone."""
+        message_id, channel = out.item.finishes, out.channel
+        if message_id is None or not isinstance(channel, CanStream):
+            return None
+        handle = await channel.stream(out.address, message_ids=[message_id])
+        if out.item.takes_away:
+            await handle.finish([])
+            return Receipt(message_id=None)
+        try:
+            (receipt,) = await handle.finish([part])
+        except (OptedOut, Unreachable):
+            raise
+        except Undeliverable:
+            return None
         return receipt
 
     def _log_refusal(self, channel: str, mend: MissingSetting) -> None:
@@ -322,7 +353,7 @@ class _Lane:
         match plan_after_failure(
             error,
             droppable=out.part.droppable,
-            edits=out.item.edits is not None,
+            edits=out.item.edits is not None or out.item.takes_away,
             failures=self._lease.tries,
             reports=out.channel.capabilities.reports,
         ):

@@ -17,7 +17,12 @@ def person_line(transaction: Transaction, context: EngineContext, conversation: 
     channel = context.channels.get(message.address.channel)
     if channel is not None and channel.capabilities.visible:
         text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
-        entry: Json = {"message_id": message.message_id, "from": "person", "text": text}
+        entry: dict[str, Json] = {"message_id": message.message_id, "from": "person", "text": text}
+        if message.attachments:
+            entry["files"] = [
+                {"ref": file.ref, "mime_type": file.mime_type, "filename": file.filename, "size": file.size}
+                for file in message.attachments
+            ]
         transaction.appends.append((keys.visible_log(conversation), entry))
 
 

@@ -19,7 +19,7 @@ from gateway.agent.guarding import WITHHELD, Blocked, Guarding
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
-from gateway.guards import screen, screened_name
+from gateway.guards import screen_aside, screened_name
 from gateway.logs import describe_error
 from gateway.observe.events import EffectEnd, milliseconds_since
 from gateway.observe.teller import begin_run
@@ -84,6 +84,7 @@ class Effects:
             idempotency_key=action.pending_action_id,
             action=action,
             now=context.wall_clock,
+            hold=context.hold,
             emit=emit_artifact,
         )
 
@@ -191,7 +192,7 @@ class Effects:
         A text that is withheld leaves the sentence that the action is done.
         """
         if tool.screen_output:
-            outcome = screen(outcome).text
+            outcome = (await screen_aside(outcome)).text
         guardrails = self._context.bot.agent.config.guardrails
         if guardrails:
             events = begin_run(self._context.events, action.pending_action_id, clock=self._context.wall_clock)

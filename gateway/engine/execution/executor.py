@@ -22,6 +22,7 @@ from gateway.engine.execution.effects import EffectResult, Effects
 from gateway.engine.execution.launch_check import check_launch
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
+from gateway.engine.signs_of_life import SignsOfLife
 from gateway.observe.events import LeaseLost
 from gateway.observe.runs import action_event_id
 from gateway.pending import settling
@@ -72,7 +73,7 @@ class ActionExecutor:
         self._effects = effects or Effects(context)
         self._again_seconds, self._shown_after_seconds = again_seconds, shown_after_seconds
         self._preview_seconds = preview_seconds
-        self._running = KeyedLimit(MOST_OF_A_TOOL)
+        self._running, self._life = KeyedLimit(MOST_OF_A_TOOL), SignsOfLife(context)
         self._queue = ActionBacklog(context, self._running)
         self._going_on: set[str] = set()
         """Actions whose tool continues in a thread after the end of their execution."""
@@ -120,7 +121,8 @@ class ActionExecutor:
                                 self._shown_after_seconds, partial(self._show_progress, launched), "progress"
                             )
                             try:
-                                end = await self._effects.run(launched, partial(self._follow, launched))
+                                async with self._life.typing(launched.address, under=_newest_prompt(launched)):
+                                    end = await self._effects.run(launched, partial(self._follow, launched))
                             finally:
                                 showing.end()
                             ended = await self._end(launched, end, lease)
@@ -354,3 +356,7 @@ class ActionExecutor:
 
 def _is_running(action: PendingAction | None) -> bool:
     return action is not None and action.state == "running"
+
+
+def _newest_prompt(action: PendingAction) -> str | None:
+    return action.prompts[-1] if action.prompts else None

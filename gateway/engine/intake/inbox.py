@@ -263,8 +263,9 @@ class Inbox:
     def _incoming(
         self, channel: Channel, event: Event, conversation: str, received: datetime, decisive: bool
     ) -> Incoming:
-        account, bot = f"{event.address.channel}:{event.address.account}", self._context.bot
-        may_wait = bot.collect_seconds > 0 and not decisive
+        account = f"{event.address.channel}:{event.address.account}"
+        is_album = isinstance(event, Message) and event.album is not None
+        may_wait = (self._context.bot.collect_seconds > 0 or is_album) and not decisive
         return Incoming(
             conversation=conversation,
             event_ids=tuple([f"{account}:{event_id}" for event_id in event.event_ids]),

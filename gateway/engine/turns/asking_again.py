@@ -5,9 +5,10 @@ from __future__ import annotations
 from channels import Person, Reply
 from gateway.agent.interceptors import InterceptorFailed
 from gateway.engine.context import EngineContext
+from gateway.engine.reach import find_ballots
 from gateway.memory import to_entries
 from gateway.pending.prompt import statement
-from gateway.pending.propose import ProposalRefused, propose_action
+from gateway.pending.propose import ProposalRefused, asked_elsewhere, propose_action
 from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
 from gateway.tools.pending_action import PendingAction
@@ -38,6 +39,7 @@ async def ask_again(
         preview = await tool.preview(args, tool_context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
     except (ValueError, ToolError, InterceptorFailed):
         return _cannot(before, tool_context.language)
+    elsewhere = asked_elsewhere(tool, str(person), before.address)
     proposed = propose_action(
         actions,
         tool,
@@ -48,6 +50,7 @@ async def ask_again(
         language=before.language,
         turn_started=actions.now,
         answer_window_seconds=before.answer_window_seconds,
+        ballots=await find_ballots(context, elsewhere),
     )
     if isinstance(proposed, ProposalRefused):
         return _cannot(before, tool_context.language)

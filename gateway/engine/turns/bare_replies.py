@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
@@ -22,6 +23,8 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import LATELY, Index, Showing
 from gateway.pending.reading import Answer, read_words, reads_as_answer
+from gateway.pending.selecting import Selection, read_selection
+from gateway.pending.words import words_of
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.turn import Outcome
@@ -54,17 +57,23 @@ class BareReplyHandler:
         asked_in = self._context.language_asked(lease)
         language = self._context.language(person, asked_in)
         await self._context.read_words(language, asked_in)
-        if not reads_as_answer(message.text, language):
+        answers = reads_as_answer(message.text, language)
+        if not answers and not self._may_select(lease, message):
             return None
 
         def reads(verb: str | None, asked: str) -> Answer:
             return read_words(message.text, (language, asked), verb)
 
+        def selects(items: int) -> Selection | None:
+            return read_selection(message.text, items, words_of(language))
+
         await self._wait_for_prompts(lease.lane)
         lately: bool | None = None
         for attempt in attempts():
             async with attempt:
-                actions, taken = await self._judge(lease.lane, batch, person, reads, language)
+                actions, taken = await self._judge(
+                    lease.lane, batch, person, reads if answers else None, selects, language
+                )
                 if actions.near:
                     if lately is None:
                         lately = await self._was_answered_lately(lease.lane, person, actions.near)
@@ -88,15 +97,31 @@ class BareReplyHandler:
         return Outcome(stop_reason="decided")
 
     async def _judge(
-        self, conversation: str, batch: Batch, person: Person, reads: deciding.Reads, language: str
+        self,
+        conversation: str,
+        batch: Batch,
+        person: Person,
+        reads: deciding.Reads | None,
+        selects: Callable[[int], Selection | None],
+        language: str,
     ) -> tuple[ConversationActions, bool]:
-        """Return the actions, changed by the message, and True if it was an answer to one of them."""
+        """Return the actions, changed by the message, and True if it was an answer to one of them.
+
+        `reads` is None for a message that is neither a yes nor a no.
+        """
         message = batch.messages[0]
-        actions = await self._context.actions(conversation, find=partial(_late_for, at=batch.at))
+        actions = await self._context.actions(conversation, find=partial(_to_read, at=batch.at))
         if message.address.group:
-            return actions, deciding.in_group(actions, person, language)
+            return actions, reads is not None and deciding.in_group(actions, person, language)
         bare_reply = await self._bare_reply(actions, batch, message)
-        return actions, deciding.word(actions, reads, person, bare_reply, language)
+        if len(actions.open) > 1 and deciding.select(actions, selects, person, bare_reply, language):
+            return actions, True
+        return actions, reads is not None and deciding.word(actions, reads, person, bare_reply, language)
+
+    def _may_select(self, lease: Lease, message: Message) -> bool:
+        """Return True if the message may name items of a plan: several actions are open in a one-to-one chat."""
+        read = self._context.prefetched_index(lease)
+        return read is not None and len(read.index.open) > 1 and not message.address.group and is_typed(message)
 
     async def _was_answered_lately(self, conversation: str, person: Person, about: str) -> bool:
         """Return True if this person was told within the rate limit that an answer about these actions is not clear."""
@@ -146,9 +171,12 @@ class BareReplyHandler:
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _late_for(index: Index, at: datetime) -> list[str]:
-    """Return the action that settled lately, for a bare reply that comes too late. Empty while one is open."""
-    return [] if index.open else [entry.action_id for entry in index.settled if entry.at >= at - LATELY][:1]
+def _to_read(index: Index, at: datetime) -> list[str]:
+    """Return the actions of the bot's last message; while none is open, the one that settled lately."""
+    if index.open:
+        last = index.last_said(at)
+        return sorted(last.shows) if last is not None else []
+    return [entry.action_id for entry in index.settled if entry.at >= at - LATELY][:1]
 
 
 def _may_be_seen(part: QueuedPart, at: datetime) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from channels import Event, Message, MessageEdited
@@ -68,6 +68,11 @@ class Batch:
     def at(self) -> datetime:
         """The time at which its last message came. Without messages: its last event."""
         return (self.written or self.taken[-1]).stamp
+
+    def window(self, collect_seconds: float) -> timedelta:
+        """Return how long the turn waits for more messages after the last one."""
+        is_album = any(message.album is not None for message in self.messages)
+        return timedelta(seconds=max(collect_seconds, _ALBUM_SECONDS if is_album else 0.0))
 
     def acted_beside(self, written: Waiting | None) -> list[datetime]:
         """Return the times of the events that people caused, without this one message."""
@@ -223,6 +228,9 @@ def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:
             return True
     return False
 
+
+_ALBUM_SECONDS: Final = 1.0
+"""The wait after a file of an album for the next one, which comes as a message of its own."""
 
 _ENDED: Final[Mapping[str, str]] = {
     "done": "confirmed by the person and done",

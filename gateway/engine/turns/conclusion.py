@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from channels import Address, Reply
+from gateway.commands import BUILT_IN
 from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
@@ -14,20 +15,23 @@ from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.commits import finish_turn, note_acted
 from gateway.engine.turns.follow_ups import accept_follow_ups
+from gateway.engine.turns.long_answers import with_files
 from gateway.engine.turns.raw_results import keep_raw_results
 from gateway.engine.turns.running import RunningTurn
 from gateway.engine.turns.traces import keep_trace
 from gateway.memory import RESET
 from gateway.observe.events import SessionSave
 from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.ballots import ask_ballots
 from gateway.pending.deciding import withdraw
 from gateway.pending.prompting import remind, show_again, show_once_more
 from gateway.pending.settling import supersede
+from gateway.pending.standing import use
 from gateway.store.errors import StoreUnavailable
 from gateway.store.transaction import Chained, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.turn import BUILT_IN, Outcome
+from gateway.turn import Outcome
 from gateway.wording import say
 
 __all__ = ["TurnConcluder"]
@@ -68,7 +72,8 @@ class TurnConcluder:
         keep_raw_results(transaction, context, conversation, outcome)
         if RESET in outcome.transcript:
             end_links(transaction, context, conversation)
-        says = [OutgoingReply(reply=reply) for reply in outcome.replies]
+        replies = await with_files(context, running.address, outcome.replies, str(running.person), language)
+        says = [OutgoingReply(reply=reply) for reply in replies]
         if self._concerns_actions(running, outcome):
             asked = [action.pending_action_id for action in outcome.asked]
             actions = await context.actions(conversation, *asked)
@@ -80,8 +85,17 @@ class TurnConcluder:
             await context.files.keep_for_questions(actions)
             actions.write(transaction)
             says += actions.says
+        streamed = running.live.message_ids if running.live is not None else ()
+        if streamed:
+            transaction.deletes.append(keys.streamed(conversation))
         transaction.parts += context.parts.render(
-            conversation, running.address, says, cause=running.cause, language=language
+            conversation,
+            running.address,
+            says,
+            cause=running.cause,
+            language=language,
+            streamed=streamed,
+            in_place=running.live is None or not running.live.in_doubt,
         )
         return transaction
 
@@ -140,15 +154,19 @@ class TurnConcluder:
         asked = {action.pending_action_id: action for action in outcome.asked}
         known = [found for action_id in asked if (found := actions.get(action_id)) is not None]
         mine = [replace(action, run_id=running.events.run_id) for action in asked.values()]
-        new = [actions.ask(action) for action in mine if actions.get(action.pending_action_id) is None]
+        fresh = [action for action in mine if actions.get(action.pending_action_id) is None]
+        fresh = [action for action in fresh if not use(actions, action, self._context.bot.tool_for(action))]
+        new = [actions.ask(action) for action in fresh]
         person = str(running.person)
         for action in new:
             supersede(actions, action)
+            ask_ballots(actions, action, actions.now)
         if asked and self._was_stopped(running):
             withdraw(actions, person, actions.now)
         elif asked:
             show_once_more(actions, [action for action in known if action.open], new=new)
-            others = [action for action in actions.open_for(person) if action.pending_action_id not in asked]
+            told = {*asked, *(action.replaces for action in new)}
+            others = [action for action in actions.open_for(person) if action.pending_action_id not in told]
             remind(actions, others)
         elif self._context.bot.on_unrelated == "drop":
             withdraw(actions, person, actions.now)

@@ -14,7 +14,7 @@ from typing import Final
 
 from channels import Person
 from channels.direct import DirectChannel
-from gateway.access.budgets import Standing, UsageCount, count_name, spendings, standings
+from gateway.access.budgets import Spent, UsageCount, count_name, spendings, standings
 from gateway.budgets import Window
 from gateway.engine.context import EngineContext
 from gateway.observe.events import BudgetWarning
@@ -36,7 +36,7 @@ class PersonExpenses:
     def __init__(self, context: EngineContext, conversation: str, person: Person, events: RunTeller) -> None:
         self._context, self._conversation, self._person, self._events = context, conversation, person, events
         self._unbooked: list[Spending] = []
-        self._shut: Standing | None = None
+        self._shut: Spent | None = None
         self._told: Put | None = None
 
     # ── for the loop ──
@@ -64,13 +64,13 @@ class PersonExpenses:
         at = self._context.clock.guess()
         self._unbooked += spendings(usage, person=str(self._person), conversation=self._conversation, at=at)
 
-    async def _standings(self, at: datetime) -> list[Standing]:
+    async def _standings(self, at: datetime) -> list[Spent]:
         budgets, person = self._context.budgets, str(self._person)
         names = list({count_name(each.window, at, each.holder, person): None for each in budgets})
         counts = dict(zip(names, await self._context.store.spent(names), strict=True))
         return standings(budgets, counts, person=person, at=at)
 
-    async def _warn(self, standing: Standing) -> None:
+    async def _warn(self, standing: Spent) -> None:
         """Tell the operator, once a window and holder, that a budget is nearly used up, and that it is used up."""
         budget = standing.budget
         holder = str(self._person) if budget.holder == "person" else self._context.bot.name

@@ -15,12 +15,14 @@ from gateway.engine.event_bodies import replay_body
 from gateway.engine.telling import event_id_of, run_of, tell_settled
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.commits import append_transcript, failures_key, finish_turn, turn_owner, write_acted
+from gateway.engine.turns.live import begun_messages
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompting import remind
 from gateway.providers.base import Refusal
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Dead, Incoming, Lease
+from gateway.stored import keys
 from gateway.wording import say
 
 __all__ = ["AttemptHistory", "FailurePolicy"]
@@ -195,7 +197,12 @@ class FailurePolicy:
         language, cause = self._context.language(person), event_id_of(batch.began_by)
         reply = OutgoingReply(reply=Reply(text=say(key, language, **values)))
         says = [reply, *await self._still_open(conversation, person)]
-        transaction.parts += self._context.parts.render(conversation, address, says, cause=cause, language=language)
+        streamed = await begun_messages(self._context, conversation, run_of(batch.began_by))
+        if streamed:
+            transaction.deletes.append(keys.streamed(conversation))
+        transaction.parts += self._context.parts.render(
+            conversation, address, says, cause=cause, language=language, streamed=streamed
+        )
 
     async def _still_open(self, conversation: str, person: Person) -> list[OutgoingReply]:
         """Return the reminders of the person's open actions. Empty if they cannot be read, which may be the reason of

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
-from channels import Address, CanType, Reply, SendError
+from channels import Address, CanStream, Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out
 from gateway.agent.interceptors import InterceptorFailed
 from gateway.engine.calls import post_result
-from gateway.engine.concurrency import DelayedTask, KeyedLimit
+from gateway.engine.concurrency import KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.signs_of_life import SignsOfLife
 from gateway.engine.strangers import Strangers
-from gateway.engine.telling import event_ids, tell_settled, was_received
+from gateway.engine.telling import event_ids, run_of, tell_settled, was_received
 from gateway.engine.turns.asking_again import ask_again
+from gateway.engine.turns.attachments import fetch_attachments
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.engine.turns.batch import Batch, choose
 from gateway.engine.turns.checkpoint import StoreJournal, are_genuine, events_of
@@ -30,6 +33,7 @@ from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
 from gateway.engine.turns.interception import drop_vetoed_edits, vetoes_of
 from gateway.engine.turns.interrupts import SignalInbox
+from gateway.engine.turns.live import StreamedText, streamed_text
 from gateway.engine.turns.notes import gather, is_said, keep_folded
 from gateway.engine.turns.running import RunningTurn, begin_turn, tool_context, turn_input, turn_language
 from gateway.logs import describe_error
@@ -55,8 +59,6 @@ _CROWDED_SECONDS = 2.0
 """The wait of a turn whose place or person has as many running turns as the limits allow."""
 _CHANNEL_OFF_SECONDS = 60.0
 """The wait of a turn whose channel is off in this process."""
-_TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
-"""The delay before the first typing notice, and the interval between notices."""
 _MOST_WINDOWS = 5
 """The longest time that messages are collected after the first one, in collect windows."""
 _SUSPECT_SECONDS = 1.0
@@ -72,7 +74,12 @@ class TurnRunner:
         self._context, self._decisions, self._deadline_seconds = context, decisions, deadline_seconds
         self._bare_replies, self._strangers = BareReplyHandler(context), Strangers(context)
         self._failures, self._concluder = FailurePolicy(context), TurnConcluder(context)
-        self._can_type = {name: channel for name, channel in context.channels.items() if isinstance(channel, CanType)}
+        self._life = SignsOfLife(context)
+        self._can_stream = {
+            name: channel
+            for name, channel in context.channels.items()
+            if isinstance(channel, CanStream) and channel.capabilities.stream
+        }
         self._transcripts = Transcripts()
         self._places, self._people = KeyedLimit(context.limits.turns.place), KeyedLimit(context.limits.turns.person)
         self._suspect: str | None = None
@@ -140,7 +147,7 @@ class TurnRunner:
 
     async def _collects_until(self, batch: Batch) -> datetime | None:
         """Return the time until which this turn waits for more messages; None when it does not wait."""
-        window = timedelta(seconds=self._context.bot.collect_seconds)
+        window = batch.window(self._context.bot.collect_seconds)
         if not (window and batch.collects and batch.began):
             return None
         until = min(batch.at + window, batch.began + _MOST_WINDOWS * window)
@@ -182,7 +189,8 @@ class TurnRunner:
         events = begin_turn(context, batch, address, person)
         expenses = PersonExpenses(context, lease.lane, person, events)
         journal = StoreJournal(context, lease, batch, expenses)
-        running = RunningTurn(lease, batch, journal, signals, address, person, prefetched, events, expenses)
+        live = await self._live(lease, batch, address)
+        running = RunningTurn(lease, batch, journal, signals, address, person, prefetched, events, expenses, live)
         signals.person = context.turn_of[lease.lane] = str(person)
         await events.tell(
             TurnStart,
@@ -317,9 +325,11 @@ class TurnRunner:
         """Run a command or the model within the deadline of the turn."""
         context = self._context
         deadline = asyncio.timeout(self._deadline_seconds)
-        typing = self._typing(running.address)
         try:
-            async with deadline:
+            async with self._signs(running, turn.language), deadline:
+                if not context.bot.commands.are_meant(turn):
+                    attachments = await fetch_attachments(context, turn.messages)
+                    turn = replace(turn, context=replace(turn.context, attachments=attachments))
                 return await context.bot.turn(turn)
         except TimeoutError:
             if not deadline.expired():
@@ -329,8 +339,8 @@ class TurnRunner:
                 await self._keep_progress(running, turn, error)
             raise
         finally:
-            if typing is not None:
-                await typing.ended()
+            if running.live is not None:
+                await running.live.ended()
         return Outcome(
             stop_reason="timeout",
             transcript=to_entries(_progress(running, turn)),
@@ -347,19 +357,33 @@ class TurnRunner:
         post_result(transaction, context, lease.lane, batch.messages, error)
         await context.commit(transaction)
 
-    def _typing(self, address: Address) -> DelayedTask | None:
-        """Return a task that shows the bot as typing until it is ended; None where the platform cannot."""
-        channel = self._can_type.get(address.channel)
-        if channel is None:
+    @contextlib.asynccontextmanager
+    async def _signs(self, running: RunningTurn, language: str) -> AsyncIterator[None]:
+        """Show during the body that the bot is at work."""
+        if running.direct:
+            yield
+            return
+        live, written = running.live, [message.message_id for message in running.batch.messages]
+        is_shown = partial(bool, False) if live is None else live.is_shown
+        async with (
+            self._life.typing(running.address, under=written[-1] if written else None),
+            self._life.still_working(
+                running.conversation,
+                running.address,
+                language,
+                running.events.run_id,
+                is_shown=is_shown,
+                decide=self._decisions.decide,
+            ),
+        ):
+            yield
+
+    async def _live(self, lease: Lease, batch: Batch, address: Address) -> StreamedText | None:
+        """Return what shows the answer while it is written; None where it comes whole."""
+        channel = self._can_stream.get(address.channel)
+        if channel is None or not self._context.bot.agent.config.streams_on(address.channel):
             return None
-
-        async def keep_typing() -> None:
-            while True:
-                with contextlib.suppress(SendError):
-                    await channel.typing(address)
-                await asyncio.sleep(_TYPING_SECONDS)
-
-        return DelayedTask(_TYPING_AFTER_SECONDS, keep_typing, "typing")
+        return await streamed_text(self._context, lease, channel, address, run_of(batch.began_by))
 
 
 def _place(lease: Lease) -> str | None:

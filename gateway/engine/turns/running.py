@@ -12,6 +12,7 @@ from typing import Final
 from channels import Address, Json, Person
 from channels.direct import DirectChannel
 from gateway.engine.context import EngineContext
+from gateway.engine.reach import find_ballots
 from gateway.engine.strangers import Strangers
 from gateway.engine.telling import event_id_of, run_of
 from gateway.engine.turns.batch import Batch
@@ -19,9 +20,11 @@ from gateway.engine.turns.checkpoint import StoreJournal
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
+from gateway.engine.turns.live import StreamedText
 from gateway.engine.turns.raw_results import earlier_results
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions
+from gateway.pending.index import Index
 from gateway.providers.base import ModelMessage
 from gateway.store.types import Lease, Snapshot
 from gateway.tools import ToolContext
@@ -50,6 +53,8 @@ class RunningTurn:
     events: RunTeller
     """Tells the events of this turn, also to its trace."""
     expenses: PersonExpenses
+    live: StreamedText | None = None
+    """Shows the answer while it is written. None where the channel cannot, or the agent does not."""
 
     @property
     def conversation(self) -> str:
@@ -113,11 +118,19 @@ def turn_input(
         journal=running.journal,
         keep=partial(context.files.keep, person=str(person)),
         actions=read_actions,
+        settled=partial(context.actions, conversation, find=_ended),
         admit=partial(strangers.admit, by=person) if strangers.may_admit(person) else None,
         events=running.events,
         expenses=running.expenses,
+        find_ballots=partial(find_ballots, context),
         earlier_results=partial(earlier_results, context, conversation),
+        live=running.live,
+        read_file=context.files.read,
     )
+
+
+def _ended(index: Index) -> list[str]:
+    return [entry.action_id for entry in index.settled]
 
 
 def turn_language(context: EngineContext, running: RunningTurn, history: Sequence[ModelMessage]) -> str:
@@ -146,6 +159,7 @@ def tool_context(context: EngineContext, running: RunningTurn, language: str) ->
         idempotency_key=f"{running.conversation}/{running.batch.taken[0].seq}",
         now=context.wall_clock,
         shared=context.store.shared,
+        hold=context.hold,
         stopping=running.signals.stopping,
         depth=running.batch.follow_up.depth if running.batch.follow_up is not None else 0,
     )

@@ -20,7 +20,18 @@ from typing import Any
 
 from gateway.pending.folding import base_language, fold, unaccented
 from gateway.pending.words.parsing import NAMES, parsed
-from gateway.pending.words.table import CARRIER_WORDS, INTENTS, Common, Form, Intent, Piece, Words
+from gateway.pending.words.table import (
+    CARRIER_WORDS,
+    INTENTS,
+    Common,
+    Form,
+    Intent,
+    Piece,
+    PlanPart,
+    PlanRole,
+    PlanWords,
+    Words,
+)
 
 __all__ = [
     "CARRIER_WORDS",
@@ -30,6 +41,9 @@ __all__ = [
     "Heads",
     "Intent",
     "Piece",
+    "PlanPart",
+    "PlanRole",
+    "PlanWords",
     "Words",
     "common",
     "heads",
@@ -89,6 +103,7 @@ def common() -> Common:
         devices=frozenset(
             spelling(fold(word)) for word in source["signature"]["devices"] for spelling in (str, unaccented)
         ),
+        plan=source["plan"],
     )
 
 

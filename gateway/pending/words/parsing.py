@@ -6,12 +6,13 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from itertools import chain, product
+from itertools import chain
 from typing import Any
 
-from gateway.pending.folding import fold, unaccented
+from gateway.pending.folding import fold
+from gateway.pending.words.plan import check_plan, plan_of
 from gateway.pending.words.table import CARRIER_WORDS, INTENTS, UNSPACED, Common, Form, Intent, Piece, Role, Words
+from gateway.pending.words.texts import spellings, text_of, texts
 from gateway.tools.verbs import NO_VERBS, VERBS
 
 __all__ = ["NAMES", "check_words", "parsed"]
@@ -24,10 +25,6 @@ _ALIKE = {"approve": ("reject",), "keep": ("keep", "leave"), "leave": ("keep", "
 _TAKES_AWAY = frozenset({"archive", "block", "cancel", "close", "delete", "drop", "leave", "stop"})
 """Verbs of prompts that would take a thing away: "I don't need it" may be a yes to them."""
 NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
-_MOST_TEXTS = 60
-_MOST_VARIED = 3
-_CHOICE = re.compile(r"\[([^\[\]]*)\]")
-_COMMA = re.compile(r"\s*,\s*")
 _FORM = re.compile(r"\{(\w+)\}")
 _PREFIXED = re.compile(r"\S\{")
 _STEM = 4
@@ -38,9 +35,9 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     forms = _forms(source, lang)
     stems = _stems(forms, lang)
     going_on = re.compile(f"{'' if lang in UNSPACED else '(?:^| )'}(?:{'|'.join(map(re.escape, common.going_on))})")
-    unneeded = frozenset(_texts(source, lang, "no_unneeded"))
+    unneeded = frozenset(texts(source, lang, "no_unneeded"))
     # Without its accent the word has another meaning: "sí, borra" is a yes, "si borra" is none.
-    other = tuple(f"{text} " for name in NAMES.values() for text in _texts(source, lang, f"{name}_comma"))
+    other = tuple(f"{text} " for name in NAMES.values() for text in texts(source, lang, f"{name}_comma"))
     exact: dict[str, set[Piece]] = defaultdict(set)
     slots: dict[str, set[Intent]] = defaultdict(set)
     for intent, name in NAMES.items():
@@ -53,20 +50,21 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
             exact[text].add(piece._replace(no_verbs=piece.no_verbs | doubtful))
         for text, verb in _fixed(source, lang, name):  # "no I want to keep it" is no refusal to delete it
             exact[text].add(Piece("then" if intent == "confirm" else "phrase", intent, verb))
-        for text in filter(_is_slot, _texts(source, lang, f"{name}_verb")):
-            for spelling in _spellings(text):
+        for text in filter(_is_slot, texts(source, lang, f"{name}_verb")):
+            for spelling in spellings(text):
                 if spelling == text or not spelling.startswith(other):
                     slots[spelling].add(intent)
     pieces = _spelt(exact, other, lang)
-    polite = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "polite"))))
-    unclear = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "unclear"))))
-    joined = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "unclear_joined"))))
+    polite = frozenset(chain.from_iterable(map(spellings, texts(source, lang, "polite"))))
+    unclear = frozenset(chain.from_iterable(map(spellings, texts(source, lang, "unclear"))))
+    joined = frozenset(chain.from_iterable(map(spellings, texts(source, lang, "unclear_joined"))))
+    answers = {text: read for text, read in pieces.items() if text not in unclear}
     return Words(
         language=lang,
         typed=(source["typed"]["yes"], source["typed"]["no"]),
         pieces=pieces,
         polite=polite,
-        closings=frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "closings")))),
+        closings=frozenset(chain.from_iterable(map(spellings, texts(source, lang, "closings")))),
         sent_from=tuple(_signature(fold(line)) for line in source.get("sent_from", ())),
         unclear=frozenset(text.replace(",", "") for text in unclear),
         unclear_joined=joined,
@@ -76,6 +74,7 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         first=frozenset(text.split()[0].strip(",") for text in chain(pieces, polite, slots) if text),
         first_of_forms=frozenset(text.split()[0] for text in forms),
         prefixed=lang in UNSPACED or any(_PREFIXED.search(text) for text in slots),
+        plan=plan_of(source.get("plan", {}), lang, common, answers, other),
     )
 
 
@@ -87,14 +86,14 @@ def _plain_pieces(
     everywhere: frozenset[str],
     stems: Mapping[str, frozenset[str]],
 ) -> Iterator[tuple[str, Piece]]:
-    for text in chain(_texts(source, lang, name), everywhere):
+    for text in chain(texts(source, lang, name), everywhere):
         yield text, Piece("head", intent)
-    for text in _texts(source, lang, f"{name}_comma"):
+    for text in texts(source, lang, f"{name}_comma"):
         yield text, Piece("comma head", intent)
-    for text in _texts(source, lang, f"{name}_after"):
+    for text in texts(source, lang, f"{name}_after"):
         yield text, Piece("after", intent)
-    then = frozenset(_texts(source, lang, f"{name}_then"))
-    for text in chain(_texts(source, lang, f"{name}_phrases"), then, _texts(source, lang, f"{name}_unneeded")):
+    then = frozenset(texts(source, lang, f"{name}_then"))
+    for text in chain(texts(source, lang, f"{name}_phrases"), then, texts(source, lang, f"{name}_unneeded")):
         role: Role = "then" if intent == "confirm" or text in then else "phrase"
         yield text, Piece(role, intent, None, _no_verbs(text, lang, stems))
 
@@ -102,12 +101,12 @@ def _plain_pieces(
 def _fixed(source: Mapping[str, Any], lang: str, name: str) -> Iterator[tuple[str, str]]:
     """Yield the phrases with a verb that stand in no template, or in a template with several forms of it."""
     for verb, fixed in source.get("fixed", {}).items():
-        yield from ((text, verb) for text in _texts(fixed, lang, name))
+        yield from ((text, verb) for text in texts(fixed, lang, name))
     names = list(map(fold, source.get("forms", ())))
-    for pattern in _texts(source, lang, f"{name}_verb"):
+    for pattern in texts(source, lang, f"{name}_verb"):
         for verb, lines in source["verbs"].items() if not _is_slot(pattern) else ():
             for line in lines:
-                forms = dict(zip(names, (_joined(form, lang) for form in line.split("/")), strict=True))
+                forms = dict(zip(names, (text_of(form, lang) for form in line.split("/")), strict=True))
                 if all(forms[form] not in ("", "-") for form in _FORM.findall(pattern)):
                     yield pattern.format_map(forms), verb
 
@@ -124,7 +123,7 @@ def _forms(source: Mapping[str, Any], lang: str) -> Mapping[str, frozenset[Form]
         for line in lines:
             for name, form in zip(source["forms"], map(str.strip, line.split("/")), strict=True):
                 if form not in ("", "-"):
-                    for text in _spellings(_joined(form, lang)):
+                    for text in spellings(text_of(form, lang)):
                         found[text].add(Form(fold(name), verb))
     return {text: frozenset(forms) for text, forms in found.items()}
 
@@ -155,7 +154,7 @@ def _spelt(exact: Mapping[str, set[Piece]], other: tuple[str, ...], lang: str) -
     spelt: dict[str, set[Piece]] = {text: set(pieces) for text, pieces in exact.items()}
     loose: dict[str, set[Piece]] = defaultdict(set)
     for text, pieces in exact.items():
-        for spelling in _spellings(text):
+        for spelling in spellings(text):
             if spelling not in spelt and not spelling.startswith(other):
                 loose[spelling] |= pieces
     spelt |= {text: pieces for text, pieces in loose.items() if not _contradicts(pieces)}
@@ -172,46 +171,6 @@ def _contradicts(pieces: Iterable[Piece]) -> bool:
     return len({piece.intent for piece in pieces if piece.role != "after"}) > 1
 
 
-def _spellings(text: str) -> set[str]:
-    """Return a folded text, and the same with each word also without accents and apostrophes."""
-    words = [sorted({word, _plain(word)}) for word in text.split()]
-    if sum(len(each) > 1 for each in words) > _MOST_VARIED:
-        return {text, " ".join(map(_plain, text.split()))}
-    return {" ".join(each) for each in product(*words)}
-
-
-@lru_cache(4096)
-def _plain(word: str) -> str:
-    return (word if word.isascii() else unaccented(word)).replace("'", "")
-
-
-def _texts(source: Mapping[str, Any], lang: str, key: str) -> Iterator[str]:
-    for line in source.get(key, ()):
-        folded = fold(line)  # once, instead of up to sixty texts
-        yield from (_tidied(text, lang) for text in _expanded(folded))
-
-
-def _joined(text: str, lang: str) -> str:
-    return _tidied(fold(text), lang)
-
-
-def _tidied(text: str, lang: str) -> str:
-    """Return a folded text with single spaces; in a language without spaces, without them."""
-    text = unicodedata.normalize("NFC", _COMMA.sub(", ", text))
-    return "".join(text.split()) if lang in UNSPACED else " ".join(text.split())
-
-
-def _expanded(pattern: str) -> Iterator[str]:
-    parts = _CHOICE.split(pattern)
-    choices = [part.split("|") if place % 2 else [part] for place, part in enumerate(parts)]
-    count = 1
-    for choice in choices:
-        count *= len(choice)
-    if count > _MOST_TEXTS or "[" in "".join(parts) or "]" in "".join(parts):
-        raise ValueError(f"{pattern!r} is {count} texts, or its brackets do not match: at most {_MOST_TEXTS}.")
-    return ("".join(each) for each in product(*choices))
-
-
 def _signature(line: str) -> re.Pattern[str]:
     before, _, after = line.partition("{device}")
     return re.compile(rf"{re.escape(before)}(?P<device>.+){re.escape(after)}")
@@ -221,8 +180,9 @@ def check_words(words: Words, common: Common) -> None:
     """Raise ValueError, which names the words, if a language contradicts itself. The tests check each file.
 
     No text may be a yes and a no to the same question. The words that a prompt asks to type must have their meaning,
-    and no carrier may act on them.
+    and no carrier may act on them. The words that select items of a plan must not contradict each other or the answers.
     """
+    check_plan(words)
     for text, pieces in words.pieces.items():
         for verb in {piece.verb for piece in pieces}:
             said = [piece for piece in pieces if piece.verb in (None, verb) and verb not in piece.no_verbs]

@@ -5,12 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-__all__ = ["CARRIER_WORDS", "INTENTS", "UNSPACED", "Common", "Form", "Intent", "Piece", "Role", "Words"]
+__all__ = [
+    "CARRIER_WORDS",
+    "INTENTS",
+    "UNSPACED",
+    "Common",
+    "Form",
+    "Intent",
+    "Piece",
+    "PlanPart",
+    "PlanRole",
+    "PlanWords",
+    "Role",
+    "Words",
+]
 
 Intent: TypeAlias = Literal["confirm", "cancel"]
 Role: TypeAlias = Literal["head", "comma head", "after", "phrase", "then"]
+PlanRole: TypeAlias = Literal[
+    "yes", "comma_yes", "no", "polite", "confirm", "confirm_after", "refuse", "only", "only_after", "all", "both",
+    "none", "neither", "except", "except_after", "not", "not_alone", "not_after", "but_not", "and", "from", "to",
+    "to_after", "mark", "item", "item_after", "place", "group",
+]  # fmt: skip
+"""The use of a text in a selection of items of a plan, by the key of its list in a word file (README.md)."""
 
 INTENTS: tuple[Intent, ...] = ("confirm", "cancel")
 CARRIER_WORDS = frozenset(
@@ -47,6 +66,32 @@ class Form(NamedTuple):
     verb: str
 
 
+class PlanPart(NamedTuple):
+    """One way to read a text that may be a part of a selection of items of a plan."""
+
+    role: PlanRole
+    number: int = 0
+    """The place of an item, or the count of a group of items. It is negative if it counts from the end."""
+    suffix: bool = False
+    """True if it may follow other letters or digits in the same word."""
+    prefix: bool = False
+    """True if other letters or digits may follow it in the same word."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWords:
+    """The words that select items of a plan."""
+
+    parts: Mapping[str, frozenset[PlanPart]]
+    longest: int
+    suffixes: tuple[str, ...]
+    """The texts that may follow other letters or digits in the same word."""
+    unclear: frozenset[str]
+    """Whole messages that select no item, although their parts do."""
+    supported: bool
+    """True if the file of the language has these words. Else only digits and the plain yes and no count."""
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """The words of one language, in the form that `fold` gives."""
@@ -74,6 +119,7 @@ class Words:
     first_of_forms: frozenset[str]
     prefixed: bool
     """True if a verb may follow other letters in the same word."""
+    plan: PlanWords
 
     def says_nothing(self, text: str) -> bool:
         """Return True for a folded text that is no answer in this language, even if it is one in another."""
@@ -99,6 +145,8 @@ class Common:
     devices: frozenset[str]
     going_on: tuple[str, ...]
     """Stems of "continue" and "keep going". After a prompt that would stop a process they may be a no."""
+    plan: Mapping[str, Any]
+    """The signs that select items of a plan in every language."""
 
     def is_device(self, text: str) -> bool:
         """Return True for the folded name of a phone, a system or a mail program."""

@@ -18,8 +18,18 @@ import json
 import re
 from typing import Any, Literal, TypeAlias
 
+from channels import Media
 from gateway.providers.base import ModelMessage, Request
-from gateway.providers.history import NO_RESULT, echoed, event_text, plain_text, results_in, said_text, tool_name
+from gateway.providers.history import (
+    NO_RESULT,
+    echoed,
+    event_text,
+    plain_text,
+    results_in,
+    said_text,
+    shown_files,
+    tool_name,
+)
 
 __all__ = ["THOUGHTS", "Conversation"]
 
@@ -54,7 +64,9 @@ class Conversation:
                 case "event":
                     self._add("user", _text(event_text(message)))
                 case "user":
-                    self._add("user", _text(said_text(message)) or _text(_NO_TEXT))
+                    files = [_file(*each) for each in shown_files(message, request.contents)]
+                    said = _text(said_text(message, request.contents))
+                    self._add("user", [*files, *said] or _text(_NO_TEXT))
                 case "assistant":
                     self._add_assistant(message, results_in(request.messages[index + 1 :]))
         if self._speaker != "user":
@@ -123,6 +135,18 @@ class Conversation:
 
 def _text(text: str) -> _Blocks:
     return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _file(file: Media, data: str) -> dict[str, Any]:
+    """Return the block of a picture or a PDF.
+
+    https://platform.claude.com/docs/en/build-with-claude/vision, which advises to put pictures before the text, and
+    https://platform.claude.com/docs/en/build-with-claude/pdf-support.
+    """
+    source = {"type": "base64", "media_type": file.mime_type, "data": data}
+    if file.mime_type == "application/pdf":
+        return {"type": "document", "source": source, "title": plain_text(file.filename)}
+    return {"type": "image", "source": source}
 
 
 def _words(blocks: _Blocks) -> list[str]:

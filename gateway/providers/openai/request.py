@@ -12,11 +12,20 @@ models is sent back with a reply that calls tools: some refuse the results witho
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.providers.base import ModelMessage, Request
-from gateway.providers.history import NO_RESULT, echoed, event_text, plain_text, results_in, said_text, tool_name
+from gateway.providers.history import (
+    NO_RESULT,
+    echoed,
+    event_text,
+    plain_text,
+    results_in,
+    said_text,
+    shown_files,
+    tool_name,
+)
 
 __all__ = ["chat_messages"]
 
@@ -38,7 +47,7 @@ def chat_messages(request: Request, model: str) -> list[dict[str, Any]]:
             case "event":
                 events.append(event_text(message))
             case "user":
-                chat.append({"role": "user", "content": "\n\n".join([*events, said_text(message)])})
+                chat.append({"role": "user", "content": _said(message, events, request.contents)})
                 events.clear()
             case "assistant":
                 if events:
@@ -48,6 +57,22 @@ def chat_messages(request: Request, model: str) -> list[dict[str, Any]]:
     if events:
         chat.append({"role": "user", "content": "\n\n".join(events)})
     return chat
+
+
+def _said(message: ModelMessage, events: list[str], contents: Mapping[str, bytes]) -> str | list[dict[str, Any]]:
+    """Return a person's message, behind the events before it.
+
+    Files: https://platform.openai.com/docs/guides/images-vision and https://platform.openai.com/docs/guides/pdf-files.
+    """
+    text = "\n\n".join([*events, said_text(message, contents)])
+    parts: list[dict[str, Any]] = []
+    for file, data in shown_files(message, contents):
+        url = f"data:{file.mime_type};base64,{data}"
+        if file.mime_type == "application/pdf":
+            parts.append({"type": "file", "file": {"filename": plain_text(file.filename), "file_data": url}})
+        else:
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+    return [*([{"type": "text", "text": text}] if text else []), *parts] if parts else text
 
 
 def _assistant(message: ModelMessage, model: str, results: dict[str, list[str]]) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,16 @@ from typing import Any, TypeAlias
 
 from gateway.providers.base import ModelMessage, Request, ToolCall, ToolSpec
 from gateway.providers.calling import tool_call
-from gateway.providers.history import NO_RESULT, echoed, event_text, plain_text, results_in, said_text, tool_name
+from gateway.providers.history import (
+    NO_RESULT,
+    echoed,
+    event_text,
+    plain_text,
+    results_in,
+    said_text,
+    shown_files,
+    tool_name,
+)
 from gateway.providers.strict_schema import strict_schema
 
 __all__ = ["responses_parameters"]
@@ -84,13 +93,28 @@ class _Input:
                 case "event":
                     events.append(event_text(message))
                 case "user":
-                    self._add_said("user", "\n\n".join([*events, said_text(message)]))
+                    self._add_message("\n\n".join([*events, said_text(message, request.contents)]), message, request)
                     events.clear()
                 case "assistant":
                     self._add_said("user", "\n\n".join(events))
                     events.clear()
                     self._add_reply(message, results_in(request.messages[index + 1 :]))
         self._add_said("user", "\n\n".join(events))
+
+    def _add_message(self, text: str, message: ModelMessage, request: Request) -> None:
+        """Add a person's text and files. https://platform.openai.com/docs/api-reference/responses/create, `input`."""
+        parts: list[_Item] = []
+        for file, data in shown_files(message, request.contents):
+            url = f"data:{file.mime_type};base64,{data}"
+            if file.mime_type == "application/pdf":
+                parts.append({"type": "input_file", "filename": plain_text(file.filename), "file_data": url})
+            else:
+                parts.append({"type": "input_image", "image_url": url, "detail": "auto"})
+        if not parts:
+            self._add_said("user", text)
+            return
+        said = [{"type": "input_text", "text": text}] if text else []
+        self.items.append({"role": "user", "content": [*said, *parts]})
 
     def _add_said(self, role: str, text: str) -> None:
         if text:

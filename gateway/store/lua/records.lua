@@ -68,8 +68,8 @@ end
 
 -- Returns the number of the line before the first one returned, and the lines of a log after `after`; at most the last
 -- `last` of them (-1: all).
-local function show_log(name, after, last)
+local function show_log(name, after, last, first)
   local log = key('log', name)
   if last >= 0 then after = math.max(after, redis.call('LLEN', log) - last) end
-  return { after, redis.call('LRANGE', log, after, -1) }
+  return { after, redis.call('LRANGE', log, after, first and first > 0 and after + first - 1 or -1) }
 end

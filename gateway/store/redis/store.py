@@ -119,6 +119,10 @@ class RedisStore:
     def partition(self, conversation: str) -> str:
         return partition_of(conversation)
 
+    @property
+    def partitions(self) -> Sequence[str]:
+        return PARTITIONS
+
     async def now(self) -> datetime:
         return await self._server.now()
 
@@ -241,11 +245,13 @@ class RedisStore:
             firsts = {partition: b"(" + last for partition, (_, last) in answers.items() if last}
         return sorted(found, key=lambda item: item[0].name)
 
-    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[LogEntry]:
+    async def read(
+        self, log: Key, *, after: int = 0, first: int | None = None, last: int | None = None
+    ) -> list[LogEntry]:
         if log.partition not in PARTITIONS:
             return []
-        most = -1 if last is None else max(last, 0)
-        [(before, lines)] = await self._server.run(scripts.READ, [log.partition], to_bytes(log.name), after, most)
+        most = [-1 if limit is None else max(limit, 0) for limit in (first, last)]
+        [(before, lines)] = await self._server.run(scripts.READ, [log.partition], to_bytes(log.name), after, *most)
         parts = [line.partition(b" ") for line in lines]
         values = decode_all(text.decode() for _, _, text in parts)
         return [
@@ -275,10 +281,15 @@ class RedisStore:
     async def _commit(self, transaction: Transaction) -> Committed:
         sure_from = time.monotonic()
         script = scripts.ADD if wire.only_adds(transaction) else scripts.COMMIT
-        [[verdict, *rest]] = await self._server.run(script, [transaction.partition], *wire.operations(transaction))
+        [[verdict, *rest]] = await self._server.run(
+            script, [transaction.partition], *wire.operations(transaction, self.partition)
+        )
         match verdict:
             case b"done":
                 self._server.seen(rest[1])
+                if wire.leaves(transaction, self.partition):
+                    with suppress(StoreUnavailable):  # any process hands it over later
+                        await self._timers.fire(self._server, transaction.partition)
                 return Committed(moment(rest[0]), self._leased(transaction, rest[2], sure_from))
             case b"late":
                 raise TooLate.by_clock(moment(rest[0]), transaction.not_after)

@@ -54,6 +54,12 @@ class RedisTimers:
                 await self._fire(server, partition, timers)
         return min((wait / 1_000_000 for _, wait, _ in answers if wait >= 0), default=None)
 
+    async def fire(self, server: Server, partition: str) -> None:
+        """Accept the events of one partition's timers that are due, as after a commit that handed events over."""
+        [[timers, *_]] = await server.run(scripts.DUE_TIMERS, [partition], _TIMERS, FORM)
+        if timers:
+            await self._fire(server, partition, timers)
+
     async def _tidy(self, server: Server) -> None:
         """Take notes out of the count of waiting events. An old release counted them.
 

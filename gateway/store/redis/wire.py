@@ -28,6 +28,7 @@ __all__ = [
     "event_arguments",
     "lane_arguments",
     "lease_arguments",
+    "leaves",
     "only_adds",
     "operations",
     "part_arguments",
@@ -129,16 +130,21 @@ def cell_arguments(cell: Cell) -> list[Value]:
     ]
 
 
-def operations(transaction: Transaction) -> list[Value]:
+def operations(transaction: Transaction, partition_of: Callable[[str], str]) -> list[Value]:
     """Return the operations of a transaction, as commit.lua takes them."""
     sent: list[Value] = []
-    for name, *arguments in _operations(transaction):
+    for name, *arguments in _operations(transaction, partition_of):
         sent += [name, *([] if name == "accept" else [len(arguments)])]  # the arguments of an event tell its end
         sent += [to_bytes(a) if isinstance(a, str) else a for a in arguments]
     return sent
 
 
-def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
+def leaves(transaction: Transaction, partition_of: Callable[[str], str]) -> bool:
+    """Return True for a transaction that hands an event over to another partition."""
+    return any(partition_of(event.conversation) != transaction.partition for event in transaction.hand_over)
+
+
+def _operations(transaction: Transaction, partition_of: Callable[[str], str]) -> Iterator[tuple[Value, ...]]:
     """Yield the operations in the order in which they take effect, with values as JSON text."""
     lease = transaction.lease
     if lease is not None:
@@ -163,6 +169,11 @@ def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
         yield "replace", conversation, seq, encode(body)
     for event in transaction.accept:
         yield "accept", *event_arguments(event)
+    for event in transaction.hand_over:
+        if partition_of(event.conversation) == transaction.partition:
+            yield "accept", *event_arguments(event)
+        elif event.stamp is not None:  # a timer that is due at once: firing one stores it in its own partition
+            yield "timer", f"handover/{event.event_ids[0]}", micros(event.stamp), incoming_to_text(event)
     for part in transaction.parts:
         yield "part", *part_arguments(part)
     for part_id in transaction.sent:

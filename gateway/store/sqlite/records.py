@@ -74,14 +74,18 @@ def append(db: sqlite3.Connection, at: Moment, lines: Sequence[tuple[str, str]])
     )
 
 
-def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | None) -> list[LogEntry]:
-    """Return entries of a log in order."""
+def read(
+    db: sqlite3.Connection, at: Moment, log: Key, after: int, first: int | None, last: int | None
+) -> list[LogEntry]:
+    """Return entries of a log in order: the first ones, else the last ones."""
     if log.partition != PARTITION:
         return []
-    found = db.execute(
-        "SELECT seq, stamp, value FROM log WHERE log = ? AND seq > ? ORDER BY seq DESC LIMIT ?",
-        (log.name, after, -1 if last is None else max(last, 0)),
-    ).fetchall()[::-1]
+    chosen = "SELECT seq, stamp, value FROM log WHERE log = ? AND seq > ? ORDER BY seq"
+    most = last if first is None else first
+    order = "DESC" if first is None else "ASC"
+    found = db.execute(f"{chosen} {order} LIMIT ?", (log.name, after, -1 if most is None else max(most, 0))).fetchall()
+    if first is None:
+        found.reverse()
     values = decode_all(text for _, _, text in found)
     return [
         LogEntry(seq=seq, stamp=moment(stamp), value=value)

@@ -116,6 +116,10 @@ class SqliteStore:
         """Return the one partition of an embedded store."""
         return records.PARTITION
 
+    @property
+    def partitions(self) -> Sequence[str]:
+        return (records.PARTITION,)
+
     async def now(self) -> datetime:
         return moment(self._clock.tick().now)
 
@@ -202,8 +206,10 @@ class SqliteStore:
             first = page[-1][0].name + "\0"
         return found
 
-    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[LogEntry]:
-        return await self._do(lambda db, at: records.read(db, at, log, after, last))
+    async def read(
+        self, log: Key, *, after: int = 0, first: int | None = None, last: int | None = None
+    ) -> list[LogEntry]:
+        return await self._do(lambda db, at: records.read(db, at, log, after, first, last))
 
     async def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         news = asyncio.Event()

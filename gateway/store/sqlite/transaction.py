@@ -119,8 +119,8 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
         )
         if written.rowcount != 1:
             raise Conflict(f"event {seq} of {conversation} waits no longer")
-    if transaction.accept:
-        mailbox.accept(db, at, [[mailbox.arrival(event) for event in transaction.accept]])
+    if arriving := [*transaction.accept, *transaction.hand_over]:  # all are of the one partition
+        mailbox.accept(db, at, [[mailbox.arrival(event) for event in arriving]])
 
 
 def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:

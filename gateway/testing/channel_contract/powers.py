@@ -158,15 +158,56 @@ class PowersContract(Contract):
         shown = chat.arrived()
         assert (len(shown), shown[-1].text, shown[-1].message_id) == (before, "two", receipt.message_id)
 
+    async def test_a_growing_text_ends_as_the_answer(self, case: ChannelCase, channel: Channel, chat: Chat) -> None:
+        if not isinstance(channel, CanStream):
+            return
+        before = len(chat.arrived())
+        handle = await channel.stream(case.address)
+        for text in ("One", "One **two", "One **two** three"):
+            await handle.update(text)
+            assert not any("**" in each.text for each in chat.arrived()[before:]), "open markup shows no raw signs"
+        message_ids = tuple(handle.message_ids)
+        assert [each.message_id for each in chat.arrived()[before:]] == [*message_ids]
+        assert handle.interval_seconds > 0
+        for message_id in message_ids:
+            for _ in range(2):  # the second time is that of a process that does not know of the first
+                again = await channel.stream(case.address, message_ids=[message_id])
+                [receipt] = await again.finish([*chat.render(Reply(text="Done."))])
+                assert receipt.message_id == message_id
+        assert [each.text for each in chat.arrived()[before:]] == ["Done."] * len(message_ids)
+
+    async def test_a_growing_text_is_taken_away(self, case: ChannelCase, channel: Channel, chat: Chat) -> None:
+        if not isinstance(channel, CanStream):
+            return
+        before = len(chat.arrived())
+        handle = await channel.stream(case.address)
+        await handle.update("Let me look.")
+        again = await channel.stream(case.address, message_ids=handle.message_ids)
+        for _ in range(2):
+            assert not await again.finish([])
+        assert len(chat.arrived()) == before
+        if handle.message_ids:
+            with pytest.raises(Undeliverable):
+                await again.finish([*chat.render(Reply(text="Done."))])
+
+    async def test_a_growing_text_raises_what_sending_may(self, case: ChannelCase, channel: Channel) -> None:
+        if not isinstance(channel, CanStream) or case.platform is None:
+            return
+        handle = await channel.stream(case.address)
+        await case.platform.fail("away")
+        with pytest.raises(SendError):
+            await handle.update("One")
+        assert not handle.message_ids
+
     async def test_a_persons_file_comes_down_and_nothing_else(self, case: ChannelCase, channel: Channel) -> None:
         if not isinstance(channel, CanFetch) or case.keeps is None:
             return
         content = bytes(range(256)) * 1_000
-        assert await fetch_all(channel, case.keeps(content)) == content
+        attachment = await asyncio.to_thread(case.keeps, content)  # it may write a file
+        assert await fetch_all(channel, attachment) == content
         for ref in _NO_FILES:
             with pytest.raises(Undeliverable):
                 await fetch_all(channel, Attachment(kind="document", ref=ref))
-        attachment = case.keeps(content)
         if case.platform is not None:
             await case.platform.fail("away")
             with pytest.raises(SendError):

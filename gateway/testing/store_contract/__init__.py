@@ -22,6 +22,7 @@ from gateway.testing.store_contract.commits import CommitsContract
 from gateway.testing.store_contract.deadletters import DeadLettersContract
 from gateway.testing.store_contract.decisions import DecisionsContract
 from gateway.testing.store_contract.forms import FormsContract
+from gateway.testing.store_contract.handover import HandoverContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.logs import LogsContract
 from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract
@@ -52,6 +53,7 @@ class StoreContract(
     RecordsContract,
     LogsContract,
     TimersContract,
+    HandoverContract,
     DeadLettersContract,
     CellsContract,
     SpendingContract,

@@ -44,8 +44,16 @@ class LogsContract:
         assert await store.read(log, last=2) == entries[2:]
         assert await store.read(log, after=entries[0].seq, last=2) == entries[2:]
         assert await store.read(log, after=entries[2].seq, last=2) == entries[3:]
+        assert await store.read(log, first=2) == entries[:2]
+        assert await store.read(log, first=100) == entries
+        assert await store.read(log, after=entries[1].seq, first=1) == entries[2:3]
+        assert await store.read(log, first=0) == await store.read(log, after=entries[3].seq, first=3) == []
         assert await store.read(log, last=0) == await store.read(log, after=entries[3].seq) == []
         assert await store.read(Key(log.partition, "none")) == await store.read(Key("zz", "log")) == []
+
+    async def test_the_partitions_hold_all_conversations(self, store: Store) -> None:
+        assert len(set(store.partitions)) == len(store.partitions) > 0
+        assert {store.partition(f"conversation {number}") for number in range(500)} == {*store.partitions}
 
     async def test_lines_written_together_all_arrive(self, store: Store) -> None:
         await asyncio.gather(*(write(store, n) for n in range(64)))

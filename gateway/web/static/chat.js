@@ -2,17 +2,19 @@
 // person's own is shown early and then taken over by its entry in the log.
 
 import { openConsole } from "./console.js";
+import { openFiles } from "./files.js";
 import { make } from "./make.js";
 
 const at = (id) => document.getElementById(id);
 const texts = JSON.parse(document.body.dataset.texts); // in the person's language, as all that the page says
 const log = at("log"), scroll = at("scroll"), text = at("text"), state = at("state");
-const typing = at("typing"), newest = at("newest"), empty = at("empty");
+const typing = at("typing"), draft = at("draft"), newest = at("newest"), empty = at("empty");
 
 const STATES = { connecting: texts.connecting, open: texts.connected, lost: texts.reconnecting, ended: texts.ended };
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const RETRY_AFTER_MS = [500, 1500, 4000];
 const TYPING_MS = 6000;
+const DRAFT_MS = 30_000; // without a change for so long, the answer that was being written will not come from there
 const ANSWERED_MS = 1500; // an answer to a press comes with an edit of the question, or shortly before it
 const PRESSED_MS = 15_000;
 const COPIED_MS = 2000;
@@ -71,21 +73,30 @@ const post = async (path, body) => {
 };
 
 // `after` is what the person saw when they pressed send, however late the words arrive.
-const say = async (words, id = freshId(), after = shown) => {
+const say = async (words, uploads = [], id = freshId(), after = shown) => {
   const message = messageOf(id, "person");
   message.bubble.textContent = words;
+  message.files.replaceChildren(...uploads.map(({ element }) => element));
   message.className = "message person sending";
   message.meta.textContent = "";
   toEnd();
-  const sent = await post("chat/messages", { client_id: id, text: words, after });
+  // Words that were written after a file do not arrive before it.
+  uploading = Promise.all([uploading, ...uploads.map(({ done }) => done)]);
+  await uploading;
+  const kept = await Promise.all(uploads.map(({ done }) => done));
+  const sent = kept.every(Boolean) && await post("chat/messages", { client_id: id, text: words, files: kept, after });
   message.classList.remove("sending");
   if (sent || message.settled) return;
   message.classList.add("failed");
   const again = make("button", "", texts.try_again);
   again.type = "button";
-  again.addEventListener("click", () => say(words, id, after));
+  again.addEventListener("click", () => {
+    uploads.forEach(files.again);
+    say(words, uploads, id, after);
+  });
   message.meta.replaceChildren(texts.no_answer, again);
 };
+let uploading = Promise.resolve();
 
 // The question shows that it works until it is edited. A press that changes nothing is answered by a message alone.
 const free = (message) => {
@@ -222,12 +233,14 @@ const addMarks = (bubble, settled) => {
   }));
 };
 
-// The buttons of one action stand together. A cancel button is the last of its action.
+// The buttons of one action stand together: confirm, cancel, and those that follow. The pair for all items comes last.
+const decidesOf = (pair) => pair.some((button) => button.style === "cancel");
 const pairsOf = (buttons) => {
   const pairs = [];
   let open = false;
   for (const button of buttons) {
-    if (open) pairs.at(-1).push(button); else pairs.push([button]);
+    const more = button.style === "plain" && pairs.length > 0 && decidesOf(pairs.at(-1));
+    if (open || more) pairs.at(-1).push(button); else pairs.push([button]);
     open = button.style === "confirm";
   }
   return pairs;
@@ -245,11 +258,12 @@ const addButtons = (message, buttons, settled) => {
     group.append(...pair.map((button) => buttonOf(message, button)));
     group.message = message;
     message.buttons.append(group);
-    const decides = pair.at(-1).style === "cancel";
-    const answered = decides && settled.length === pairs.length && settled[index].state !== "open";
+    const decides = decidesOf(pair);
+    const fits = (all) => all.length === pairs.length || all.length + 1 === pairs.length;
+    const answered = decides && index < settled.length && fits(settled) && settled[index].state !== "open";
     for (const element of answered ? group.children : []) element.disabled = true; // it keeps its place
-    const known = decides && pairs.length === message.asks?.length;
-    const asked = known ? message.asks[index] : pair[0].token;
+    const known = decides && message.asks && fits(message.asks);
+    const asked = known ? message.asks[index] ?? `all ${message.asks.join(" ")}` : pair[0].token;
     const other = asking.get(asked);
     const newer = other?.isConnected && other.compareDocumentPosition(group) & Node.DOCUMENT_POSITION_PRECEDING;
     (newer ? group : other)?.remove();
@@ -277,6 +291,7 @@ const show = (entry) => {
   message.meta.textContent = message.time = clock(entry.at);
   if (entry.from !== "bot") return;
   if (!entry.edits) {
+    stopDraft();
     shown = entry.message_id;
     for (const pressed of log.querySelectorAll(".working")) {
       clearTimeout(pressed.frees);
@@ -292,6 +307,21 @@ const startTyping = () => {
   clearTimeout(typingEnds);
   typingEnds = setTimeout(stopTyping, TYPING_MS);
   following(() => { typing.hidden = false; });
+};
+
+// The answer as far as it is written: no message yet, so it has no id and is not announced.
+let draftEnds;
+const stopDraft = () => { clearTimeout(draftEnds); draft.hidden = true; draft.replaceChildren(); };
+const showDraft = ({ html }) => {
+  clearTimeout(draftEnds);
+  draftEnds = setTimeout(stopDraft, DRAFT_MS);
+  stopTyping();
+  following(() => {
+    const bubble = draft.firstElementChild ?? draft.appendChild(make("div", "bubble"));
+    bubble.innerHTML = html; // made safe by the server
+    nameCells(bubble);
+    draft.hidden = false;
+  });
 };
 
 const setState = (name) => {
@@ -334,7 +364,8 @@ listen(() => `chat/events?after=${last}`, {
     last = seq;
     following(() => show(entry));
   },
-  typing: startTyping,
+  typing: () => { if (draft.hidden) startTyping(); },
+  draft: showDraft,
 }, setState);
 
 // ---- composer
@@ -343,13 +374,15 @@ text.value = sessionStorage.getItem("draft") ?? "";
 const keepDraft = () => sessionStorage.setItem("draft", text.value);
 text.addEventListener("input", keepDraft);
 
+const files = openFiles({ texts, freshId, sizeOf, onEnded: () => setState("ended") });
+
 const submit = () => {
-  const words = text.value.trim();
-  if (!words) return;
+  const words = text.value.trim(), uploads = files.take();
+  if (!words && !uploads.length) return;
   text.value = "";
   keepDraft();
   text.focus();
-  say(words);
+  say(words, uploads);
 };
 
 at("composer").addEventListener("submit", (event) => { event.preventDefault(); submit(); });

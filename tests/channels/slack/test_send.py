@@ -314,6 +314,17 @@ async def test_an_answer_that_cannot_be_given_raises_nothing(
     assert "/actions/" not in caplog.text
 
 
+async def test_a_private_chat_says_it_under_the_message(slack: FakeSlack, channel: SlackChannel, ana: str) -> None:
+    to = place(slack, slack.direct(ana))
+    await channel.typing_under(to, "1712.000100")
+    assert slack.statuses == {(to.place, "1712.000100"): "is typing…"}
+    await channel.typing_under(to, "1712.000100", ends=True)
+    assert slack.statuses == {(to.place, "1712.000100"): ""}
+    thread = place(slack, slack.channel(), "1.2")
+    await channel.typing_under(thread, "1712.000100", ends=True)
+    assert len(slack.called("assistant.threads.setStatus")) == 2, "in a thread, the bot's message takes it away"
+
+
 async def test_a_thread_says_that_the_bot_is_typing_until_it_writes(slack: FakeSlack, channel: SlackChannel) -> None:
     to = place(slack, slack.channel(), "1.2")
     await channel.typing(to)

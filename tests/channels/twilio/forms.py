@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from channels import WebhookRequest
 
-__all__ = ["ACCOUNT_SID", "ANA", "FORMS", "OURS", "SERVICE", "request"]
+__all__ = ["ACCOUNT_SID", "ANA", "FORMS", "OURS", "SERVICE", "SMS", "WHATSAPP", "request"]
 
 ACCOUNT_SID = "AC00000000000000000000000000000001"
 SERVICE = "MG00000000000000000000000000000001"
@@ -21,7 +21,7 @@ SID = "SM00000000000000000000000000000abc"
 OF_OURS = "SM00000000000000000000000000000def"
 MEDIA = f"https://api.twilio.com/2010-04-01/Accounts/{ACCOUNT_SID}/Messages/MM1/Media"
 
-_SMS = {
+SMS = {
     # messages, "Standard parameters" and "Geographic data"; the country's blank parts are sent too
     "ToCountry": "US",
     "ToState": "CA",
@@ -42,7 +42,7 @@ _SMS = {
     "From": ANA,
     "ApiVersion": "2010-04-01",
 }
-_WHATSAPP = {
+WHATSAPP = {
     # messages, "WhatsApp-specific parameters"; order and MessageType as logged by bots on the sandbox
     "SmsMessageSid": SID,
     "NumMedia": "0",
@@ -85,33 +85,33 @@ def _status(base: Mapping[str, str], status: str, **fields: str) -> dict[str, st
 
 
 FORMS: dict[str, Mapping[str, str]] = {
-    "sms text": _SMS | {"Body": "delete INV-42, please"},
-    "sms text in another alphabet": _SMS | {"Body": "löschen 删除 🙂", "NumSegments": "1"},
-    "sms by a messaging service": _SMS | {"Body": "hello", "MessagingServiceSid": SERVICE},
-    "sms to a short code": _SMS | {"Body": "hello", "To": "12345", "MessagingServiceSid": SERVICE},
-    "sms command": _SMS | {"Body": "/start invoices"},
-    "sms code": _SMS | {"Body": "ok k7p2"},
-    "sms code in Spanish": _SMS | {"Body": "Si k7p2", "FromCountry": "MX", "From": "+525512345678"},
-    "sms no with a code": _SMS | {"Body": "NO K7P2."},
-    "sms of several lines": _SMS | {"Body": "delete\r\nINV-42\n\nthanks"},
+    "sms text": SMS | {"Body": "delete INV-42, please"},
+    "sms text in another alphabet": SMS | {"Body": "löschen 删除 🙂", "NumSegments": "1"},
+    "sms by a messaging service": SMS | {"Body": "hello", "MessagingServiceSid": SERVICE},
+    "sms to a short code": SMS | {"Body": "hello", "To": "12345", "MessagingServiceSid": SERVICE},
+    "sms command": SMS | {"Body": "/start invoices"},
+    "sms code": SMS | {"Body": "ok k7p2"},
+    "sms code in Spanish": SMS | {"Body": "Si k7p2", "FromCountry": "MX", "From": "+525512345678"},
+    "sms no with a code": SMS | {"Body": "NO K7P2."},
+    "sms of several lines": SMS | {"Body": "delete\r\nINV-42\n\nthanks"},
     # "concatenated" messages come as one, whose parts are counted
-    "sms of several segments": _SMS | {"Body": "please look at this: " + "long " * 70, "NumSegments": "3"},
-    "sms emoji": _SMS | {"Body": "👍", "NumSegments": "1"},
-    "sms from a short code": _SMS | {"Body": "Your parcel is on its way", "From": "40404", "FromCountry": ""},
-    "sms UNSTOP": _SMS | {"Body": "unstop"},
-    "sms blank": _SMS | {"Body": ""},
-    "sms STOP": _SMS | {"Body": " Stop "},
-    "sms CANCEL": _SMS | {"Body": "CANCEL"},
-    "sms START": _SMS | {"Body": "Start"},
-    "sms YES": _SMS | {"Body": "Yes"},
+    "sms of several segments": SMS | {"Body": "please look at this: " + "long " * 70, "NumSegments": "3"},
+    "sms emoji": SMS | {"Body": "👍", "NumSegments": "1"},
+    "sms from a short code": SMS | {"Body": "Your parcel is on its way", "From": "40404", "FromCountry": ""},
+    "sms UNSTOP": SMS | {"Body": "unstop"},
+    "sms blank": SMS | {"Body": ""},
+    "sms STOP": SMS | {"Body": " Stop "},
+    "sms CANCEL": SMS | {"Body": "CANCEL"},
+    "sms START": SMS | {"Body": "Start"},
+    "sms YES": SMS | {"Body": "Yes"},
     # messages, OptOutType: only with Advanced Opt-Out, whose words the operator chooses
-    "sms opt-out": _SMS | {"Body": "basta", "OptOutType": "STOP"},
-    "sms opt-in": _SMS | {"Body": "hola", "OptOutType": "START"},
-    "sms YES as opt-in": _SMS | {"Body": "YES", "OptOutType": "START"},
-    "sms help": _SMS | {"Body": "HELP", "OptOutType": "HELP"},
-    "mms picture": _SMS
+    "sms opt-out": SMS | {"Body": "basta", "OptOutType": "STOP"},
+    "sms opt-in": SMS | {"Body": "hola", "OptOutType": "START"},
+    "sms YES as opt-in": SMS | {"Body": "YES", "OptOutType": "START"},
+    "sms help": SMS | {"Body": "HELP", "OptOutType": "HELP"},
+    "mms picture": SMS
     | {"Body": "this one", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "image/jpeg"},
-    "mms several": _SMS
+    "mms several": SMS
     | {
         "Body": "",
         "NumMedia": "3",
@@ -122,27 +122,27 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl2": f"{MEDIA}/ME3",
         "MediaContentType2": "video/3gpp",
     },
-    "mms sound": _SMS | {"Body": "", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "audio/amr"},
-    "whatsapp text": _WHATSAPP | {"Body": "delete INV-42, please"},
-    "whatsapp text in another alphabet": _WHATSAPP | {"Body": "удали счёт 42 🙏", "ProfileName": "Аня"},
-    "whatsapp without a name": {k: v for k, v in _WHATSAPP.items() if k != "ProfileName"} | {"Body": "hello"},
-    "whatsapp command": _WHATSAPP | {"Body": "/start invoices"},
-    "whatsapp code": _WHATSAPP | {"Body": "ok k7p2"},
-    "whatsapp YES": _WHATSAPP | {"Body": "Yes"},
-    "whatsapp cancel": _WHATSAPP | {"Body": "Cancel"},
-    "whatsapp STOP": _WHATSAPP | {"Body": "stop"},
-    "whatsapp START": _WHATSAPP | {"Body": "START"},
+    "mms sound": SMS | {"Body": "", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "audio/amr"},
+    "whatsapp text": WHATSAPP | {"Body": "delete INV-42, please"},
+    "whatsapp text in another alphabet": WHATSAPP | {"Body": "удали счёт 42 🙏", "ProfileName": "Аня"},
+    "whatsapp without a name": {k: v for k, v in WHATSAPP.items() if k != "ProfileName"} | {"Body": "hello"},
+    "whatsapp command": WHATSAPP | {"Body": "/start invoices"},
+    "whatsapp code": WHATSAPP | {"Body": "ok k7p2"},
+    "whatsapp YES": WHATSAPP | {"Body": "Yes"},
+    "whatsapp cancel": WHATSAPP | {"Body": "Cancel"},
+    "whatsapp STOP": WHATSAPP | {"Body": "stop"},
+    "whatsapp START": WHATSAPP | {"Body": "START"},
     # Advanced Opt-Out holds for the WhatsApp senders of a messaging service too:
     # https://support.twilio.com/hc/en-us/articles/360034798533
-    "whatsapp opt-out": _WHATSAPP | {"Body": "sair", "OptOutType": "STOP"},
-    "whatsapp reply": _WHATSAPP
+    "whatsapp opt-out": WHATSAPP | {"Body": "sair", "OptOutType": "STOP"},
+    "whatsapp reply": WHATSAPP
     | {
         "Body": "yes",
         "OriginalRepliedMessageSender": f"whatsapp:{OURS}",
         "OriginalRepliedMessageSid": OF_OURS,
     },
     # messages, "Quick reply"; MessageType and ChannelMetadata as a bot on the sandbox logged them
-    "whatsapp button": _WHATSAPP
+    "whatsapp button": WHATSAPP
     | {
         "Body": "Confirm",
         "MessageType": "interactive",
@@ -152,9 +152,9 @@ FORMS: dict[str, Mapping[str, str]] = {
         "OriginalRepliedMessageSid": OF_OURS,
         "ChannelMetadata": '{"type":"whatsapp","data":{"context":{"ButtonText":"Confirm"}}}',
     },
-    "whatsapp forwarded": _WHATSAPP | {"Body": "yes", "Forwarded": "true", "FrequentlyForwarded": "false"},
-    "whatsapp often forwarded": _WHATSAPP | {"Body": "yes", "FrequentlyForwarded": "true"},
-    "whatsapp location": _WHATSAPP
+    "whatsapp forwarded": WHATSAPP | {"Body": "yes", "Forwarded": "true", "FrequentlyForwarded": "false"},
+    "whatsapp often forwarded": WHATSAPP | {"Body": "yes", "FrequentlyForwarded": "true"},
+    "whatsapp location": WHATSAPP
     | {
         "Body": "",
         "MessageType": "location",
@@ -163,7 +163,7 @@ FORMS: dict[str, Mapping[str, str]] = {
         "Address": "Stephansplatz 1, Wien",
         "Label": "Stephansdom",
     },
-    "whatsapp voice": _WHATSAPP
+    "whatsapp voice": WHATSAPP
     | {
         "Body": "",
         "MessageType": "audio",
@@ -171,7 +171,7 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl0": f"{MEDIA}/ME1",
         "MediaContentType0": "audio/ogg; codecs=opus",
     },
-    "whatsapp document": _WHATSAPP
+    "whatsapp document": WHATSAPP
     | {
         "Body": "contract.pdf",
         "MessageType": "document",
@@ -179,7 +179,7 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl0": f"{MEDIA}/ME1",
         "MediaContentType0": "application/pdf",
     },
-    "whatsapp picture": _WHATSAPP
+    "whatsapp picture": WHATSAPP
     | {
         "Body": "the bill",
         "MessageType": "image",
@@ -187,7 +187,7 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl0": f"{MEDIA}/ME1",
         "MediaContentType0": "image/jpeg",
     },
-    "whatsapp video": _WHATSAPP
+    "whatsapp video": WHATSAPP
     | {
         "Body": "",
         "MessageType": "video",
@@ -195,7 +195,7 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl0": f"{MEDIA}/ME1",
         "MediaContentType0": "video/mp4",
     },
-    "whatsapp contact": _WHATSAPP
+    "whatsapp contact": WHATSAPP
     | {
         "Body": "",
         "MessageType": "contacts",
@@ -204,9 +204,9 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaContentType0": "text/vcard",
     },
     # messages, "List picker": what was picked is the Body too
-    "whatsapp list": _WHATSAPP
+    "whatsapp list": WHATSAPP
     | {"Body": "INV-42", "MessageType": "interactive", "ListId": "inv-42", "ListTitle": "INV-42"},
-    "whatsapp sticker": _WHATSAPP
+    "whatsapp sticker": WHATSAPP
     | {
         "Body": "",
         "MessageType": "sticker",
@@ -214,10 +214,10 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl0": f"{MEDIA}/ME1",
         "MediaContentType0": "image/webp",
     },
-    "whatsapp from an advertisement": _WHATSAPP
+    "whatsapp from an advertisement": WHATSAPP
     | {"Body": "I saw this", "ReferralBody": "Invoices!", "ReferralSourceType": "ad", "ReferralNumMedia": "1"},
-    "whatsapp of no kind we know": _WHATSAPP | {"Body": "", "MessageType": "order"},
-    "rcs text": _SMS | {"Body": "hello", "To": "rcs:askfirst_agent", "From": f"rcs:{ANA}"},
+    "whatsapp of no kind we know": WHATSAPP | {"Body": "", "MessageType": "order"},
+    "rcs text": SMS | {"Body": "hello", "To": "rcs:askfirst_agent", "From": f"rcs:{ANA}"},
     "report queued": _status(_STATUS, "queued"),
     "report sending": _status(_STATUS, "sending"),
     "report sent": _STATUS,

@@ -1,0 +1,64 @@
+"""The private chats of approvers: where each of them can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from channels import Address, CanOpen, OptedOut, Person, SendError, Unreachable
+from channels.direct import DirectChannel, own_place
+from gateway.access.suppression import check_suppression
+from gateway.engine.context import EngineContext
+from gateway.tools.pending_action import Ballot
+
+__all__ = ["find_ballots"]
+
+log = logging.getLogger("askfirst.approvers")
+
+_OPEN_SECONDS = 10.0
+"""The longest time that a platform has to open the private chats."""
+
+
+async def find_ballots(context: EngineContext, people: Iterable[str]) -> dict[str, Ballot]:
+    """Return the ballot of each of these people; ``lost``, with a line in the log, for a person out of reach."""
+    wanted = list(dict.fromkeys(people))
+    found = await asyncio.gather(*(_find(context, person) for person in wanted))
+    return dict(zip(wanted, found, strict=True))
+
+
+async def _find(context: EngineContext, person: str) -> Ballot:
+    try:
+        async with asyncio.timeout(_OPEN_SECONDS):
+            address = await _private_chat(context, Person.parse(person))
+        conversation = context.conversation(address)
+        await check_suppression(context.store, conversation)
+    except (OptedOut, Unreachable) as refusal:
+        why = refusal.code
+    except SendError as error:
+        why = f"the platform refused: {error.code}"
+    except (LookupError, TimeoutError) as error:
+        why = str(error) or "the platform did not answer"
+    else:
+        return Ballot(person=person, conversation=conversation, address=address)
+    log.warning("approver %s cannot be reached: %s", person, why)
+    return Ballot(person=person, state="lost")
+
+
+async def _private_chat(context: EngineContext, person: Person) -> Address:
+    """Return the address of the private chat with a person. Raises LookupError and SendError.
+
+    A platform opens it if it can. Elsewhere its place is the id of the person: a number, or a session.
+    """
+    if person.channel == DirectChannel.name:
+        return own_place(person)
+    channel = context.channels.get(person.channel)
+    if channel is None:
+        raise LookupError(f"{person.channel} is not on here")
+    if not context.allowed(person):
+        raise LookupError("ASKFIRST_ALLOW does not let them in")
+    plain = Address(channel=person.channel, account=person.account, place=person.user_id)
+    address = await channel.open(person) if isinstance(channel, CanOpen) else plain
+    if address.account != person.account:
+        raise LookupError(f"they talk to another account of {person.channel} than {address.account}")
+    return address

@@ -1,0 +1,73 @@
+"""Answers that are too long for a chat: the person gets their beginning, and the whole as a file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from channels import Address, Channel, Media, Reply
+from channels.formatting import finished
+from gateway.artifacts import Artifact, NotKept
+from gateway.engine.context import EngineContext
+from gateway.wording import say
+
+__all__ = ["with_files"]
+
+log = logging.getLogger("askfirst.turns")
+
+_BEGINNING: Final = 1000
+"""The most characters of an answer that are shown in front of its file."""
+
+
+async def with_files(
+    context: EngineContext, address: Address, replies: Sequence[Reply], person: str, language: str
+) -> list[Reply]:
+    """Return these replies, each text of too many messages as its beginning and a file with the whole.
+
+    The file is durable on return. A text whose file cannot be kept stays as it is.
+    """
+    channel = context.channels.get(address.channel)
+    kept: list[Reply] = []
+    for reply in replies:
+        media = None
+        if channel is not None and _is_long(channel, address, reply, context.bot.max_parts):
+            media = await _file(context, reply.text, person)
+        if media is None:
+            kept.append(reply)
+        else:
+            text = f"{_beginning(reply.text)}\n\n{say('answer_in_file', language)}"
+            kept += [replace(reply, text=text, media=()), Reply(media=(media, *reply.media))]
+    return kept
+
+
+def _is_long(channel: Channel, address: Address, reply: Reply, most: int) -> bool:
+    able = channel.capabilities
+    if reply.exact or reply.buttons or reply.edits is not None or not able.text_files:
+        return False
+    # A character takes two units at most, so a shorter text needs no rendering to be known as short.
+    if 2 * len(reply.text) <= most * able.max_text:
+        return False
+    return len(channel.render(address, replace(reply, media=()))) > most
+
+
+async def _file(context: EngineContext, text: str, person: str) -> Media | None:
+    content = text.encode("utf-8", "replace")
+    artifact = Artifact.of(content, "answer.md", "text/markdown")
+    try:
+        return await context.files.keep(artifact, person)
+    except NotKept as error:
+        log.warning("a long answer is sent in parts: %s", error)
+        return None
+
+
+def _beginning(text: str) -> str:
+    """Return the first paragraphs of a Markdown text, or the beginning of a longer one."""
+    head = text[:_BEGINNING]
+    for separator in ("\n\n", "\n", " "):
+        cut = head.rfind(separator)
+        if cut > 0:
+            head = head[:cut]
+            break
+    return f"{finished(head)} …"

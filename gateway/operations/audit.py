@@ -1,0 +1,86 @@
+"""An operator's commands on the audit: read it, and verify it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, time
+from typing import Final
+
+from channels import Json
+from gateway.operations.base import JsonObject, StoreCommands
+from gateway.pending.audit import AuditCheck
+from gateway.pending.loading import stored_action
+from gateway.pending.upgrade import first_form_counts
+from gateway.store.form import NewerForm
+from gateway.store.types import Key
+from gateway.stored import keys
+
+__all__ = ["LINES_TOLD", "AuditCommands"]
+
+LINES_TOLD: Final = 1_000
+"""The most lines that are told, the newest ones."""
+_PAGE: Final = 1_000
+"""The most lines that are read in one call of the store."""
+_ACTIONS = keys.action("")
+
+
+class AuditCommands(StoreCommands):
+    """Commands on the audit of a store."""
+
+    async def audit(self, action_id: str = "", person: str = "", since: str = "") -> list[JsonObject]:
+        """Return the last lines of the audit, oldest first: at most `LINES_TOLD`.
+
+        `action_id`: only of actions whose id begins so. `person`: only with this person, like ``telegram:123:456``.
+        `since`: only from this day of UTC on, like ``2026-11-01``. Raises NotDone for a `since` that is no day.
+        """
+        day = await self._day(since)
+        first = "" if day is None else datetime.combine(day, time(), UTC).isoformat()
+        found: list[JsonObject] = []
+        for partition in self._store.partitions:
+            last: deque[JsonObject] = deque(maxlen=LINES_TOLD)
+            async for line in self._lines(partition, action_id):
+                if person in ("", line.get("person")) and str(line.get("at")) >= first:
+                    last.append(dict(line))
+            found += last
+        return sorted(found, key=lambda line: str(line.get("at")))[-LINES_TOLD:]
+
+    async def verify_audit(self, action_id: str = "") -> JsonObject:
+        """Check the chains of all actions, or of those whose id begins so.
+
+        Return the number of lines, the number of actions, and the faults by action.
+        """
+        heads, faults = await self._heads(action_id)
+        check, lines, actions = AuditCheck(heads), 0, set(heads)
+        for partition in self._store.partitions:
+            async for line in self._lines(partition, action_id):
+                lines += 1
+                actions.add(str(line.get("action")))
+                check.take(line)
+        found: dict[str, Json] = {**check.faults(), **faults}
+        return {"lines": lines, "actions": len(actions), "faults": found}
+
+    async def _lines(self, partition: str, action_id: str) -> AsyncIterator[Mapping[str, Json]]:
+        after, log = 0, Key(partition, keys.AUDIT)
+        while page := await self._store.read(log, after=after, first=_PAGE):
+            after = page[-1].seq
+            for entry in page:
+                line = entry.value
+                if isinstance(line, dict) and str(line.get("action")).startswith(action_id):
+                    yield line
+
+    async def _heads(self, action_id: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the heads in the records by action, and the faults of records."""
+        first_form = await first_form_counts(self._store, self._keyring)
+        heads, faults = dict[str, str](), dict[str, str]()
+        for key, record in await self._store.scan(keys.action(action_id)):
+            try:
+                action = stored_action(self._keyring, key, record, first_form=first_form)
+            except NewerForm:
+                continue
+            name = key.name.removeprefix(_ACTIONS)
+            if action is None:
+                faults[name] = "its record was changed without the key, or ASKFIRST_SECRET is another"
+            else:
+                heads[name] = action.audit
+        return heads, faults

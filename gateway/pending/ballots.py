@@ -1,0 +1,172 @@
+"""Ballots: the question of an action, as each approver is asked it in their own chat.
+
+The action and its ballots are records of different partitions. Neither changes the other: each hands events over to the
+conversation of the other one. This module makes the events, and `voting` works them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+from channels import Json
+from gateway.pending.actions import ConversationActions
+from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
+from gateway.tools.pending_action import Ballot, BallotOf, PendingAction
+
+__all__ = [
+    "ENDS",
+    "answer_ballot",
+    "ask_ballots",
+    "ballot_id",
+    "ballot_of_person",
+    "end_ballots",
+    "marked",
+    "remind_ballots",
+    "report",
+]
+
+ENDS = ("state", "reason", "detail", "decided_at", "decided_by", "decided_name", "remark")
+"""The fields of an action that tell its end."""
+
+
+def ballot_id(action: PendingAction, person: str) -> str:
+    """Return the id of the ballot of this person: 128 bits in hex, like that of an action."""
+    return hashlib.sha256(f"{action.pending_action_id}/{person}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def ballot_of_person(action: PendingAction, person: str) -> Ballot | None:
+    """Return the ballot of this person, or None."""
+    return next((ballot for ballot in action.ballots if ballot.person == person), None)
+
+
+def marked(action: PendingAction, people: frozenset[str], state: Literal["asked", "shown", "lost"]) -> PendingAction:
+    """Return the action with another state of these people's ballots."""
+    ballots = tuple(replace(each, state=state) if each.person in people else each for each in action.ballots)
+    return replace(action, ballots=ballots)
+
+
+# ── from the action to its ballots ──
+
+
+def ask_ballots(
+    actions: ConversationActions, action: PendingAction, at: datetime, *, only: frozenset[str] | None = None
+) -> None:
+    """Hand the question over to the chat of each approver whose ballot is ``asked``, or to the `only` ones."""
+    for ballot in action.ballots:
+        if ballot.state == "asked" and (only is None or ballot.person in only):
+            record = _ballot(action, ballot, at)
+            name = record.pending_action_id
+            event = BallotAsked(event_id=f"ballot/{name}", action_id=name, record=record.to_json())
+            actions.changes.hand_over(ballot.conversation, event, at)
+
+
+def end_ballots(actions: ConversationActions, action: PendingAction, at: datetime, *, only: str | None = None) -> None:
+    """Hand the end of the action over to its ballots, or to the `only` one of this person."""
+    stored = action.to_json()
+    fields = {name: stored[name] for name in ENDS if name in stored}
+    for ballot in action.ballots:
+        if ballot.state != "named" and ballot.conversation and only in (None, ballot.person):
+            once = action.state if only is None else f"{action.state}/late"
+            _update(actions, action, ballot, "ended", once, fields, at)
+
+
+def remind_ballots(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
+    """Have the question shown again to each silent approver that has seen it."""
+    voted = {vote.person for vote in action.votes}
+    for ballot in action.ballots:
+        if ballot.state == "shown" and ballot.person not in voted:
+            _update(actions, action, ballot, "remind", "", {}, at)
+
+
+def answer_ballot(
+    actions: ConversationActions,
+    action: PendingAction,
+    ballot: Ballot,
+    key: str,
+    values: Mapping[str, str | int],
+    at: datetime,
+) -> None:
+    """Answer a vote by the sentence of this key."""
+    record: dict[str, Json] = {"key": key, "values": dict(values)}
+    _update(actions, action, ballot, "answer", at.isoformat(), record, at)
+
+
+def _update(
+    actions: ConversationActions,
+    action: PendingAction,
+    ballot: Ballot,
+    what: Literal["ended", "remind", "answer"],
+    once: str,
+    record: Mapping[str, Json],
+    at: datetime,
+) -> None:
+    name = ballot_id(action, ballot.person)
+    event = BallotUpdate(event_id=f"{what}/{name}/{once}", action_id=name, what=what, record=record)
+    actions.changes.hand_over(ballot.conversation, event, at)
+
+
+def _ballot(action: PendingAction, ballot: Ballot, at: datetime) -> PendingAction:
+    """Return the record that asks this person in their own chat, without its code."""
+    return PendingAction(
+        pending_action_id=ballot_id(action, ballot.person),
+        kind=action.kind,
+        tool_version=action.tool_version,
+        template=action.template,
+        args=action.args,
+        precondition=action.precondition,
+        preview=action.preview,
+        table=action.table,
+        requester=action.requester,
+        requester_name=action.requester_name,
+        conversation=ballot.conversation,
+        address=ballot.address,
+        language=action.language,
+        approvers=(ballot.person,),
+        args_digest=action.args_digest,
+        digest=action.digest,
+        verb=action.verb,
+        parser_version=action.parser_version,
+        ttl_seconds=action.ttl_seconds,
+        answer_window_seconds=action.answer_window_seconds,
+        requested_at=at,
+        expires_at=action.expires_at,
+        run_id=action.run_id,
+        ballot_of=BallotOf(
+            conversation=action.conversation,
+            action_id=action.pending_action_id,
+            people=action.approvers,
+            need=action.need,
+        ),
+    )
+
+
+# ── from a ballot to its action ──
+
+
+def report(
+    actions: ConversationActions,
+    ballot: PendingAction,
+    what: Literal["shown", "lost", "confirm", "cancel"],
+    at: datetime,
+    *,
+    name: str | None = None,
+) -> None:
+    """Hand the news of this ballot over to its action. `name` is that of the voter."""
+    if ballot.ballot_of is None:
+        return
+    once = f"{what}/{at.isoformat()}" if what in ("confirm", "cancel") else what
+    news = BallotNews(
+        event_id=f"{once}/{ballot.pending_action_id}",
+        action_id=ballot.ballot_of.action_id,
+        person=ballot.approvers[0],
+        name=name,
+        what=what,
+        digest=ballot.digest,
+        parser_version=ballot.parser_version,
+        remark=ballot.remark,
+    )
+    actions.changes.hand_over(ballot.ballot_of.conversation, news, at)

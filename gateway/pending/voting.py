@@ -1,0 +1,174 @@
+"""Voting across chats: a ballot is opened in an approver's chat, its vote counts for the action, and the end is told.
+
+Events come in by hand-over, in any order and each once. An answer of a person is judged in the chat where it was said,
+by the rules for that chat. The action alone changes its own state: it reads the approvers again at each vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from channels import Json, Person
+from gateway.pending import transitions
+from gateway.pending.actions import ConversationActions
+from gateway.pending.applying import take_vote
+from gateway.pending.ballots import (
+    ENDS,
+    answer_ballot,
+    ask_ballots,
+    ballot_of_person,
+    end_ballots,
+    marked,
+    remind_ballots,
+)
+from gateway.pending.prompt import asker, code_only, ending, people_of
+from gateway.pending.prompting import edit_prompt, first_shown, show_once_more, show_prompt
+from gateway.pending.settling import close, close_replaced
+from gateway.pending.tokens import make_code
+from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
+from gateway.tools.pending_action import PendingAction
+from gateway.wording import say
+
+__all__ = ["ask_standins", "lose_ballots", "remind_approvers", "take_news", "take_question", "take_update"]
+
+
+# ── in the chat of an approver ──
+
+
+def take_question(actions: ConversationActions, event: BallotAsked, at: datetime) -> None:
+    """Ask an approver in their own chat, in the language of that chat. Raises ValueError for a record that is none."""
+    if actions.get(event.action_id) is not None:
+        return
+    asked = PendingAction.from_json(event.record)
+    if asked.ballot_of is None or asked.conversation != actions.conversation:
+        raise ValueError("the record of a ballot is not of this conversation")
+    language = actions.index.last_asked_language() or asked.language
+    ballot = replace(asked, code=make_code({action.code for action in actions.open}), language=language)
+    actions.put(ballot, "ballot_asked", ballot.requester, at)
+    ballot = actions.by_id[event.action_id]
+    if code_only(ballot) and not actions.shows_files:
+        close(actions, ballot, "undelivered", at)
+        return
+    actions.due_delivery(ballot)
+    show_prompt(actions, [ballot], intro=say("asks_approval", language, actions.letters, name=asker(ballot)))
+
+
+def take_update(actions: ConversationActions, event: BallotUpdate, at: datetime) -> None:
+    """Show a ballot again, answer a vote, or tell the end of the action. The end is told once."""
+    ballot = actions.get(event.action_id)
+    if ballot is None or ballot.ballot_of is None:
+        return
+    match event.what:
+        case "remind" if ballot.open:
+            intro = say("still_waiting", ballot.language, actions.letters)
+            show_once_more(actions, [ballot], intro=intro)
+        case "answer":
+            _answer(actions, ballot, event.record)
+        case "ended":
+            _end(actions, ballot, event.record, at)
+
+
+def lose_ballots(actions: ConversationActions, at: datetime) -> None:
+    """Close the open ballots of a person that opted out."""
+    for action in actions.open:
+        if action.ballot_of is not None:
+            close(actions, action, "undelivered", at)
+
+
+def _answer(actions: ConversationActions, ballot: PendingAction, record: Mapping[str, Json]) -> None:
+    values = record.get("values")
+    words = {name: str(value) for name, value in values.items()} if isinstance(values, dict) else {}
+    text = say(str(record.get("key")), ballot.language, actions.letters, **words)
+    actions.say(f"{text}\n\n{ending(ballot, None)}", tells=(ballot.pending_action_id,))
+
+
+def _end(actions: ConversationActions, ballot: PendingAction, record: Mapping[str, Json], at: datetime) -> None:
+    """Give a ballot the end of its action. A ballot that was never shown ends in silence."""
+    kept = {name: value for name, value in ballot.to_json().items() if name not in ENDS}
+    ended = PendingAction.from_json({**kept, **{name: record[name] for name in ENDS if name in record}})
+    if (ended.state, ended.reason) == (ballot.state, ballot.reason):
+        return
+    actions.put(replace(ended, finished_at=at), "ballot_ended", None, at)
+    actions.changes.no_longer_due(ballot, "undelivered")
+    if ballot.shown_at is None and ballot.vote is None:
+        return
+    actions.say(ending(actions.by_id[ballot.pending_action_id], at), tells=(ballot.pending_action_id,))
+    for message_id in ballot.prompts:
+        edit_prompt(actions, message_id, at)
+
+
+# ── in the conversation of the action ──
+
+
+def take_news(actions: ConversationActions, event: BallotNews, at: datetime) -> None:
+    """Apply the news of a ballot: it was shown, it is lost, or it brings a vote."""
+    action = actions.get(event.action_id)
+    ballot = ballot_of_person(action, event.person) if action is not None else None
+    if action is None or ballot is None:
+        return
+    if event.what == "lost":
+        _lost(actions, action, event.person, at)
+    elif event.what == "shown":
+        _shown(actions, action, event.person, at)
+    else:
+        voter = replace(Person.parse(event.person), name=event.name)
+        feedback = take_vote(actions, action, event.what, voter, at, digest=event.digest, remark=event.remark or "")
+        if not feedback.told:
+            answer_ballot(actions, action, ballot, feedback.key, feedback.values, at)
+
+
+def remind_approvers(actions: ConversationActions, action_id: str, at: datetime) -> None:
+    """Ask the silent approvers of an open action once more, each where they were asked."""
+    action = actions.get(action_id)
+    if action is None or not action.open:
+        return
+    remind_ballots(actions, action, at)
+    voted = {vote.person for vote in action.votes}
+    if not {*action.approvers} <= voted | action.elsewhere:
+        show_once_more(actions, [action], intro=say("still_waiting", action.language, actions.letters))
+
+
+def ask_standins(actions: ConversationActions, action_id: str, at: datetime) -> None:
+    """Ask the stand-ins of an open action, if they are not asked yet."""
+    action = actions.get(action_id)
+    if action is None or not action.open:
+        return
+    named = frozenset(ballot.person for ballot in action.ballots if ballot.state == "named")
+    if named:
+        asked = marked(action, named, "asked")
+        actions.put(asked, "standins_asked", None, at)
+        ask_ballots(actions, asked, at, only=named)
+
+
+def _shown(actions: ConversationActions, action: PendingAction, person: str, at: datetime) -> None:
+    if action.settled:  # the question came after the end
+        end_ballots(actions, action, at, only=person)
+        return
+    first = action.open and action.shown_at is None
+    shown = marked(action, frozenset({person}), "shown")
+    if first:
+        first_shown(actions, transitions.show(shown, at, None), at)
+        close_replaced(actions, [action.pending_action_id], at)
+    else:
+        actions.change(shown, at)
+
+
+def _lost(actions: ConversationActions, action: PendingAction, person: str, at: datetime) -> None:
+    """Note that an approver cannot be reached. The stand-ins are asked; without enough people the action ends."""
+    lost = marked(action, frozenset({person}), "lost")
+    actions.put(lost, "approver_lost", person, at)
+    actions.changes.unreached.append(person)
+    if not action.open:
+        return
+    gone = {ballot.person for ballot in lost.ballots if ballot.state == "lost"}
+    able = {*lost.approvers, *lost.standins} - gone | {vote.person for vote in lost.votes}
+    values = {"people": people_of(sorted(gone), lost.language)}
+    if len(able) < lost.need:
+        text = say("approvers_unreached", lost.language, actions.letters, **values)
+        close(actions, actions.by_id[lost.pending_action_id], "undelivered", at)
+        actions.say(f"{text}\n\n{ending(actions.by_id[lost.pending_action_id], at)}", tells=(lost.pending_action_id,))
+    else:
+        actions.say(say("approvers_unreached", lost.language, actions.letters, **values))
+        ask_standins(actions, lost.pending_action_id, at)

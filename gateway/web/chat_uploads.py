@@ -1,0 +1,121 @@
+"""Files of the chat page: they come in pieces, each one request, and a whole file gets a token for a message.
+
+Pieces are no larger than any other request, so that they pass each proxy, hold little memory, and show their progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from aiohttp import hdrs, web
+from pydantic import ValidationError
+
+from channels import Forged, Json, Media, Person, Stale, WebhookRequest
+from channels.webchat import WebChatChannel
+from channels.webchat.payload import MAX_FILE_BYTES, Piece, piece_from
+from gateway.artifacts import (
+    RETENTION_SECONDS,
+    Artifact,
+    ArtifactStore,
+    BadLink,
+    NotKept,
+    OfSession,
+    Uploads,
+)
+from gateway.store.errors import StoreUnavailable
+
+__all__ = ["Charge", "ChatUploads", "uploaded"]
+
+log = logging.getLogger("askfirst.web")
+
+Charge: TypeAlias = Callable[[str, int], Awaitable[None]]
+"""(person, bytes): count a new file of a person. Raises NotKept above the limits, and StoreUnavailable."""
+
+_LEAST_CHARGE: Final = 2**16
+"""Bytes that a file counts at least, so that many tiny ones have an end too."""
+_AT_ONCE: Final = 2
+"""Whole files that a process holds in memory at a time, to hash and to keep them."""
+
+
+class ChatUploads:
+    """The endpoint of the pieces."""
+
+    def __init__(
+        self, *, channel: WebChatChannel, artifacts: ArtifactStore, charge: Charge, now: Callable[[], datetime]
+    ) -> None:
+        self._channel, self._artifacts, self._charge, self._now = channel, artifacts, charge, now
+        self._uploads = Uploads(artifacts.directory, now=now)
+        self._whole = asyncio.Semaphore(_AT_ONCE)
+
+    async def take(self, called: WebhookRequest, query: Mapping[str, str], body: bytes) -> web.Response:
+        """Take one piece, and answer with the bytes that are there: ``{"at": ...}``, at the end with the file.
+
+        Answers 409 when an earlier piece is missing, 413 for a file that is too large, and 507 when no more files are
+        kept for the person.
+        """
+        try:
+            session = self._channel.verify_upload(called, self._now())
+        except (Forged, Stale):
+            return web.Response(status=401, text="no session: open the chat page again")
+        try:
+            piece = piece_from(query)
+        except ValidationError:
+            return web.Response(status=400, text="not a piece of a file")
+        if piece.size > MAX_FILE_BYTES:
+            return web.Response(status=413, text=f"a file has at most {MAX_FILE_BYTES} bytes")
+        if not body or piece.at + len(body) > piece.size:
+            return web.Response(status=400, text="the piece does not fit into the file")
+        try:
+            return await self._taken(session, piece, body)
+        except StoreUnavailable:
+            return web.Response(status=503, text="not kept, please send it again", headers={hdrs.RETRY_AFTER: "5"})
+        except NotKept as error:
+            log.warning("a file of the chat page was not kept: %s", error)
+        except OSError as error:
+            log.error("a file of the chat page was not kept in %s: %s", self._artifacts.directory, error.strerror)
+        return web.Response(status=507, text="no more files are kept now")
+
+    async def _taken(self, session: str, piece: Piece, body: bytes) -> web.Response:
+        # The size is a part of the name: it was counted with the first piece, and no later one may change it.
+        name = f"{session}:{piece.upload}:{piece.size}"
+        if piece.at == 0 and not await self._uploads.has(name):
+            person = Person(channel=WebChatChannel.name, account="local", user_id=session)
+            await self._charge(str(person), max(piece.size, _LEAST_CHARGE))
+            await self._artifacts.make_room(piece.size)
+        there = await self._uploads.add(name, body, at=piece.at)
+        if there < piece.size:
+            return _answer(200 if there > piece.at else 409, {"at": there})
+        async with self._whole:
+            media = await self._kept(name, piece.name)
+        if media is None:
+            return _answer(409, {"at": 0})
+        token = self._artifacts.sign(media, OfSession(session), lives_seconds=RETENTION_SECONDS)
+        file: Json = {"token": token, "filename": media.filename, "mime_type": media.mime_type, "size": media.size}
+        return _answer(200, {"at": there, "file": file})
+
+    async def _kept(self, name: str, filename: str) -> Media | None:
+        """Move a whole file to the kept ones. None when another request has done so."""
+        content = await self._uploads.read(name)
+        if content is None:
+            return None
+        media = await self._artifacts.keep(await asyncio.to_thread(Artifact.of, content, filename))
+        await self._uploads.remove(name)
+        return media
+
+
+def uploaded(artifacts: ArtifactStore, session: str, token: str) -> Path | None:
+    """Return the path of the file that was uploaded in a session under this token, or None for any other token."""
+    try:
+        path, _, holder = artifacts.resolve(token)
+    except BadLink:
+        return None
+    return path if holder == OfSession(session) else None
+
+
+def _answer(status: int, body: Json) -> web.Response:
+    return web.json_response(body, status=status, headers={hdrs.CACHE_CONTROL: "no-store"})

@@ -1,0 +1,389 @@
+"""Approvers in their own chats: asked there, heard there, and told the end there. The action is decided where it was
+asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from channels import OptOut, Parsed, Person, WebhookResponse
+from gateway import Approvers, Confirm
+from gateway.pending.seal import Keyring
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming
+from gateway.stored import keys
+from gateway.stored.events import BallotNews, body_of
+from gateway.testing import ChatDriver, FakeClock
+from gateway.tools.pending_action import PendingAction
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, here, message, rig
+
+ANA, BEN, CAT, DAN = (f"test:bot:{name}" for name in ("ana", "ben", "cat", "dan"))
+ASK = "Delete invoice {invoice_id} for good?"
+
+
+def asking(invoices: Invoices, *people: str, **rule: object) -> ChatDriver:
+    approvers = Approvers(people=people, **rule)  # type: ignore[arg-type]
+    return ChatDriver(invoices.bot(confirm=Confirm(ASK, approvers=approvers)))
+
+
+@pytest.fixture
+async def two_of_three(invoices: Invoices) -> AsyncIterator[ChatDriver]:
+    async with asking(invoices, BEN, CAT, DAN, need=2) as chat:
+        yield chat
+
+
+@pytest.fixture
+async def chats(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
+    """Ben has to approve. The engine works only when the test says so."""
+    async with rig(invoices.bot(confirm=Confirm(ASK, approvers=Approvers(people=[BEN]))), tmp_path) as chats:
+        yield chats
+
+
+async def settle(chats: Rig) -> None:
+    """Work every lane until nothing is left to do."""
+    engine = chats.worker.engine
+    engine.start()
+    await engine.due()
+    while not await engine.idle():
+        await asyncio.sleep(0.001)
+    await engine.stop(1)
+
+
+def code_in(chats: Rig, place: str) -> str:
+    found = [match for text in chats.platform.texts(place) if (match := re.search(r"\bOK (\w{4})\b", text))]
+    return found[-1][1]
+
+
+async def actions_of(chats: Rig) -> list[PendingAction]:
+    return list((await chats.worker.context.actions("agent/test:bot:ana")).by_id.values())
+
+
+async def opts_out(chat: ChatDriver, name: str) -> None:
+    person = Person(channel="test", account="bot", user_id=name)
+    event = OptOut(event_ids=(f"stop {name}",), address=here(name), person=person, opted_in=False)
+    parsed = Parsed(events=(event,), response=WebhookResponse())
+    await chat.engine.inbox.accept(chat.engine.context.channels["test"], parsed)
+    while not await chat.engine.idle():
+        await asyncio.sleep(0.001)
+
+
+def said(chat: ChatDriver, place: str) -> list[str]:
+    return [message.text for message in chat.messages if message.place == place]
+
+
+def newest(chat: ChatDriver, place: str) -> str:
+    return said(chat, place)[-1]
+
+
+def code(chat: ChatDriver, place: str) -> str:
+    """The code of the newest question in this chat."""
+    found = [match for text in said(chat, place) if (match := re.search(r"\b(?:OK|NO) (\w{4})\b", text))]
+    return found[-1][1]
+
+
+async def press(chat: ChatDriver, place: str, label: str) -> None:
+    """Press a button in this person's own chat."""
+    message = next(each for each in reversed(chat.messages) if each.place == place and label in each.tokens)
+    own = {each.number: each.tokens for each in chat.messages if each.place != place}
+    for each in chat.messages:
+        if each.place != place:
+            each.tokens = {}
+    await chat.presses(place, label)
+    for each in chat.messages:
+        if each.number in own and not each.edited:
+            each.tokens = own[each.number]
+    assert message.place == place
+
+
+async def test_each_approver_is_asked_in_their_own_chat(two_of_three: ChatDriver, invoices: Invoices) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    for person in ("ben", "cat", "dan"):
+        (question,) = [message for message in chat.messages if message.place == person]
+        assert question.text.startswith("Ana asks for your approval.\n\n**Delete invoice “42” for good?**")
+        assert question.buttons == ["Confirm", "Cancel"]
+        assert "2 of these people must confirm" in question.text
+    (own,) = [message for message in chat.messages if message.place == "ana"]
+    assert own.buttons == ["Cancel", "Change"]
+    assert f"Reply **NO {code(chat, 'ana')}** if it should not be done." in own.text
+    assert invoices.deleted == []
+
+
+async def test_two_yes_in_two_chats_have_one_effect_told_in_all(two_of_three: ChatDriver, invoices: Invoices) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    await press(chat, "ben", "Confirm")
+    assert chat.alerts[-1] == "Your answer is passed on."
+    assert newest(chat, "ben") == "Your yes is counted: 1 of 2.\n\n**Delete invoice “42” for good**"
+    assert invoices.deleted == []
+    await chat.says("cat", f"OK {code(chat, 'cat')}")
+    assert invoices.deleted == ["42"]
+    assert newest(chat, "ana") == "Invoice 42 is deleted."
+    for person in ("ben", "cat", "dan"):
+        assert newest(chat, person).startswith("**Delete invoice “42” for good**\n✅ Confirmed by Cat, done ")
+        assert sum("✅" in text for text in said(chat, person)) == 2, "the question is edited, and one message tells it"
+    assert not any(message.tokens for message in chat.messages)
+
+
+async def test_bare_yes_counts_in_the_chat_of_the_approver_alone(invoices: Invoices) -> None:
+    async with asking(invoices, BEN) as chat:
+        await chat.says("ana", "delete 42")
+        await chat.says("ana", "yes")
+        assert newest(chat, "ana").startswith("Not done yet. The approval is up to `test:bot:ben`: Delete invoice")
+        assert invoices.deleted == []
+        await chat.says("ben", "yes")
+        assert invoices.deleted == ["42"]
+
+
+async def test_bare_yes_while_two_questions_wait_is_asked_back(invoices: Invoices) -> None:
+    async with asking(invoices, BEN) as chat:
+        await chat.says("ana", "delete 1")
+        await chat.says("cat", "delete 2")
+        await chat.says("ben", "yes")
+        assert "Which one do you mean?" in newest(chat, "ben")
+        assert invoices.deleted == []
+        await chat.says("ben", f"OK {code(chat, 'ben')}")
+        assert invoices.deleted in (["1"], ["2"])
+
+
+async def test_no_of_one_approver_ends_it_with_the_reason(two_of_three: ChatDriver, invoices: Invoices) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    late = code(chat, "cat")
+    await chat.says("ben", f"NO {code(chat, 'ben')} it is not paid")
+    assert newest(chat, "ana") == "Not done. Ben said “it is not paid”: Delete invoice “42” for good"
+    for person in ("cat", "dan"):
+        assert newest(chat, person) == "**Delete invoice “42” for good**\n🚫 Not done. Ben said “it is not paid”."
+    await chat.says("cat", f"OK {late}")
+    assert newest(chat, "cat").startswith("This is already cancelled")
+    assert invoices.deleted == []
+
+
+async def test_one_person_counts_once(two_of_three: ChatDriver, invoices: Invoices) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    await chat.says("ben", f"OK {code(chat, 'ben')}")
+    await chat.says("ben", f"OK {code(chat, 'ben')}")
+    assert newest(chat, "ben").startswith("Your answer is passed on")
+    await press(chat, "ben", "Confirm")
+    assert invoices.deleted == []
+
+
+async def test_a_yes_may_become_a_no_until_the_launch(two_of_three: ChatDriver, invoices: Invoices) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    await press(chat, "ben", "Confirm")
+    late = code(chat, "cat")
+    await press(chat, "ben", "Cancel")
+    assert newest(chat, "ana") == "Not done: Delete invoice “42” for good"
+    await chat.says("cat", f"OK {late}")
+    assert invoices.deleted == []
+
+
+async def test_requester_withdraws_and_all_are_told(two_of_three: ChatDriver, invoices: Invoices) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    await chat.says("ana", f"OK {code(chat, 'ana')}")
+    assert newest(chat, "ana").startswith("Not done yet. The approval is up to")
+    await chat.says("ana", "/stop")
+    for person in ("ben", "cat", "dan"):
+        assert newest(chat, person) == "**Delete invoice “42” for good**\nWithdrawn. Nothing was done."
+
+
+async def test_requester_counts_only_where_the_author_says_so(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, need=2, requester=True) as chat:
+        await chat.says("ana", "delete 42")
+        assert [message.place for message in chat.messages] == ["ana", "ben"]
+        await chat.says("ana", "yes")
+        await chat.says("ben", "yes")
+        assert invoices.deleted == ["42"]
+
+
+async def test_forwarded_question_is_refused(two_of_three: ChatDriver, invoices: Invoices) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    theirs = next(message for message in chat.messages if message.place == "ben")
+    mine = next(message for message in chat.messages if message.place == "ana")
+    mine.tokens = {"Confirm": theirs.tokens["Confirm"]}
+    await press(chat, "ana", "Confirm")
+    assert chat.alerts[-1] == "This button belongs to another chat."
+    await chat.says("ana", f"OK {code(chat, 'ben')}")
+    assert invoices.deleted == []
+
+
+async def test_silent_approvers_are_reminded_then_the_standin_is_asked(invoices: Invoices) -> None:
+    clock = FakeClock()
+    approvers = Approvers(people=[BEN], remind_seconds=3600, standin=[CAT])
+    bot = invoices.bot(confirm=Confirm(ASK, approvers=approvers))
+    async with ChatDriver(bot, clock=clock) as chat:
+        await chat.says("ana", "delete 42")
+        assert said(chat, "cat") == []
+        await clock.advance(3601)
+        assert len(said(chat, "ben")) == 2 and newest(chat, "ben").startswith("Nothing has been done yet.")
+        await clock.advance(3600)
+        assert newest(chat, "cat").startswith("Ana asks for your approval.")
+        assert "You have 21 hours and 59 minutes to answer." in newest(chat, "cat")
+        await clock.advance(3600)
+        assert len(said(chat, "ben")) == 2, "an approver is reminded once"
+        await chat.says("cat", f"OK {code(chat, 'cat')}")
+        assert invoices.deleted == ["42"]
+        assert "✅ Confirmed by Cat" in newest(chat, "ben")
+
+
+async def test_standin_who_is_not_asked_cannot_approve(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, standin=[CAT]) as chat:
+        await chat.says("ana", "delete 42")
+        with pytest.raises(Exception, match="no such action"):
+            await chat.bot.decide(CAT, "confirm", code=code(chat, "ben"))
+        assert invoices.deleted == []
+
+
+async def test_time_ends_in_all_chats(invoices: Invoices) -> None:
+    clock = FakeClock()
+    approvers = Approvers(people=[BEN, CAT], need=2)
+    async with ChatDriver(
+        invoices.bot(confirm=Confirm(ASK, approvers=approvers, ttl_seconds=600)), clock=clock
+    ) as chat:
+        await chat.says("ana", "delete 42")
+        await chat.says("ben", f"OK {code(chat, 'ben')}")
+        await clock.advance(601)
+        await clock.advance(10)
+        for person in ("ben", "cat"):
+            assert newest(chat, person) == "**Delete invoice “42” for good**\nExpired. Nothing was done."
+        await press(chat, "ana", "Ask again")
+        assert newest(chat, "ben").startswith("Ana asks for your approval.")
+        await chat.says("ben", f"OK {code(chat, 'ben')}")
+        await chat.says("cat", f"OK {code(chat, 'cat')}")
+        assert invoices.deleted == ["42"]
+
+
+async def test_pending_lists_what_waits_for_the_approver(two_of_three: ChatDriver) -> None:
+    chat = two_of_three
+    await chat.says("ana", "delete 42")
+    await chat.says("ben", "/pending")
+    assert newest(chat, "ben") == (
+        f"This is waiting for your answer:\n\n- Delete invoice “42” for good? ({code(chat, 'ben')})"
+    )
+
+
+async def test_removed_approver_no_longer_decides(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, CAT) as chat:
+        await chat.says("ana", "delete 42")
+        removed = chat.bot.tool("delete_invoice")
+        assert removed is not None and removed.confirm is not None
+        removed.confirm.approvers = Approvers(people=[CAT])
+        await press(chat, "ben", "Confirm")
+        assert invoices.deleted == []
+        assert newest(chat, "ben") == "**Delete invoice “42” for good**\nNo longer as it was shown. Nothing was done."
+        assert newest(chat, "ana").startswith("This is no longer as it was shown, so nothing was done.")
+
+
+async def test_nobody_can_be_reached_is_told_at_once(invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:
+    async with asking(invoices, "sms:+1:+2") as chat:
+        await chat.says("ana", "delete 42")
+        assert newest(chat, "ana") == "The bot cannot reach `sms:+1:+2`."
+        assert "approver sms:+1:+2 cannot be reached: sms is not on here" in caplog.text
+    assert invoices.deleted == []
+
+
+async def test_group_answers_in_the_group_and_others_in_their_chats(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, "app:bot:eva", need=2) as chat:
+        await chat.says("ana", "delete 42", group="office")
+        assert [message.place for message in chat.messages] == ["#office"]
+        assert chat.messages[0].buttons == ["Confirm", "Cancel", "Change"]
+        await chat.presses("ben", "Confirm")
+        assert chat.alerts[-1] == "Your yes is counted: 1 of 2."
+        await chat.bot.decide("app:bot:eva", "confirm", code=code(chat, "#office"))
+        assert invoices.deleted == ["42"]
+
+
+async def test_approver_who_wants_no_messages_is_told_of_at_once(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, CAT) as chat:
+        await chat.says("ana", "delete 42")
+        await opts_out(chat, "ben")
+        assert newest(chat, "ana") == "The bot cannot reach `test:bot:ben`."
+        await opts_out(chat, "cat")
+        assert "The bot cannot reach `test:bot:ben` and `test:bot:cat`." in newest(chat, "ana")
+        await chat.says("ana", "delete 43")
+        assert newest(chat, "ana") == "The bot cannot reach `test:bot:ben` and `test:bot:cat`."
+        assert invoices.deleted == []
+
+
+async def test_standin_is_asked_when_the_approver_is_lost(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, standin=[CAT]) as chat:
+        await chat.says("ana", "delete 42")
+        assert said(chat, "cat") == []
+        await opts_out(chat, "ben")
+        await chat.says("cat", f"OK {code(chat, 'cat')}")
+        assert invoices.deleted == ["42"]
+
+
+async def test_question_that_comes_after_the_end_says_so(chats: Rig, invoices: Invoices) -> None:
+    """The relay of the end overtakes that of the question."""
+    await chats.says("ana", "delete 42")
+    await chats.worker.turn()
+    await chats.says("ana", "/stop")
+    await settle(chats)
+    assert "Withdrawn. Nothing was done." in chats.platform.texts("ben")[-1]
+
+
+async def test_ballot_edited_in_the_store_is_no_vote(chats: Rig, invoices: Invoices) -> None:
+    await chats.says("ana", "delete 42")
+    await settle(chats)
+    (key, record), *_ = [
+        (key, record)
+        for key, record in await chats.store.scan(keys.action(""))
+        if "ballot_of" in str(record.value) and "test:bot:ben" in str(record.value)
+    ]
+    forged = json.loads(json.dumps(record.value).replace("42", "43"))
+    await chats.store.commit(Transaction(partition=key.partition, puts={key.name: Put(forged)}))
+    await chats.says("ben", f"OK {code_in(chats, 'ben')}")
+    await settle(chats)
+    assert "was changed from outside the chat" in chats.platform.texts("ben")[-1]
+    assert invoices.deleted == []
+
+
+async def test_replayed_or_forged_vote_decides_nothing(chats: Rig, invoices: Invoices) -> None:
+    await chats.says("ana", "delete 42")
+    await settle(chats)
+    (asked,) = [action for action in await actions_of(chats) if action.ballots]
+    for keyring, more in (
+        (Keyring([b"another key of 16 bytes"]), {}),
+        (chats.worker.context.keyring, {"replayed": True}),
+    ):
+        news = BallotNews(
+            event_id=f"forged {more}",
+            action_id=asked.pending_action_id,
+            person=BEN,
+            what="confirm",
+            digest=asked.digest,
+        )
+        body = keyring.stamped("event", asked.conversation, {**body_of(news), **more})
+        event = Incoming(conversation=asked.conversation, event_ids=(news.event_id,), body=body, decides=True)
+        await chats.store.accept([event])
+        await chats.worker.engine.due()
+    await settle(chats)
+    assert len(await chats.store.dead_letters()) == 2
+    assert invoices.deleted == []
+
+
+async def test_vote_counts_by_its_own_stamp_across_the_deadline(chats: Rig, invoices: Invoices) -> None:
+    """The process that took the vote dies before it is handed over; the deadline passes meanwhile."""
+    await chats.says("ana", "delete 42")
+    await settle(chats)
+    deadline = 86400 - 1
+    chats.store.offset_seconds += deadline
+    chats.worker.context.decide = None
+    vote = message("ben", f"OK {code_in(chats, 'ben')}")
+    await chats.worker.engine.inbox.accept(chats.platform, Parsed(events=(vote,), response=WebhookResponse()))
+    await chats.worker.context.tasks.ended()
+    chats.store.offset_seconds += 5
+    await chats.worker.engine.due()
+    await settle(chats)
+    assert invoices.deleted == ["42"]

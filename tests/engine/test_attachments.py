@@ -1,0 +1,313 @@
+"""Files that people send: fetched within bounds, looked into, shown to the model, opened by tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Attachment, Unavailable, Undeliverable
+from gateway import Agent, ChannelAgent, ToolContext, tool
+from gateway.engine.turns import attachments
+from gateway.limits import Limits, Share
+from gateway.providers.transcribing import TranscriptionFailed
+from gateway.testing import ScriptedProvider, ToolCall
+from gateway.wording import say
+from tests.artifacts.test_pictures import SEGMENT, frame, png
+from tests.engine.rig import Platform, Rig, rig
+
+PNG = png(640, 480) + b"pixels"
+PDF = b"%PDF-1.7 invoice"
+
+
+class Keeps(Platform):
+    """A platform that keeps people's files, by their handle. An error in place of bytes is raised."""
+
+    def __init__(self, **files: Any) -> None:
+        super().__init__()
+        self.files: dict[str, Any] = files
+        self.fetched: list[str] = []
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        self.fetched.append(attachment.ref)
+        found = self.files[attachment.ref]
+        if isinstance(found, list):
+            found = found.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        if callable(found):
+            async for piece in found():
+                yield piece
+            return
+        yield found[:5]
+        yield found[5:]
+
+
+def sent(ref: str, kind: Any = "image", **more: Any) -> Attachment:
+    return Attachment(kind=kind, ref=ref, **more)
+
+
+async def told(tmp_path: Path, platform: Keeps, *files: Attachment, limits: Limits | None = None) -> tuple[Any, Rig]:
+    """The person's message as the model gets it, and the chat afterwards."""
+    script = ScriptedProvider(["I see."])
+    async with rig(ChannelAgent(Agent(provider=script)), tmp_path, platform, limits=limits) as chat:
+        await chat.says("ana", "what is this?", attachments=files)
+        await chat.turns()
+        (request,) = script.requests
+        return request, chat
+
+
+@pytest.mark.ledger("MISC-09")
+async def test_a_picture_and_a_pdf_are_shown_to_the_model(tmp_path: Path) -> None:
+    platform = Keeps(photo=PNG, bill=PDF)
+    files = sent("photo"), sent("bill", "document", filename="../bill.pdf", mime_type="application/pdf")
+    request, chat = await told(tmp_path, platform, *files)
+    (message,) = request.messages
+    assert message.content == "what is this?"
+    assert [(file.mime_type, file.filename) for file in message.files] == [
+        ("image/png", "image.png"),
+        ("application/pdf", "bill.pdf"),
+    ]
+    assert [request.contents[file.sha256] for file in message.files] == [PNG, PDF]
+    assert chat.platform.texts() == ["I see."]
+
+
+async def test_a_picture_is_shown_again_in_the_next_turn(tmp_path: Path) -> None:
+    script = ScriptedProvider(["A cat.", "Black."])
+    platform = Keeps(photo=PNG)
+    async with rig(ChannelAgent(Agent(provider=script)), tmp_path, platform) as chat:
+        await chat.says("ana", "what is this?", attachments=(sent("photo"),))
+        await chat.turns()
+        await chat.says("ana", "and its colour?")
+        await chat.turns()
+        assert [*script.requests[1].contents.values()] == [PNG]
+        assert platform.fetched == ["photo"]
+        (line,) = [entry for _, entry in await _lines(chat) if "photo" in entry or "image" in entry]
+        assert "pixels" not in line, "the transcript names the file by its hash"
+
+
+async def _lines(chat: Rig) -> list[tuple[int, str]]:
+    from gateway.store.types import Key
+
+    lane = f"{chat.bot.name}/test:bot:ana"
+    key = Key(chat.store.partition(lane), f"transcript/{lane}")
+    return [(entry.seq, str(entry.value)) for entry in await chat.store.read(key)]
+
+
+@pytest.mark.parametrize(
+    ("given", "declared", "ending"),
+    [
+        (b"PK\x03\x04 a bomb", "image/jpeg", ".zip"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "image/png", ".svg"),
+        (b"\x00\x01\x02 no type", "image/jpeg", ".jpg"),  # and no picture
+        (b"a,b\n1,2\n", "text/csv", ".csv"),
+    ],
+)
+async def test_a_name_makes_no_picture(tmp_path: Path, given: bytes, declared: str, ending: str) -> None:
+    request, _ = await told(tmp_path, Keeps(x=given), sent("x", filename="photo.jpg", mime_type=declared))
+    (message,) = request.messages
+    assert message.files == ()
+    assert message.content == f"what is this?\n[image: photo{ending}]"
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "why"),
+    [
+        (PNG, 2_000_000_000, "larger than 20 MB"),
+        (b"x" * 20_000_001, None, "larger than 20 MB"),
+        (b"", None, "empty"),
+        (Undeliverable("file_unknown"), None, "file_unknown"),
+        (png(50_000, 50_000), None, "50000 by 50000 pixels"),
+        (b"\xff\xd8" + SEGMENT * 2 + frame(50_000, 50_000), None, "50000 by 50000 pixels"),
+        (RuntimeError("broken"), None, "RuntimeError"),
+    ],
+)
+async def test_a_file_that_cannot_be_read_is_told_to_both(
+    tmp_path: Path, given: Any, size: int | None, why: str
+) -> None:
+    request, chat = await told(tmp_path, Keeps(x=given), sent("x", filename="x.png", size=size))
+    (message,) = request.messages
+    assert message.files == ()
+    assert "not read: " in message.content
+    assert why in message.content
+    assert chat.platform.texts()[0] == "I see."
+    assert chat.platform.texts()[1].startswith(say("file_not_read", "en", name="x").rstrip("."))
+
+
+async def test_a_platform_that_is_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attachments, "_AGAIN_SECONDS", (0.0, 0.0))
+    platform = Keeps(x=[Unavailable("503"), Unavailable("503"), PNG])
+    request, _ = await told(tmp_path, platform, sent("x"))
+    assert [*request.contents.values()] == [PNG]
+
+
+async def test_an_endless_file_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attachments, "MOST_SECONDS", 0.05)
+
+    async def drips() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.Event().wait()
+
+    request, _ = await told(tmp_path, Keeps(x=drips), sent("x"))
+    assert "not read: it took too long" in request.messages[0].content
+
+
+async def test_thirty_photos_are_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    photos = {f"p{number}": png(10, 10) + bytes([number]) for number in range(30)}
+    platform = Keeps(**photos)
+    request, _ = await told(tmp_path, platform, *map(sent, photos))
+    (message,) = request.messages
+    assert len(message.files) == len(request.contents) == len(platform.fetched) == 10
+    assert message.content.count("only 10 files are read at a time") == 20
+
+
+async def test_a_person_keeps_no_more_than_their_share(tmp_path: Path) -> None:
+    limits = Limits(files=Share(1, None, None))
+    request, _ = await told(tmp_path, Keeps(x=PNG + bytes(3 * 1024**2)), sent("x"), limits=limits)
+    assert "no more files are kept" in request.messages[0].content
+
+
+async def test_a_place_and_a_contact_have_no_bytes(tmp_path: Path) -> None:
+    platform = Keeps()
+    bo = sent("tel:+15550001", "contact", filename="Bo")
+    request, chat = await told(tmp_path, platform, sent("geo:1.5,2.5", "location"), bo)
+    assert platform.fetched == []
+    assert request.messages[0].content == "what is this?\n[location: 1.5,2.5]\n[contact: Bo, +15550001]"
+    assert chat.platform.texts() == ["I see."]
+
+
+async def test_a_command_fetches_nothing(tmp_path: Path) -> None:
+    platform = Keeps(x=PNG)
+    async with rig(ChannelAgent(Agent(provider=ScriptedProvider([]))), tmp_path, platform) as chat:
+        await chat.says("ana", "/help", attachments=(sent("x"),))
+        await chat.turns()
+    assert platform.fetched == []
+
+
+@pytest.mark.ledger("MISC-10")
+async def test_a_tool_opens_what_was_sent(tmp_path: Path) -> None:
+    read: list[Any] = []
+
+    @tool(read_only=True)
+    async def count(ctx: ToolContext) -> int:
+        """Count the words."""
+        (file,) = ctx.attachments
+        read.append((file.kind, file.filename, file.mime_type, file.size))
+        with await file.open() as opened:
+            return len(opened.read().split())
+
+    script = ScriptedProvider([ToolCall("count", {}), "Three words."])
+    async with rig(ChannelAgent(Agent([count], provider=script)), tmp_path, Keeps(x=b"one two three")) as chat:
+        await chat.says("ana", "count", attachments=(sent("x", "document", filename="a.txt"),))
+        await chat.turns()
+        assert script.requests[1].messages[-1].content == "3"
+    assert read == [("document", "a.txt", "text/plain", 13)]
+
+
+async def test_a_tool_reads_why_a_file_cannot_be_opened(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    async def count(ctx: ToolContext) -> int:
+        """Count the words."""
+        return len((await ctx.attachments[0].open()).read())
+
+    script = ScriptedProvider([ToolCall("count", {}), "No."])
+    async with rig(ChannelAgent(Agent([count], provider=script)), tmp_path, Keeps(x=b"")) as chat:
+        await chat.says("ana", "count", attachments=(sent("x", "document"),))
+        await chat.turns()
+        assert "the document cannot be read: it is empty" in script.requests[1].messages[-1].content
+
+
+class Ear:
+    """A Transcriber that hears what it is told to."""
+
+    def __init__(self, *hears: str | Exception) -> None:
+        self.hears = list(hears)
+        self.asked: list[tuple[str, str, str | None]] = []
+
+    async def transcribe(self, content: bytes, *, filename: str, mime_type: str, language: str | None) -> str:
+        self.asked.append((filename, mime_type, language))
+        heard = self.hears.pop(0)
+        if isinstance(heard, Exception):
+            raise heard
+        return heard
+
+
+VOICE = sent("v", "voice", mime_type="audio/ogg")
+
+
+@pytest.mark.ledger("MISC-10")
+async def test_a_voice_message_is_written_down_and_shown_back(tmp_path: Path) -> None:
+    ear, script = Ear("delete *all* invoices"), ScriptedProvider(["Which ones?"])
+    bot = ChannelAgent(Agent(provider=script), transcriber=ear)
+    async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
+        await chat.says("ana", "", attachments=(VOICE,))
+        await chat.turns()
+        assert script.requests[0].messages[0].content == (
+            "[voice message, as a machine heard it:] delete *all* invoices"
+        )
+        assert chat.platform.texts() == [say("heard", "en", text="delete \\*all\\* invoices"), "Which ones?"]
+    assert ear.asked == [("voice.oga", "audio/ogg", None)]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no"), TranscriptionFailed("503")])
+async def test_a_voice_message_that_was_not_heard_is_told(tmp_path: Path, failure: Exception) -> None:
+    script = ScriptedProvider(["Please write."])
+    bot = ChannelAgent(Agent(provider=script), transcriber=Ear(failure))
+    async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
+        await chat.says("ana", "", attachments=(VOICE,))
+        await chat.turns()
+        assert "not read: it could not be transcribed" in script.requests[0].messages[0].content
+        assert chat.platform.texts()[0] == "Please write."
+        assert len(chat.platform.texts()) == 2
+
+
+async def test_a_recording_of_an_hour_holds_up_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attachments, "_HEARD_SECONDS", 0.05)
+
+    class Hours:
+        async def transcribe(self, content: bytes, **about: Any) -> str:
+            await asyncio.Event().wait()
+            return "delete everything"
+
+    script = ScriptedProvider(["Please write."])
+    async with rig(ChannelAgent(Agent(provider=script), transcriber=Hours()), tmp_path, Keeps(v=b"OggS voice")) as chat:
+        await chat.says("ana", "", attachments=(VOICE,))
+        await chat.turns()
+        assert "not read: it could not be transcribed" in script.requests[0].messages[0].content
+        assert chat.platform.texts()[0] == "Please write."
+
+
+async def test_a_spoken_yes_decides_nothing(tmp_path: Path) -> None:
+    @tool(confirm="Pay?")
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    script = ScriptedProvider([ToolCall("pay", {}), "Press the button."])
+    bot = ChannelAgent(Agent([pay], provider=script), transcriber=Ear("yes"))
+    async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
+        await chat.says("ana", "pay")
+        await chat.turns()
+        await chat.says("ana", "", attachments=(VOICE,))
+        await chat.turns()
+        actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
+        assert [action.open for action in actions.by_id.values()] == [True]
+
+
+async def test_a_file_with_a_yes_decides_nothing(tmp_path: Path) -> None:
+    @tool(confirm="Pay?")
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    script = ScriptedProvider([ToolCall("pay", {}), "Nice picture."])
+    async with rig(ChannelAgent(Agent([pay], provider=script)), tmp_path, Keeps(x=PNG)) as chat:
+        await chat.says("ana", "pay")
+        await chat.turns()
+        await chat.says("ana", "yes", attachments=(sent("x"),))
+        await chat.turns()
+        actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
+        assert [action.open for action in actions.by_id.values()] == [True]

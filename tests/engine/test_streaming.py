@@ -1,0 +1,392 @@
+"""An answer that is shown while the model writes it: the outbox ends with one whole message, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from channels import Ambiguous, RateLimited, Undeliverable
+from gateway import Agent, AgentConfig, ChannelAgent, InMemoryCache, ToolContext, tool
+from gateway.engine.leases import PREFETCH
+from gateway.engine.turns import live
+from gateway.guards import LengthGuardrail
+from gateway.providers import ProviderError, ToolCall
+from gateway.store.types import Lease
+from gateway.testing import ScriptedProvider
+from gateway.wording import say
+from tests.engine.rig import Rig, Worker, rig
+from tests.engine.streaming import Board, Typist
+
+LOOK = (ToolCall(call_id="1", name="look"),)
+PAY = (ToolCall(call_id="1", name="pay"),)
+BROKE = ProviderError("typist", "broke", retryable=True)
+
+
+@tool(read_only=True)
+async def look() -> str:
+    """Look."""
+    return "42"
+
+
+@tool(confirm="Pay?")
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(live, "PROGRESS_SECONDS", 0.0)
+
+
+@pytest.fixture
+def typist() -> Typist:
+    return Typist()
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, typist: Typist, board: Board) -> AsyncIterator[Rig]:
+    agent = Agent([look, pay], provider=typist, config=AgentConfig(retry_backoff_seconds=0.0))
+    async with rig(ChannelAgent(agent), tmp_path, board) as chat:
+        yield chat
+
+
+async def begun(chat: Rig, said: str = "hi") -> asyncio.Task[object]:
+    """Ana says something, and her turn begins."""
+    await chat.says("ana", said)
+    return asyncio.create_task(chat.worker.turn())
+
+
+async def test_a_text_of_one_letter_at_a_time_stays_one_message(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    for end in range(1, 11):
+        typist.writes("Invoices42"[end - 1])
+        await board.until(["Invoices42"[:end]])
+    typist.writes(())
+    await turn
+    await chat.turns()
+    assert board.shown == {"1": "Invoices42"}
+
+
+@pytest.mark.ledger("CFG-17")
+async def test_an_answer_grows_in_one_message(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("Hello")
+    await board.until(["Hello"])
+    typist.writes(" Ana")
+    await board.until(["Hello Ana"])
+    typist.writes(", how are you?", ())
+    await turn
+    await chat.turns()
+    assert board.shown == {"1": "Hello Ana, how are you?"}
+    assert len(board.sent) == 1
+    assert await chat.store.scan("streamed/") == []
+
+
+async def test_the_next_reply_takes_the_place_of_the_one_before(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("Let me look.")
+    await board.until(["Let me look."])
+    typist.writes(LOOK, "It is 42.")
+    await board.until(["It is 42."])
+    typist.writes(())
+    await turn
+    await chat.turns()
+    assert board.shown == {"1": "It is 42."}
+
+
+async def test_a_question_leaves_no_half_sentence_above_it(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("I shall pay th")
+    await board.until(["I shall pay th"])
+    typist.writes("is.", PAY)
+    await turn
+    await chat.turns()
+    (question,) = board.shown.values()
+    assert "Pay?" in question
+    assert "1" not in board.shown, "the question is a new message, after all that was written before it"
+
+
+async def test_a_reply_that_breaks_is_asked_for_again(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("Hello wor")
+    await board.until(["Hello wor"])
+    typist.writes(BROKE, "Good morning", ())
+    await turn
+    await chat.turns()
+    assert board.shown == {"1": "Good morning"}
+    assert len(typist.requests) == 2
+
+
+async def test_the_next_attempt_goes_on_in_the_same_message(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("Hello wor")
+    await board.until(["Hello wor"])
+    turn.cancel()  # the process ends
+    await asyncio.gather(turn, return_exceptions=True)
+    again = asyncio.create_task(chat.another().turn())
+    typist.writes("Good")
+    await board.until(["Good"])
+    typist.writes(" morning", ())
+    await again
+    await chat.turns()
+    assert board.shown == {"1": "Good morning"}
+
+
+async def test_a_model_that_is_down_takes_the_place_of_the_text(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("Hello wor")
+    await board.until(["Hello wor"])
+    typist.writes(BROKE, BROKE, BROKE)
+    await turn
+    await chat.worker.deliver()
+    assert board.shown == {"1": say("model_down", "en")}
+    assert await chat.store.scan("streamed/") == []
+    await chat.advance(5)
+    again = asyncio.create_task(chat.worker.turn())
+    typist.writes("Hello", ())
+    await again
+    await chat.turns()
+    assert [*board.shown.values()] == [say("model_down", "en"), "Hello"]
+
+
+async def test_a_limit_pauses_the_text_and_not_the_answer(chat: Rig, typist: Typist, board: Board) -> None:
+    board.fails = [None, RateLimited("429", retry_after_seconds=3600)]
+    turn = await begun(chat)
+    typist.writes("One")
+    await board.until(["One"])
+    typist.writes(" two")
+    while board.fails:
+        await asyncio.sleep(0)
+    typist.writes(" three", ())
+    await turn
+    await chat.turns()
+    assert board.shown == {"1": "One two three"}
+
+
+async def test_an_answer_comes_whole_after_a_text_was_refused(chat: Rig, typist: Typist, board: Board) -> None:
+    board.fails = [Undeliverable("not_allowed")]
+    turn = await begun(chat)
+    typist.writes("One")
+    while board.fails:
+        await asyncio.sleep(0)
+    typist.writes(" two", ())
+    await turn
+    await chat.turns()
+    assert [*board.shown.values()] == ["One two"]
+
+
+async def test_a_call_without_an_answer_cannot_change_the_answer(chat: Rig, typist: Typist, board: Board) -> None:
+    """It may arrive late: the message that it would change is taken away, and the answer is another one."""
+    board.fails = [None, Ambiguous("no_answer")]
+    turn = await begun(chat)
+    typist.writes("One")
+    await board.until(["One"])
+    typist.writes(" two")
+    while board.fails:
+        await asyncio.sleep(0)
+    typist.writes(" three", ())
+    await turn
+    await chat.turns()
+    assert [*board.shown.values()] == ["One two three"]
+    assert "1" not in board.shown
+
+
+async def test_an_answer_waits_for_the_call_and_not_for_the_interval(chat: Rig, typist: Typist, board: Board) -> None:
+    board.interval_seconds, slow = 60.0, asyncio.Event()
+    board.will = [slow]
+    turn = await begun(chat)
+    typist.writes("One")
+    await board.sending.wait()
+    typist.writes(" two", ())
+    began = asyncio.get_running_loop().time()
+    slow.set()
+    await turn
+    assert asyncio.get_running_loop().time() - began < live._END_SECONDS
+    await chat.turns()
+    assert board.shown == {"1": "One two"}
+
+
+async def test_a_platform_that_hangs_holds_up_no_answer(
+    chat: Rig, typist: Typist, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_END_SECONDS", 0.01)
+    turn = await begun(chat)
+    typist.writes("One")
+    await board.until(["One"])
+    hang = board.hangs = asyncio.Event()
+    typist.writes(" two")
+    await board.hanging.wait()
+    typist.writes(" three", ())
+    await turn
+    board.hangs = None
+    await chat.turns()
+    assert [*board.shown.values()] == ["One two three"]
+    hang.set()
+    await asyncio.sleep(0)
+    assert [*board.shown.values()] == ["One two three"]
+
+
+async def test_a_process_that_stood_still_writes_over_no_answer(chat: Rig, typist: Typist, board: Board) -> None:
+    """Its lease has lapsed, and another process has answered in the same message."""
+    chat.worker.context.lease_seconds, typist.apart = 0.4, True
+    await chat.says("ana", "hi")
+    turn = asyncio.create_task(chat.worker.turn_of(await chat.worker.lease("turn", lease_seconds=0.4)))
+    typist.writes("Half of")
+    await board.until(["Half of"])
+    (held,) = chat.worker.context.held.values()
+    cast("Any", held)._beating.end()  # it stands still: its lease is not renewed
+    cast("Any", held)._sure_until = 0.0
+    another = chat.another()
+    lease, renewals = await taken_over(chat, another), chat.wire.calls["renew"]
+    again = asyncio.create_task(another.turn_of(lease))
+    typist.writes("The answer.", (), to=1)
+    await again
+    await chat.turns()
+    assert [*board.shown.values()] == ["The answer."]
+    typist.writes(" an answer", to=0)  # the one that stood still goes on
+    while chat.wire.calls["renew"] == renewals and board.shown["1"] == "The answer.":
+        await asyncio.sleep(0.005)
+    typist.writes((), to=0)
+    await asyncio.gather(turn, return_exceptions=True)
+    await chat.turns()
+    assert [*board.shown.values()] == ["The answer."]
+
+
+async def taken_over(chat: Rig, worker: Worker) -> Lease:
+    """The turn's lease, once it has lapsed."""
+    while True:
+        lease = await chat.store.lease(worker.context.worker, ["turn"], pool="test", prefetch=PREFETCH["turn"])
+        if lease is not None:
+            return lease
+        await asyncio.sleep(0.05)
+
+
+async def test_a_message_that_is_gone_is_sent_anew(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("One")
+    await board.until(["One"])
+    board.shown.clear()  # Ana removed it
+    typist.writes(" two", ())
+    await turn
+    await chat.turns()
+    assert [*board.shown.values()] == ["One two"]
+
+
+async def test_an_end_without_an_answer_is_repeated(chat: Rig, typist: Typist, board: Board) -> None:
+    """It changes the same message, so that it needs no warning and leaves no second one."""
+    turn = await begun(chat)
+    typist.writes("One")
+    await board.until(["One"])
+    typist.writes(" two", ())
+    board.fails = [Ambiguous("no_answer")]
+    await turn
+    await chat.worker.deliver()
+    await chat.advance(60)
+    await chat.turns()
+    assert board.shown == {"1": "One two"}
+
+
+async def test_a_stopped_turn_takes_its_text_away(chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    typist.writes("One")
+    await board.until(["One"])
+    await chat.says("ana", "/stop")
+    while not turn.done():  # until its lease is renewed, and brings the signal
+        chat.worker.context.nudge("turn", f"{chat.bot.name}/test:bot:ana")
+        await asyncio.sleep(0.001)
+    await chat.turns()
+    assert "One" not in board.shown.values()
+
+
+async def test_a_yes_to_what_is_being_written_is_no_yes(chat: Rig, typist: Typist, board: Board) -> None:
+    """The text is a saying of the bot, after the question that is open."""
+    typist.writes(PAY)
+    await (await begun(chat, "pay"))
+    await chat.turns()
+    (question,) = board.shown
+    turn = await begun(chat, "And what is the weather?")
+    typist.writes("Shall I look?")
+    while len(board.shown) == 1:
+        await asyncio.sleep(0)
+    await chat.says("ana", "yes", after=question)
+    typist.writes(())
+    await turn
+    await chat.turns()
+    actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
+    assert [action.open for action in actions.by_id.values()] == [True]
+    assert len(typist.requests) == 2
+
+
+@pytest.mark.ledger("TOOL-45")
+async def test_progress_is_shown_under_the_text(tmp_path: Path, typist: Typist, board: Board) -> None:
+    go = asyncio.Event()
+
+    @tool(read_only=True)
+    async def count(ctx: ToolContext) -> str:
+        """Count."""
+        await ctx.progress("3 of *10*")
+        await go.wait()
+        return "10"
+
+    @tool(read_only=True, streaming=True)
+    async def lines() -> AsyncIterator[str]:
+        """Lines."""
+        yield "one "
+        yield "two"
+        await go.wait()
+
+    async with rig(ChannelAgent(Agent([count, lines], provider=typist)), tmp_path, board) as chat:
+        turn = await begun(chat)
+        typist.writes("Counting.", (ToolCall(call_id="1", name="count"),))
+        await board.until(["Counting.\n\n3 of \\*10\\*"])
+        go.set()
+        go = asyncio.Event()
+        typist.writes((ToolCall(call_id="2", name="lines"),))
+        await board.until(["Counting.\n\none two"])
+        go.set()
+        typist.writes("Done.", ())
+        await turn
+        await chat.turns()
+        assert board.shown == {"1": "Done."}
+
+
+async def test_a_guarded_tool_shows_no_pieces(tmp_path: Path, typist: Typist, board: Board) -> None:
+    """No guard has seen them."""
+
+    @tool(read_only=True, streaming=True)
+    async def lines() -> AsyncIterator[str]:
+        """Lines."""
+        yield "secret"
+
+    config = AgentConfig(guardrails=(LengthGuardrail(max_chars=100, stages=("output",)),))
+    async with rig(ChannelAgent(Agent([lines], provider=typist, config=config)), tmp_path, board) as chat:
+        turn = await begun(chat)
+        typist.writes((ToolCall(call_id="2", name="lines"),), "Done.\n")
+        await board.until(["Done."])
+        typist.writes(())
+        await turn
+
+
+@pytest.mark.ledger("CFG-17")
+@pytest.mark.parametrize(
+    "config",
+    [AgentConfig(stream=False), AgentConfig(stream=frozenset({"telegram"})), AgentConfig(cache=InMemoryCache())],
+)
+async def test_an_agent_may_answer_whole(tmp_path: Path, board: Board, config: AgentConfig) -> None:
+    script = ScriptedProvider(["Hello Ana"])
+    script.stream = None  # type: ignore[method-assign, assignment]
+    async with rig(ChannelAgent(Agent([], provider=script, config=config)), tmp_path, board) as chat:
+        await chat.says("ana", "hi")
+        await chat.turns()
+        assert [*board.shown.values()] == ["Hello Ana"]
