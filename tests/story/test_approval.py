@@ -13,7 +13,7 @@ from tests.cli.processes import forked
 from tests.fakes.model_server import Call
 from tests.fakes.openai import FakeOpenAI
 from tests.fakes.slack import FakeSlack
-from tests.fakes.telegram import FakeTelegram, User
+from tests.fakes.telegram import FakeTelegram, Message, User
 from tests.fakes.twilio import FakeTwilio
 from tests.ports import free_port
 from tests.story.phones import SECRET
@@ -26,6 +26,10 @@ ANA = "+15557654321"
 def ends(telegram: FakeTelegram, chat: User) -> bool:
     """True once this manager's question is edited, and the outcome told, once each."""
     return sum("✅ Confirmed by" in message.text for message in telegram.sent if message.chat.id == chat.id) == 2
+
+
+def question_to(telegram: FakeTelegram, manager: User, asked: str) -> Message | None:
+    return next((each for each in telegram.sent if each.chat.id == manager.id and asked in each.text), None)
 
 
 def link_in(twilio: FakeTwilio) -> str | None:
@@ -87,9 +91,9 @@ async def test_two_of_three_managers_approve_a_refund_asked_by_sms(tmp_path: Pat
             assert "if it should not be done" in own.body and "to confirm" not in own.body
             asked = "asks for your approval"
             to_eva = await slack.wait_for(lambda: next((m for m in slack.sent if asked in m.text), None))
-            to_ben, to_cat = await telegram.wait_for(
-                lambda: asked_both if len(asked_both := [m for m in telegram.sent if asked in m.text]) == 2 else None
-            )
+            to_ben, to_cat = [  # the two are asked at once: either may be written to first
+                await telegram.wait_for(partial(question_to, telegram, manager, asked)) for manager in (ben, cat)
+            ]
 
             await slack.press(to_eva, "Confirm", by=eva)
             await slack.wait_for(lambda: any("1 of 2" in m.text for m in slack.sent))
