@@ -1,4 +1,4 @@
-"""Small calls to a model beside the conversation: summaries and checks."""
+"""The providers of the small calls of an agent, and the book of what these calls cost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from gateway.agent.expenses import Expenses
 from gateway.observe.usage import UsageMeter
 from gateway.providers import Completes, FallbackProvider, Provider, as_provider, make_provider
-from gateway.providers.base import NO_USAGE, ModelMessage, Request, Response, Usage
-from gateway.providers.completing import reply_of
-from gateway.providers.fallback import limited
+from gateway.providers.base import NO_USAGE, Usage
 
-__all__ = ["Aside", "Book", "SideProviders"]
+__all__ = ["Book", "SideProviders"]
 
 
 class SideProviders:
@@ -64,35 +62,6 @@ class Book:
         """Return the kept usage, once."""
         kept, self._kept = self._kept, NO_USAGE
         return kept
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
-    """The small calls to one model in one turn."""
-
-    provider: Provider
-    model: str | None
-    timeout_seconds: float
-    book: Callable[[Usage], None]
-    """Counts the usage of each call in the budgets and the agent's sums; the run's own sum is the caller's."""
-
-    async def ask(self, prompt: str, *, system: str = "", max_tokens: int) -> Response:
-        """Return the model's reply to one message, whole and without tools. It is not retried.
-
-        Raises ProviderError, also after the timeout.
-        """
-        request = Request(
-            system=system,
-            messages=(ModelMessage(role="user", content=prompt),),
-            model=self.model,
-            temperature=0.0,
-            max_tokens=max_tokens,
-            timeout_seconds=self.timeout_seconds,
-        )
-        provider, limit_seconds = limited(self.provider, request, None)
-        response = await reply_of(provider, request, limit_seconds)
-        self.book(response.usage)
-        return response
 
 
 def _made(provider: str | Completes) -> Provider:

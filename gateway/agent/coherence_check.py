@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from channels import Json
-from gateway.agent.aside import Aside
 from gateway.agent.coherence import COHERENCE, MOST_TOKENS, SYSTEM, CoherenceConfig, coherence_prompt, coherent
 from gateway.agent.spec import AgentSpec
 from gateway.logs import describe_error
 from gateway.observe.events import GuardrailTriggered
 from gateway.observe.teller import RunTeller
+from gateway.providers.aside import Aside
 from gateway.providers.base import ProviderError, Usage
 from gateway.tools import Tool
 from gateway.tools.stopping import Stopped, Stopping

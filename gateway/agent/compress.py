@@ -7,13 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gateway.agent.aside import Aside
 from gateway.agent.full_result import FULL_RESULT, RawResults
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.spec import AgentSpec
 from gateway.logs import describe_error
 from gateway.observe.events import RunUsage, milliseconds_since
 from gateway.observe.teller import RunTeller
+from gateway.providers.aside import Aside
 from gateway.providers.base import NO_USAGE, ProviderError, ToolCall, Usage
 from gateway.tools.stopping import Stopped, Stopping
 

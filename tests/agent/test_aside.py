@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gateway.agent import Agent
-from gateway.agent.aside import Aside, SideProviders
+from gateway.agent.aside import SideProviders
 from gateway.providers import FallbackProvider, ProviderError, Usage
+from gateway.providers.aside import Aside
 from tests.agent.scripted import Script
 
 
