@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
-import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from gateway.agent.agent_tool import AgentTool
 from gateway.agent.answer_format import AnswerFormat, answer_format
 from gateway.agent.aside import SideProviders
+from gateway.agent.batch import OnProgress, run_batch
 from gateway.agent.caching import Caching
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
@@ -23,14 +24,16 @@ from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 from gateway.agent.profiles import STRATEGIES
+from gateway.agent.remembering import Remembering
 from gateway.agent.run import run_loop
 from gateway.agent.spec import AgentSpec
 from gateway.agent.tool_set import ToolSet
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
 from gateway.cache import Cache
-from gateway.logs import describe_error
-from gateway.observe.events import BatchEnd, BatchStart, milliseconds_since
+from gateway.memory import ConversationMemory
+from gateway.memory.context import sections
+from gateway.memory.tokens import TokenCount
 from gateway.observe.hooks import HooksObserver
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StreamChunk
@@ -44,8 +47,6 @@ from gateway.structured import ResponseFormat
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource
 
 __all__ = ["Agent"]
-
-log = logging.getLogger(__name__)
 
 
 class Agent:
@@ -64,25 +65,29 @@ class Agent:
         provider: str | Provider | Completes | None = None,
         instructions: str | Callable[[ToolContext], str] = "",
         config: AgentConfig | None = None,
+        memory: ConversationMemory | None = None,
         policy: ToolPolicy | None = None,
     ) -> None:
         """Make an agent of tools, instructions and a provider.
 
         `provider` is a Provider, or a spec like ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, or else
         demo. An object without `stream` or `close` will do too. Plain functions among the tools become tools. A
-        ToolSource among them, such as an MCPServer, lists its tools before each turn. Raises ToolValidationError when
-        two tools have the same name, and WrongOption for an unknown option or value.
+        ToolSource among them, such as an MCPServer, lists its tools before each turn. `memory` holds the conversation
+        of `run`, and in a chat its limits hold for each conversation's own history; None: `run` remembers nothing, and
+        a chat 60 messages. Raises ToolValidationError when two tools have the same name, and WrongOption for an unknown
+        option or value.
         """
         self._tools = ToolSet(tools, policy)
         self.config = config or AgentConfig()
-        self.policy = policy
+        self.policy, self.memory = policy, memory
         self.instructions = instructions
         self._provider = _given(provider)
         self._making = threading.Lock()
         self._sides = SideProviders(self._made)
         cache = self.config.cache
         self._caching = None if cache is None else Caching(cache=cache, agent=self.config.name)
-        self._window, self._meter = Window(self.config.context_tokens), UsageMeter()
+        counts = memory is not None and memory.max_tokens is not None
+        self._window, self._meter = Window(self.config.context_tokens, counts=counts), UsageMeter()
         # The warning names the line that calls this: `checked` and pydantic stand between.
         hooks = [HooksObserver(self.config.hooks, stacklevel=6)] if self.config.hooks else []
         self.observers: tuple[AgentObserver, ...] = (*self.config.observers, *hooks)
@@ -107,6 +112,11 @@ class Agent:
     def sources(self) -> tuple[ToolSource, ...]:
         """The sources of tools of this agent and of the agents behind its tools."""
         return self._tools.sources
+
+    @property
+    def token_count(self) -> TokenCount:
+        """The count of tokens, by what the vendor counted last."""
+        return self._window.tokens
 
     async def refresh_tools(self) -> None:
         """Bring the tools of the sources up to date. A run does it at its beginning."""
@@ -172,6 +182,8 @@ class Agent:
     ) -> AgentResult:
         """Answer a message, or a conversation that ends with one.
 
+        With a memory, its conversation comes before, and the messages of the run are added to it at the end.
+
         `response_format`: a pydantic model or a JSON Schema that the answer has to fit. The result's `parsed` is then
         its value, and its `content` the model's text. The model is asked again after an answer that does not fit
         (`AgentConfig.structured_retries`); when none fits, `stop_reason` is ``error`` and `error` has the faults.
@@ -195,13 +207,28 @@ class Agent:
         ports = LoopPorts(on_text=on_text, events=events, cancellation=cancellation)
         messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
         wanted = None if response_format is None else await answer_format(response_format)
-        if cancellation is None:
+        async with AsyncExitStack() as stack:
+            if cancellation is not None:
+                stopping = await stack.enter_async_context(cancellation.stopping(context.stopping))
+                context = replace(context, stopping=stopping)
+            known = ""
+            if (memory := self.memory) is not None:
+                remember = Remembering(
+                    memory=memory,
+                    said=messages,
+                    config=self.config,
+                    sides=self._sides,
+                    meter=self._meter,
+                    tokens=self._window.tokens,
+                    events=events,
+                    stopping=context.stopping,
+                )
+                ports, known = replace(ports, at_end=remember), sections(summary=memory.summary)
+                messages = [*memory.get_history(), *messages]
             asker = Unattended(self.config, context)
-            return await self._loop(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
-        async with cancellation.stopping(context.stopping) as stopping:
-            context = replace(context, stopping=stopping)
-            asker = Unattended(self.config, context)
-            return await self._loop(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
+            return await self._loop(
+                messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports, known=known
+            )
 
     __call__ = run
 
@@ -244,45 +271,28 @@ class Agent:
         messages: Sequence[str | Sequence[ModelMessage]],
         *,
         max_concurrency: int = 5,
-        on_progress: Callable[[int, int], Any] | None = None,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> list[AgentResult]:
         """Run the agent for each message, at most `max_concurrency` at once. Return the results in order.
 
-        `options` are those of `run`. A run that raises an error is a result with the stop reason ``error``; the others
-        go on. `on_progress` is called with the number of ended runs and of all; its errors are logged. Raises
-        ValueError for a `max_concurrency` below 1, and ProviderConfigurationError when no provider can be made.
+        The messages are of no conversation: the memory is neither read nor written. `options` are those of `run`. A run
+        that raises an error is a result with the stop reason ``error``; the others go on. `on_progress` is called with
+        the number of ended runs and of all; its errors are logged. Raises ValueError for a `max_concurrency` below 1,
+        and ProviderConfigurationError when no provider can be made.
         """
         if max_concurrency < 1:
             raise ValueError(f"max_concurrency should be 1 or more, not {max_concurrency}")
         await self._made()
-        slots, batch_id, ended = asyncio.Semaphore(max_concurrency), new_run_id(), 0
-
-        async def one(message: str | Sequence[ModelMessage]) -> AgentResult:
-            nonlocal ended
-            async with slots:
-                try:
-                    result = await self.run(message, **options)
-                except Exception as error:  # noqa: BLE001 - one failure is one failed result
-                    result = AgentResult(content="", stop_reason="error", error=f"{type(error).__name__}: {error}")
-            ended += 1
-            if on_progress is not None:
-                await _tell_progress(on_progress, ended, len(messages))
-            return result
-
-        await self._teller.tell(BatchStart, batch_id=batch_id, prompts_count=len(messages))
-        began = asyncio.get_running_loop().time()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(message)) for message in messages]
-        results = [task.result() for task in tasks]
-        await self._teller.tell(
-            BatchEnd,
-            batch_id=batch_id,
-            results_count=len(results),
-            errors_count=sum(result.stop_reason in ("provider_error", "error") for result in results),
-            total_duration_ms=milliseconds_since(began),
+        alone = copy.copy(self)
+        alone.memory = None
+        return await run_batch(
+            partial(alone.run, **options),
+            messages,
+            self._teller,
+            max_concurrency=max_concurrency,
+            on_progress=on_progress,
         )
-        return results
 
     def as_tool(self, name: str, description: str) -> Tool:
         """Return a tool for another agent of the same bot, which hands a task over to this one.
@@ -348,10 +358,12 @@ class Agent:
         on_confirm: OnConfirm | Unattended,
         answer_format: AnswerFormat | None = None,
         ports: LoopPorts,
+        known: str = "",
     ) -> LoopOutcome:
+        """`known` is the text of the memory, which stands behind the system text that stays the same."""
         system = self.instructions(context) if callable(self.instructions) else self.instructions
-        if (strategy := self.config.reasoning_strategy) is not None:
-            system = f"{system}\n\n{STRATEGIES[strategy]}" if system else STRATEGIES[strategy]
+        strategy = self.config.reasoning_strategy
+        parts = [system, "" if strategy is None else STRATEGIES[strategy], known]
         await self._tools.refresh()
         box = self._tools.now()
         tools, specs = box.on(context.channel), box.specs
@@ -374,7 +386,7 @@ class Agent:
             provider=await self._made(),
             context=context,
             on_confirm=on_confirm,
-            system=system,
+            system="\n\n".join(filter(None, parts)),
             answer_format=answer_format,
             ports=ports,
         )
@@ -383,11 +395,3 @@ class Agent:
 def _given(provider: str | Completes | None) -> str | Provider | None:
     """Return the provider that an author gave, with all methods of the protocol."""
     return provider if provider is None or isinstance(provider, str) else as_provider(provider)
-
-
-async def _tell_progress(on_progress: Callable[[int, int], Any], ended: int, total: int) -> None:
-    try:
-        if inspect.isawaitable(told := on_progress(ended, total)):
-            await told
-    except Exception as error:  # noqa: BLE001 - it must not change the batch
-        log.warning("on_progress raised %s", describe_error(error))

@@ -12,7 +12,7 @@ from channels import Media
 from gateway.artifacts.pictures import HEAD_BYTES, picture_type
 from gateway.providers.base import ModelMessage
 
-__all__ = ["SHOWN_TYPES", "InlineMedia", "ReadFile", "file_size", "image_message", "is_shown", "read_contents"]
+__all__ = ["SHOWN_TYPES", "InlineMedia", "ReadFile", "image_message", "is_shown", "read_contents"]
 
 SHOWN_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
 """The types that both vendors take. https://platform.claude.com/docs/en/build-with-claude/vision and
@@ -23,10 +23,6 @@ LARGEST_PDF: Final = 15_000_000
 _MOST_FILES: Final = 10
 _MOST_BYTES: Final = 20_000_000
 """The bytes of all files of a call. In base64 they stay below Anthropic's 32 MB for a request."""
-_IMAGE_SIZE, _LARGEST_PDF_SIZE = 6_400, 400_000
-"""The size of a file in the window, in bytes of text: a large picture has about 1,600 tokens, a PDF some 2,000 a page
-(https://platform.claude.com/docs/en/build-with-claude/pdf-support)."""
-
 ReadFile: TypeAlias = Callable[[Media], Awaitable[bytes | None]]
 """Returns the bytes of a file; None if it is gone."""
 
@@ -60,13 +56,6 @@ def image_message(image: Path | bytes, prompt: str) -> ModelMessage:
             f"and PDFs of at most {LARGEST_PDF // 10**6} MB; these {len(content)} bytes are {kind}"
         )
     return ModelMessage(role="user", content=prompt, files=(media,))
-
-
-def file_size(file: Media) -> int:
-    """Return what a file takes of the window, in bytes of text."""
-    if file.mime_type != "application/pdf":
-        return _IMAGE_SIZE
-    return min(_LARGEST_PDF_SIZE, max(_IMAGE_SIZE, file.size // 10))
 
 
 async def read_contents(messages: Sequence[ModelMessage], read: ReadFile | None) -> Mapping[str, bytes]:

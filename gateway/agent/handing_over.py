@@ -49,6 +49,7 @@ class HandOver:
             journal=self.progress.inside(key),
             on_text=None,
             live=None,
+            at_end=None,
             events=events,
             asking=self.asking,
         )

@@ -15,6 +15,7 @@ from gateway.agent.full_result import EarlierResults
 from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal, Keep
 from gateway.agent.model import OnText
+from gateway.agent.outcome import LoopOutcome
 from gateway.observe.teller import RunTeller
 
 __all__ = ["LiveText", "LoopPorts"]
@@ -63,6 +64,8 @@ class LoopPorts:
     """The token behind the context's `stopping`, which says why."""
     asking: RunTeller | None = None
     """Tells what people are asked; None: `events`. It is the outermost run, where an agent hands over to another."""
+    at_end: Callable[[LoopOutcome], Awaitable[LoopOutcome]] | None = None
+    """Called with the outcome before the end of the run is told. Returns the outcome that the run ends with."""
     interceptors: Interceptors = field(default_factory=Interceptors)
     """The interceptors of the model's tool calls."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -15,8 +15,9 @@ from gateway.agent.files import ReadFile, read_contents
 from gateway.agent.journal import Progress
 from gateway.agent.model import ModelCaller
 from gateway.agent.spec import AgentSpec
-from gateway.agent.window import fitted, size
+from gateway.agent.window import fitted
 from gateway.logs import describe_error
+from gateway.memory.tokens import size
 from gateway.observe.events import IterationStart, LlmEnd, MemoryTrim, ModelSwitch
 from gateway.observe.teller import RunTeller
 from gateway.providers import FallbackProvider

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -92,7 +92,7 @@ async def run_loop(
         answer_format=answer_format,
         cancellation=ports.cancellation,
     )
-    return await _told(loop)
+    return await _told(loop, ports.at_end)
 
 
 def _request(spec: AgentSpec, system: str, messages: Sequence[ModelMessage], language: str) -> Request:
@@ -213,26 +213,35 @@ def _executor(
     )
 
 
-async def _told(loop: Loop) -> LoopOutcome:
+async def _told(loop: Loop, at_end: Callable[[LoopOutcome], Awaitable[LoopOutcome]] | None) -> LoopOutcome:
     """Run a loop, and tell its begin and its end."""
-    events, provider, request = loop.events, loop.replies.caller.provider.name, loop.replies.request
+    events, request = loop.events, loop.replies.request
     await events.tell(
         RunStart,
         messages=request.messages,
         system_prompt=request.system,
         model=request.model or "",
-        provider=provider,
+        provider=loop.replies.caller.provider.name,
         parent_run_id=events.trace.parent_run_id,
     )
     try:
-        outcome = await loop.run()
+        outcome = await _ended(loop)
+        if at_end is not None:
+            outcome = await at_end(outcome)
     except asyncio.CancelledError:
         events.tell_now(Cancelled, iteration=loop.iterations, reason="its task was cancelled")
         raise
-    except Exception as error:
-        await events.tell(RunError, error=error, context={"iteration": loop.iterations, "provider": provider})
-        if loop.attended or not isinstance(error, ProviderError) or isinstance(error, ProviderConfigurationError):
-            raise
-        outcome = loop.failed(error)
     await events.tell(RunEnd, result=outcome)
     return outcome
+
+
+async def _ended(loop: Loop) -> LoopOutcome:
+    """Run a loop. Without a chat, an unreachable model is an outcome. All other errors are told and raised."""
+    try:
+        return await loop.run()
+    except Exception as error:
+        where = {"iteration": loop.iterations, "provider": loop.replies.caller.provider.name}
+        await loop.events.tell(RunError, error=error, context=where)
+        if loop.attended or not isinstance(error, ProviderError) or isinstance(error, ProviderConfigurationError):
+            raise
+        return loop.failed(error)

@@ -1,9 +1,8 @@
 """The window: the end of a conversation that fits into the model's context.
 
-The limit of a model is counted in tokens, which only its vendor can count. The window takes the vendor's count of the
-last call, and before that a token for four bytes of UTF-8 text. The limit is the one of the agent's configuration, or
-the one that the vendor says when it refuses a request as too long. A refusal without a number halves the window. What
-was learnt holds until the process ends.
+The limit of a model is counted in tokens (`memory/tokens.py`). It is the one of the agent's configuration, or the one
+that the vendor says when it refuses a request as too long. A refusal without a number halves the window. What was
+learnt holds until the process ends.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gateway.agent.files import file_size
+from gateway.memory.tokens import TokenCount, message_size, size
 from gateway.providers.base import ModelMessage, ProviderError, Request
 
-__all__ = ["LEAST_BYTES", "MOST_BYTES", "Window", "fitted", "size"]
+__all__ = ["LEAST_BYTES", "MOST_BYTES", "Window", "fitted"]
 
 MOST_BYTES = 200_000
 """The window of a model with an unknown limit, in bytes: about 50,000 tokens."""
@@ -23,11 +22,6 @@ LEAST_BYTES = 24_000
 tools and its answer."""
 _LEAST_ROOM = 8_000
 """The room that messages have at least, in bytes. A model that takes less can hold no conversation."""
-_TOKENS_PER_BYTE = 1 / 4
-_FEWEST_TOKENS_PER_BYTE, _MOST_TOKENS_PER_BYTE = 1 / 8, 1.0
-"""The limits of what is taken from a count, which a server may get wrong."""
-_COUNTED_FROM = 4_000
-"""The least request, in bytes, whose count is taken: in a short one the vendor's own additions weigh too much."""
 _USED_SHARE = 0.95
 """The share of the limit that is used: the text that follows may have more tokens than the text before it."""
 _LARGEST_SHARE = 4
@@ -43,7 +37,9 @@ class Window:
     """The limit of the configuration, for the prompt and the answer together."""
     _learnt: dict[str | None, int] = field(default_factory=dict)
     """The limits in tokens that were learnt from refusals, by model."""
-    _tokens_per_byte: float = _TOKENS_PER_BYTE
+    counts: bool = False
+    """True if the tokens count for more than these limits."""
+    tokens: TokenCount = field(default_factory=TokenCount)
 
     def room(self, request: Request) -> int:
         """Return how many bytes the messages of this request may have, beside its system text, tools and answer."""
@@ -51,35 +47,26 @@ class Window:
         if limit is None:
             return MOST_BYTES
         answer = min(request.max_tokens or 0, limit // 2)
-        most = int((limit - answer) * _USED_SHARE / self._tokens_per_byte)
+        most = self.tokens.size((limit - answer) * _USED_SHARE)
         return max(_LEAST_ROOM, most - _fixed_size(request))
 
     def counted(self, request: Request, prompt_tokens: int) -> None:
-        """Take the vendor's count of the tokens of a request."""
-        if self._limit(request.model) is not None:
-            self._count(_fixed_size(request) + size(request.messages), prompt_tokens)
+        """Take the vendor's count of the tokens of a request, if a limit is counted by it."""
+        if self.counts or self._limit(request.model) is not None:
+            self.tokens.learn(_fixed_size(request) + size(request.messages), prompt_tokens)
 
     def was_too_large(self, request: Request, refusal: ProviderError) -> int:
         """Learn from a refusal as too long, and return the bytes that the messages of the next try may have."""
         sent = _fixed_size(request) + size(request.messages)
-        self._count(sent, refusal.sent_tokens or 0)
-        half = int(max(LEAST_BYTES, sent // 2) * self._tokens_per_byte)
+        self.tokens.learn(sent, refusal.sent_tokens or 0)
+        half = self.tokens.tokens(max(LEAST_BYTES, sent // 2))
         known = self._limit(request.model)
         told = refusal.taken_tokens
         self._learnt[request.model] = min(known or told or half, told or half)
         return self.room(request) if told else min(LEAST_BYTES, self.room(request))
 
-    def _count(self, sent: int, tokens: int) -> None:
-        if sent >= _COUNTED_FROM and tokens > 0:
-            self._tokens_per_byte = min(_MOST_TOKENS_PER_BYTE, max(_FEWEST_TOKENS_PER_BYTE, tokens / sent))
-
     def _limit(self, model: str | None) -> int | None:
         return self._learnt.get(model, self.context_tokens)
-
-
-def size(messages: Sequence[ModelMessage]) -> int:
-    """Return the size of these messages in bytes, calls of tools included."""
-    return sum(map(_size, messages))
 
 
 def fitted(messages: Sequence[ModelMessage], most: int, since: int | None = None) -> Sequence[ModelMessage]:
@@ -93,7 +80,7 @@ def fitted(messages: Sequence[ModelMessage], most: int, since: int | None = None
         return messages
     starts = _starts(messages, len(messages) if since is None else since)
     kept = [_cut(message, most // _LARGEST_SHARE) for message in messages]
-    sizes = [_size(message) for message in kept]
+    sizes = [message_size(message) for message in kept]
     total, first = sum(sizes), 0
     for start in starts:
         if total <= most:
@@ -130,14 +117,6 @@ def _fixed_size(request: Request) -> int:
     """Return the size of what every call of an agent has, in bytes: the system text and the tools."""
     tools = sum(len(tool.name) + len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
     return len(request.system.encode("utf-8", "replace")) + tools
-
-
-def _size(message: ModelMessage) -> int:
-    calls = sum(len(call.name) + len(str(call.args)) for call in message.tool_calls)
-    text = message.content
-    text_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    files = sum(file_size(file) for file in message.files)
-    return text_bytes + calls + files + (len(str(message.echo)) if message.echo else 0)
 
 
 def _cut(message: ModelMessage, most: int) -> ModelMessage:

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
 from channels import Json
 from gateway.engine.concurrency import DelayedTask
 from gateway.engine.context import EngineContext
-from gateway.memory import LINES_READ
+from gateway.memory import lines_read
 from gateway.observe.events import LeaseLost, LeaseTakenOver
 from gateway.store.errors import Fenced, StoreError
 from gateway.store.form import NewerForm
@@ -21,18 +21,27 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Kind, Lease, Prefetch
 from gateway.stored import keys
 
-__all__ = ["BEATS", "PREFETCH", "HeldLease", "lease_lane", "release_to_newer", "shielded_commit"]
+__all__ = ["BEATS", "HeldLease", "lease_lane", "prefetch", "release_to_newer", "shielded_commit"]
 
 log = logging.getLogger("askfirst.leases")
 
-PREFETCH: Mapping[Kind, Prefetch] = {
-    "turn": Prefetch(records=(keys.INDEX, keys.FOLDED_NOTES), log=keys.TRANSCRIPT, last=LINES_READ),
-    "out": Prefetch(records=(keys.INDEX,)),
-    "action": Prefetch(records=(keys.ACTION,)),
-}
-"""The records and the log that are read with a lease, by the kind of its lane."""
 BEATS = 3
 """Renewals within the life of a lease: two may fail before it is lost."""
+
+
+def prefetch(context: EngineContext, kind: Kind) -> Prefetch:
+    """Return the records and the log that are read with a lease of this kind of lane.
+
+    Of the transcript, a turn reads the lines that the bot's memory needs.
+    """
+    match kind:
+        case "turn":
+            last = lines_read(context.bot.agent.memory)
+            return Prefetch(records=(keys.INDEX, keys.FOLDED_NOTES), log=keys.TRANSCRIPT, last=last)
+        case "out":
+            return Prefetch(records=(keys.INDEX,))
+        case "action":
+            return Prefetch(records=(keys.ACTION,))
 
 
 async def lease_lane(
@@ -49,7 +58,7 @@ async def lease_lane(
         pool=pool,
         wait_seconds=wait_seconds,
         lease_seconds=context.lease_seconds,
-        prefetch=PREFETCH[kind],
+        prefetch=prefetch(context, kind),
     )
 
 

@@ -11,19 +11,24 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from channels import Json
+from gateway.memory.tokens import TokenCount
+from gateway.memory.window import ConversationMemory, Trim
 from gateway.providers.base import ModelMessage
 from gateway.store.codec import decode_all
 from gateway.store.form import check_form
 
-__all__ = ["HISTORY", "LINES_READ", "RESET", "Transcripts", "to_entries"]
+__all__ = ["HISTORY", "RESET", "Transcripts", "from_entries", "lines_read", "to_entries"]
 
 HISTORY = 60
-"""The number of messages that a turn reads again. Notes do not count, so that they push no message out."""
-LINES_READ = 80
+"""The number of messages that a turn of a bot without a memory reads again. Notes do not count, so that they push no
+message out."""
+_LINES_READ = 80
 """The number of stored lines that are read for HISTORY messages.
 
 A turn writes at most one line of notes, and two or more lines beside it.
 """
+_LINES_MORE = 20
+"""The lines that are read beyond two for each message of a memory: one for the message, and one for notes before it."""
 
 RESET: Json = {"role": "reset"}
 """The line of a reset: the transcript is empty from here on."""
@@ -36,6 +41,17 @@ def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
     """Return the stored lines of these messages."""
     lines: list[Json] = _adapter().dump_python(list(messages), mode="json", exclude_defaults=True)
     return lines
+
+
+def from_entries(lines: Sequence[Json]) -> list[ModelMessage]:
+    """Return the messages of the lines of `to_entries`."""
+    messages: list[ModelMessage] = _adapter().validate_python(lines)
+    return messages
+
+
+def lines_read(memory: ConversationMemory | None) -> int:
+    """Return how many of the last stored lines a turn reads. It does not grow with the conversation."""
+    return _LINES_READ if memory is None else 2 * memory.max_messages + _LINES_MORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +72,18 @@ class _CachedLines:
 class Transcripts:
     """Reader of transcripts, with a cache of the messages that the last turn of a conversation read."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: ConversationMemory | None = None, tokens: TokenCount | None = None) -> None:
+        """`memory` has the limits of each conversation, and `tokens` counts its tokens."""
+        self._memory, self._tokens = memory, tokens or TokenCount()
         self._known: OrderedDict[str, _CachedLines] = OrderedDict()
         """The conversations with the most recent turns, in the order of their turns."""
 
     def read(self, conversation: str, lines: Sequence[str]) -> list[ModelMessage]:
-        """Return the messages since the last reset, at most HISTORY of them without notes.
+        """Return the messages since the last reset, within the limits of the memory.
 
-        The first message is a person's or a note, so that no result of a tool stands without its call. `lines` are
-        those of `to_entries`, as JSON text. Raises NewerForm for a line of a newer form, and ValueError for a line that
-        cannot be read.
+        Without a memory they are at most HISTORY without notes, and the first one is a person's or a note, so that no
+        result of a tool stands without its call. `lines` are those of `to_entries`, as JSON text. Raises NewerForm for
+        a line of a newer form, and ValueError for a line that cannot be read.
         """
         lines = tuple(lines)
         known = self._known.pop(conversation, None)
@@ -87,9 +105,20 @@ class Transcripts:
         said[:begin] = [None] * begin
         self._keep(conversation, _CachedLines(lines, said))
         recent = [message for message in messages[begin:] if message is not None]
+        if self._memory is not None:
+            return self._memory.trim(recent, self._tokens).kept
         begin = _window(recent)
         first = next((n for n in range(begin, len(recent)) if recent[n].role in ("user", "event")), len(recent))
         return recent[first:]
+
+    def trim(self, history: Sequence[ModelMessage], added: Sequence[Json]) -> Trim | None:
+        """Return the trim of this history and the lines that a turn adds to it. None without a memory.
+
+        What it keeps is the history of the next turn.
+        """
+        if self._memory is None or RESET in added:
+            return None
+        return self._memory.trim([*history, *from_entries(added)], self._tokens)
 
     def _keep(self, conversation: str, known: _CachedLines) -> None:
         if sum(map(len, known.lines)) <= _MOST_CHARACTERS:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.window import LEAST_BYTES, MOST_BYTES, Window, fitted, size
+from gateway.agent.window import LEAST_BYTES, MOST_BYTES, Window, fitted
+from gateway.memory.tokens import size
 from gateway.providers.base import ModelMessage, ProviderError, Request, ToolCall, ToolSpec
 
 

@@ -32,7 +32,7 @@ from gateway.assembly import Storage, assemble, open_store
 from gateway.budgets import parse_budgets
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
-from gateway.engine.leases import PREFETCH
+from gateway.engine.leases import prefetch
 from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits
 from gateway.observe.event_log import EventLog
@@ -129,7 +129,7 @@ class Worker:
 
     async def lease(self, kind: Kind, **options: Any) -> Lease:
         lease = await self.context.store.lease(
-            self.context.worker, [kind], pool=Platform.name, prefetch=PREFETCH[kind], **options
+            self.context.worker, [kind], pool=Platform.name, prefetch=prefetch(self.context, kind), **options
         )
         assert lease is not None, f"no {kind} is ready"
         return lease
@@ -196,7 +196,7 @@ class Rig:
         """Send what waits, then run a turn, until nothing is ready."""
         while await self.ready():
             sending = await self.store.lease(
-                self.worker.context.worker, ["out"], pool=Platform.name, prefetch=PREFETCH["out"]
+                self.worker.context.worker, ["out"], pool=Platform.name, prefetch=prefetch(self.worker.context, "out")
             )
             if sending is not None:
                 await self.worker.delivery.run(sending)

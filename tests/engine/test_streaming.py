@@ -11,7 +11,7 @@ import pytest
 
 from channels import Ambiguous, RateLimited, Undeliverable
 from gateway import Agent, AgentConfig, ChannelAgent, InMemoryCache, ToolContext, tool
-from gateway.engine.leases import PREFETCH
+from gateway.engine.leases import prefetch
 from gateway.engine.turns import live
 from gateway.guards import LengthGuardrail
 from gateway.providers import ProviderError, ToolCall
@@ -266,7 +266,9 @@ async def test_a_process_that_stood_still_writes_over_no_answer(chat: Rig, typis
 async def taken_over(chat: Rig, worker: Worker) -> Lease:
     """The turn's lease, once it has lapsed."""
     while True:
-        lease = await chat.store.lease(worker.context.worker, ["turn"], pool="test", prefetch=PREFETCH["turn"])
+        lease = await chat.store.lease(
+            worker.context.worker, ["turn"], pool="test", prefetch=prefetch(worker.context, "turn")
+        )
         if lease is not None:
             return lease
         await asyncio.sleep(0.05)

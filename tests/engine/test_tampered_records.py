@@ -15,10 +15,10 @@ import pytest
 from channels import ButtonPress, Json, Message, Person
 from channels.events import event_to_json
 from gateway.engine.event_bodies import event_body, replay_body
-from gateway.engine.leases import PREFETCH
+from gateway.engine.leases import prefetch
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Incoming, Key, Record
+from gateway.store.types import Incoming, Key, Kind, Record
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, here
@@ -72,11 +72,12 @@ async def press(chat: Rig, number: int, label: str = "Confirm") -> None:
 
 async def work(chat: Rig) -> None:
     """Everything that can be done now is done."""
-    engine, kinds = chat.worker.engine, ("turn", "action", "out")
+    engine, context = chat.worker.engine, chat.worker.context
+    kinds: tuple[Kind, ...] = ("turn", "action", "out")
     runs: dict[str, Any] = {"turn": chat.worker.turn_of, "action": engine._actions.run, "out": chat.worker.delivery.run}
     while (await chat.store.stats()).ready:
         for kind in kinds:
-            lease = await chat.store.lease("w", [kind], pool=Platform.name, prefetch=PREFETCH[kind])  # type: ignore[list-item, index]
+            lease = await chat.store.lease("w", [kind], pool=Platform.name, prefetch=prefetch(context, kind))
             if lease is not None:
                 await runs[kind](lease)
     await chat.worker.context.tasks.ended()  # such as the answer to a press

@@ -41,7 +41,7 @@ from gateway.engine.delivery.sender import PartSender
 from gateway.engine.event_bodies import event_body, replay_body
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake.inbox import Inbox
-from gateway.engine.leases import PREFETCH
+from gateway.engine.leases import prefetch
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe.teller import Teller
@@ -191,7 +191,7 @@ class Worker:
         """Take one lane and run it; False when there was none."""
         try:
             lease = await self.context.store.lease(
-                self.context.worker, [kind], pool=Platform.name, prefetch=PREFETCH[kind]
+                self.context.worker, [kind], pool=Platform.name, prefetch=prefetch(self.context, kind)
             )
             if lease is not None:
                 self._world.filing = self

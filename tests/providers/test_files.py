@@ -14,7 +14,7 @@ from channels import Media
 from gateway import Agent, AgentConfig, InMemoryCache, image_message
 from gateway.agent import files
 from gateway.agent.files import read_contents
-from gateway.agent.window import size
+from gateway.memory.tokens import size
 from gateway.providers import ModelMessage, Request, Response
 from gateway.testing import ScriptedProvider
 from tests.artifacts.test_pictures import png

@@ -9,7 +9,7 @@ from gateway.commands import BUILT_IN
 from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
-from gateway.engine.leases import PREFETCH
+from gateway.engine.leases import prefetch
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
@@ -119,7 +119,8 @@ class TurnConcluder:
             await context.commit(transaction)
             return
         first, long = transaction.parts[0], context.lease_seconds
-        transaction.chain = Chained(kind="out", lane=first.conversation, prefetch=PREFETCH["out"], lease_seconds=long)
+        reads = prefetch(context, "out")
+        transaction.chain = Chained(kind="out", lane=first.conversation, prefetch=reads, lease_seconds=long)
 
         async def committed() -> Lease | None:
             # Ask ahead only if no part of this outbox is being sent: this part would not be next. Ask once: a place in
