@@ -29,6 +29,7 @@ from gateway.artifacts import Artifact, emit_artifact
 from gateway.cache import Cache, CacheStats, InMemoryCache
 from gateway.channel_agent import ChannelAgent, NotAllowed
 from gateway.guards import Guardrail, GuardrailVerdict, InjectionGuardrail, LengthGuardrail, PiiGuardrail
+from gateway.memory import ConversationMemory
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
 from gateway.providers import FallbackProvider, Provider, ProviderError, Request, Response
 from gateway.tools import (
@@ -79,6 +80,7 @@ __all__ = [
     "ChannelAgent",
     "CoherenceConfig",
     "Confirm",
+    "ConversationMemory",
     "FallbackProvider",
     "Gateway",
     "Guardrail",

@@ -144,7 +144,7 @@ class AgentObserver:
         """The messages of a turn were stored with its end."""
 
     def on_memory_trim(self, run_id: str, messages_removed: int, messages_remaining: int, reason: str) -> Any:
-        """Messages were left out of a call to the model."""
+        """Messages left the memory of a conversation, or were left out of a call to the model."""
 
     def on_memory_summarize(self, run_id: str, summary: str, messages_summarized: int) -> Any:
         """Messages that left the window were summarised."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from channels import Address, Reply
@@ -20,7 +21,8 @@ from gateway.engine.turns.raw_results import keep_raw_results
 from gateway.engine.turns.running import RunningTurn
 from gateway.engine.turns.traces import keep_trace
 from gateway.memory import RESET
-from gateway.observe.events import SessionSave
+from gateway.memory.window import Cut
+from gateway.observe.events import MemoryTrim, SessionSave
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import ask_ballots
 from gateway.pending.deciding import withdraw
@@ -43,14 +45,18 @@ class TurnConcluder:
     def __init__(self, context: EngineContext) -> None:
         self._context = context
 
-    async def conclude(self, running: RunningTurn, outcome: Outcome, language: str) -> None:
+    async def conclude(self, running: RunningTurn, outcome: Outcome, language: str, cuts: Sequence[Cut] = ()) -> None:
         """Commit the outcome of a turn. Retried while the store is unavailable. Raises Fenced.
+
+        `cuts`: how its messages push older ones out of the memory of the conversation.
 
         If a commit was applied and only its answer was lost, the lease is already given back. The retry then raises
         Fenced.
         """
         at_first, events, place, lines = True, running.events, running.conversation, len(outcome.transcript)
         events.trace.step("session_save", summary=f"{lines} messages")  # the commit stores the trace, so it comes first
+        for cut in cuts:
+            events.trace.read(MemoryTrim(events.run_id, **cut._asdict()))
         for attempt in attempts(patient=True):
             async with attempt:
                 transaction = await self._transaction(running, outcome, language)
@@ -60,6 +66,8 @@ class TurnConcluder:
                 taken, how = running.batch.taken, outcome.stop_reason
                 tell_settled(self._context.events, events.run_id, place, taken, transaction, how)
         await self._context.events.tell(SessionSave, events.run_id, session_id=place, message_count=lines)
+        for cut in cuts:
+            await self._context.events.tell(MemoryTrim, events.run_id, **cut._asdict())
 
     async def _transaction(self, running: RunningTurn, outcome: Outcome, language: str) -> Transaction:
         context, conversation, batch = self._context, running.conversation, running.batch

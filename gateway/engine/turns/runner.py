@@ -80,7 +80,7 @@ class TurnRunner:
             for name, channel in context.channels.items()
             if isinstance(channel, CanStream) and channel.capabilities.stream
         }
-        self._transcripts = Transcripts()
+        self._transcripts = Transcripts(context.bot.agent.memory, context.bot.agent.token_count)
         self._places, self._people = KeyedLimit(context.limits.turns.place), KeyedLimit(context.limits.turns.person)
         self._suspect: str | None = None
         """The conversation of the running turn that may kill this process. Other suspect turns wait, so that they do
@@ -274,7 +274,8 @@ class TurnRunner:
             outcome.transcript = [*to_entries(batch.notes), *outcome.transcript]
         else:
             outcome = await self._run_bot(running, language, history)
-        await self._concluder.conclude(running, outcome, language)
+        trim = self._transcripts.trim(history, outcome.transcript)
+        await self._concluder.conclude(running, outcome, language, trim.cuts if trim is not None else ())
         took = milliseconds_since(began)
         await running.events.tell(TurnEnd, conversation=lease.lane, stop_reason=outcome.stop_reason, duration_ms=took)
         return outcome

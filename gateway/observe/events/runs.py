@@ -337,7 +337,7 @@ class SessionSave(RunEvent):
 
 @dataclass(slots=True, kw_only=True)
 class MemoryTrim(RunEvent):
-    """Messages were left out of a call to the model."""
+    """Messages left the memory of a conversation, or were left out of a call to the model."""
 
     name: ClassVar[str] = "memory_trim"
     messages_removed: int
