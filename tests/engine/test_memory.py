@@ -1,0 +1,194 @@
+"""The memory of a bot: each conversation has its own history, read with the lease within the bot's limits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import Agent, ChannelAgent, ConversationMemory, tool
+from gateway.observe.events import MemoryTrim, SessionLoad, SessionSave
+from gateway.observe.runs import run_id_of
+from gateway.observe.trace import AgentTrace
+from gateway.providers.base import ModelMessage
+from gateway.store.transaction import Transaction
+from gateway.store.types import FOLDED_AFTER_SECONDS
+from gateway.stored import keys
+from gateway.testing import ScriptedProvider, ToolCall
+from gateway.testing.faulty_store import FaultyStore
+from tests.engine.bots import Model
+from tests.engine.rig import Rig, message, rig
+from tests.engine.test_tampered_records import work
+
+PLACE = "agent/test:bot:ana"
+
+
+@tool(read_only=True)
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def bot(model: Any, memory: ConversationMemory | None) -> ChannelAgent:
+    return ChannelAgent(Agent([look], provider=model, memory=memory))
+
+
+@asynccontextmanager
+async def chatting(files: Path, memory: ConversationMemory | None) -> AsyncIterator[tuple[Rig, Model]]:
+    model = Model()
+    async with rig(bot(model, memory), files) as chat:
+        yield chat, model
+
+
+async def asks(chat: Rig, *texts: str, who: str = "ana") -> None:
+    for text in texts:
+        await chat.says(who, text)
+        await work(chat)
+
+
+def read(model: Any) -> list[str]:
+    return [each.content for each in model.requests[-1].messages]
+
+
+def trims(chat: Rig) -> list[tuple[int, int, str]]:
+    found = chat.worker.told.of_kind(MemoryTrim)
+    return [(each.messages_removed, each.messages_remaining, each.reason) for each in found]
+
+
+@pytest.mark.ledger("MEM-01", "MEM-03", "MEM-05", "MEM-07", "MEM-12", "CFG-20")
+async def test_a_turn_reads_the_history_within_the_limits(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ConversationMemory(4)) as (chat, model):
+        await asks(chat, "a", "b", "c", "d")
+        assert read(model) == ["b", "You said: b", "c", "You said: c", "d"]
+        assert trims(chat) == [(2, 4, "enforce_limits")] * 2
+        told = chat.worker.told
+        assert [each.message_count for each in told.of_kind(SessionLoad)] == [0, 2, 4, 4]
+        assert [(each.session_id, each.message_count) for each in told.of_kind(SessionSave)] == [(PLACE, 2)] * 4
+
+
+async def test_the_stored_trace_of_a_turn_has_the_trim(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ConversationMemory(2)) as (chat, _):
+        await asks(chat, "a")
+        said = message("ana", "b")
+        await chat.take(said)
+        await work(chat)
+        key = keys.key(chat.store, PLACE, keys.trace, run_id_of(PLACE, said.event_ids[0]))
+        stored: Any = (await chat.store.get([key]))[key].value
+        (step,) = AgentTrace.from_dict(stored).filter(type="memory_trim")
+        assert step.summary == "2 removed, 2 remain: enforce_limits"
+
+
+@pytest.mark.ledger("MEM-03")
+async def test_tokens_bound_the_history_of_a_chat(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ConversationMemory(20, 100)) as (chat, model):
+        await asks(chat, "x" * 300, "y" * 100, "and?")
+        assert read(model) == ["y" * 100, "You said: " + "y" * 100, "and?"]
+
+
+@pytest.mark.ledger("MEM-04", "MEM-06")
+async def test_a_chat_begins_with_no_result_of_a_lost_call(tmp_path: Path) -> None:
+    model = ScriptedProvider([ToolCall("look", {}), "1", "2", "3"])
+    async with rig(bot(model, ConversationMemory(4)), tmp_path) as chat:
+        await asks(chat, "a", "b", "c")
+        assert trims(chat)[:2] == [(2, 4, "enforce_limits"), (1, 3, "tool_pair_boundary")]
+        assert [each.role for each in model.requests[-1].messages] == ["assistant", "user", "assistant", "user"]
+    model = ScriptedProvider([ToolCall("look", {}), "1", "2"])
+    async with rig(bot(model, ConversationMemory(4)), tmp_path) as chat:
+        await asks(chat, "a", "b")
+        assert [each.role for each in model.requests[-1].messages] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.ledger("MEM-01", "LOOP-01")
+async def test_bots_and_people_that_share_a_memory_share_no_words(tmp_path: Path) -> None:
+    memory = ConversationMemory()
+    memory.add(ModelMessage(role="user", content="alone"))
+    memory.summary = "of a run alone"
+    async with chatting(tmp_path / "1", memory) as (chat, model), chatting(tmp_path / "2", memory) as (other, second):
+        await asks(chat, "a secret of Ana")
+        await asks(chat, "hello", who="bo")
+        await asks(other, "hello")
+        assert (read(model), read(second)) == (["hello"], ["hello"])
+        assert "alone" not in model.requests[-1].system
+        assert [each.content for each in memory.get_history()] == ["alone"]
+
+
+@pytest.mark.ledger("MEM-03")
+async def test_edits_and_notes_push_no_words_out_of_a_memory(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ConversationMemory(4, 200)) as (chat, model):
+        await asks(chat, "my name is Zora", "hello")
+        for number in range(40):
+            await chat.edits("ana", f"m{number}", f"text {number}")
+            await chat.edits("ana", f"m{number}", "")
+            if number % 10 == 9:
+                await chat.advance(FOLDED_AFTER_SECONDS + 1)
+                await work(chat)
+        await asks(chat, "who am I?")
+        said = [each.content for each in model.requests[-1].messages if each.role == "user"]
+        assert said == ["my name is Zora", "hello", "who am I?"]
+        for number in range(4):
+            await chat.edits("ana", f"m{number}", "x" * 900)
+            await asks(chat, f"{number}")
+        said = [each.content for each in model.requests[-1].messages if each.role == "user"]
+        assert said == ["1", "2", "3"]
+
+
+@pytest.mark.ledger("MEM-07")
+async def test_another_process_goes_on_with_the_conversation(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ConversationMemory()) as (chat, model):
+        await asks(chat, "my name is Alice")
+        await chat.says("ana", "what's my name?")
+        await chat.another().turn()
+        assert read(model) == ["my name is Alice", "You said: my name is Alice", "what's my name?"]
+
+
+async def test_new_begins_an_empty_memory(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ConversationMemory(2)) as (chat, model):
+        await asks(chat, "a", "b", "/new", "c")
+        assert read(model) == ["c"]
+        assert len(trims(chat)) == 1, "a reset is no trim"
+
+
+@pytest.mark.parametrize(("memory", "lines"), [(None, 80), (ConversationMemory(4), 28), (ConversationMemory(200), 420)])
+async def test_a_lease_reads_what_the_memory_needs(
+    tmp_path: Path, memory: ConversationMemory | None, lines: int
+) -> None:
+    async with chatting(tmp_path, memory) as (chat, _):
+        await fill(chat, 1_000)
+        await chat.says("ana", "hello")
+        assert len((await chat.worker.lease("turn")).lines) == lines
+
+
+async def fill(chat: Rig, messages: int) -> None:
+    """A conversation has so many messages."""
+    line: Any = {"role": "user", "content": "word"}
+    answer: Any = {"role": "assistant", "content": "answer"}
+    for _ in range(messages // 1_000):
+        transaction = Transaction(partition=chat.store.partition(PLACE))
+        transaction.appends = [(f"transcript/{PLACE}", each) for each in [line, answer] * 500]
+        await chat.store.commit(transaction)
+
+
+@pytest.mark.ledger("MEM-03")
+async def test_a_turn_after_ten_thousand_messages_costs_as_before(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ConversationMemory(20)) as (chat, model):
+        await asks(chat, *("a" * 30))
+        before = await asked(chat)
+        await fill(chat, 10_000)
+        await asks(chat, *("b" * 10))
+        assert await asked(chat) == before
+        assert len(model.requests[-1].messages) == 21
+
+
+async def asked(chat: Rig) -> tuple[dict[str, int], int]:
+    """What one more turn asks of the store, and the lines that it reads."""
+    wire: FaultyStore = chat.wire
+    calls = dict(wire.calls)
+    await chat.says("ana", "one more")
+    lease = await chat.worker.lease("turn")
+    await chat.worker.turn_of(lease)
+    made = {name: number - calls.get(name, 0) for name, number in wire.calls.items()}
+    await work(chat)
+    return {name: number for name, number in made.items() if number}, len(lease.lines)
