@@ -70,6 +70,13 @@ class AgentConfig(Options):
     context_tokens: int | None = Field(default=None, ge=4000)
     """The tokens that the model takes, its answer included. The oldest messages beyond it are left out of a call. None:
     it is unknown, and learnt when the vendor refuses a call as too long."""
+    compress_context: bool = False
+    """True to sum up the older messages of a call by a small call to the model when they fill much of its context. The
+    memory keeps them as they are."""
+    compress_context_threshold: float = Field(default=0.75, gt=0, le=1)
+    """The share of the context that they may fill: of `context_tokens`, or of what is known of the model."""
+    compress_context_keep_turns: int = Field(default=4, ge=1)
+    """The last turns that are left as they are, the running one included."""
     max_iterations: int = Field(default=6, ge=1, le=50)
     """The most calls to the model in one turn."""
     max_total_tokens: int | None = Field(default=None, ge=1)

@@ -202,7 +202,7 @@ class Loop:
         self.iterations += 1
         response, is_new = await self.replies.reply(self.iterations, self.messages, self.usage)
         self.served_by = response.usage.provider
-        before, self.usage = self.usage, self.usage + response.usage
+        before, self.usage = self.usage, self.usage + response.usage + self.book.take()
         limit, cost = self.spec.config.cost_warning_threshold, self.usage.least_usd
         if is_new and limit is not None and before.least_usd < limit <= cost:
             await self.events.tell(CostWarning, cost_used=cost, threshold=limit)

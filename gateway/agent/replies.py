@@ -9,6 +9,7 @@ from functools import partial
 
 from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.caching import hit
+from gateway.agent.compress_context import ContextCompressor
 from gateway.agent.config import ModelSelector
 from gateway.agent.expenses import Expenses
 from gateway.agent.files import ReadFile, read_contents
@@ -41,6 +42,8 @@ class Replies:
     answer_format: AnswerFormat | None
     person: str
     read_file: ReadFile | None
+    compressor: ContextCompressor | None
+    """Sums up the older messages, if the config says so."""
 
     async def reply(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> tuple[Response, bool]:
         """Return the `number`-th reply, to the conversation and these messages of the turn, and whether it is new.
@@ -64,6 +67,10 @@ class Replies:
         """
         window, request = self.spec.window, await self._request(number, messages, used)
         since = len(self.request.messages) - 1  # the question, and all that the turn added
+        if self.compressor is not None:
+            whole = len(messages)
+            messages = await self.compressor.compress(request, messages, since)
+            since -= whole - len(messages)
         kept = fitted(messages, window.room(request), since)
         await self._tell_trim(messages, kept, "the conversation is larger than the window")
         fitting = replace(request, messages=tuple(kept), contents=await read_contents(kept, self.read_file))

@@ -13,6 +13,7 @@ from gateway.agent.calls import CallRunner
 from gateway.agent.checking import CallChecker
 from gateway.agent.coherence_check import CoherenceCheck
 from gateway.agent.compress import Compressor
+from gateway.agent.compress_context import ContextCompressor
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.executing import CallExecutor
 from gateway.agent.full_result import RawResults
@@ -73,6 +74,7 @@ async def run_loop(
             answer_format=answer_format,
             person=context.person,
             read_file=ports.read_file,
+            compressor=_context_compressor(spec, context, events, book),
         ),
         runner=CallRunner(
             checker=_checker(spec, messages, context, events, ports, guarding, book),
@@ -151,6 +153,14 @@ def _compressor(
     spec: AgentSpec, context: ToolContext, events: RunTeller, progress: Progress, raw: RawResults, book: Book
 ) -> Compressor:
     return Compressor(spec=spec, events=events, progress=progress, stopping=context.stopping, raw=raw, book=book.add)
+
+
+def _context_compressor(
+    spec: AgentSpec, context: ToolContext, events: RunTeller, book: Book
+) -> ContextCompressor | None:
+    if not spec.config.compress_context:
+        return None
+    return ContextCompressor(spec=spec, events=events, stopping=context.stopping, book=book.keep)
 
 
 def _guarding(spec: AgentSpec, context: ToolContext, events: RunTeller) -> Guarding | None:

@@ -50,6 +50,14 @@ class Window:
         most = self.tokens.size((limit - answer) * _USED_SHARE)
         return max(_LEAST_ROOM, most - _fixed_size(request))
 
+    def tokens_of(self, request: Request, messages: Sequence[ModelMessage]) -> int:
+        """Return the tokens of this request with these messages, its system text and tools included."""
+        return self.tokens.tokens(_fixed_size(request) + size(messages))
+
+    def most_tokens(self, model: str | None) -> int:
+        """Return the limit of a model, for the prompt and the answer together."""
+        return self._limit(model) or self.tokens.tokens(MOST_BYTES)
+
     def counted(self, request: Request, prompt_tokens: int) -> None:
         """Take the vendor's count of the tokens of a request, if a limit is counted by it."""
         if self.counts or self._limit(request.model) is not None:

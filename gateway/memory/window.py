@@ -13,7 +13,7 @@ from gateway.options import checked
 from gateway.providers import Completes
 from gateway.providers.base import ModelMessage
 
-__all__ = ["ConversationMemory", "Cut", "Trim"]
+__all__ = ["ConversationMemory", "Cut", "Trim", "may_begin"]
 
 _MOST_UNSUMMARIZED: Final = 200
 """The most dropped messages that wait for a summary. Only a failing model lets more than a few wait."""
@@ -109,7 +109,7 @@ class ConversationMemory:
     def trim(self, messages: Sequence[ModelMessage], tokens: TokenCount) -> Trim:
         """Return these messages within the limits. The conversation of this object does not count and stays."""
         limit = self._first_within(messages, tokens)
-        first = _first_whole(messages, limit)
+        first = _firstmay_begin(messages, limit)
         cuts = [Cut(limit, len(messages) - limit, "enforce_limits")] if limit else []
         if first > limit:
             cuts.append(Cut(first - limit, len(messages) - first, "tool_pair_boundary"))
@@ -152,18 +152,18 @@ class ConversationMemory:
         return 0
 
 
-def _first_whole(messages: Sequence[ModelMessage], begin: int) -> int:
+def _firstmay_begin(messages: Sequence[ModelMessage], begin: int) -> int:
     """Return the first index from `begin` on at which no call stands apart from its result.
 
     When there is none, it is the last such index before `begin`, so that at least one message is kept.
     """
-    whole = _whole(messages)
+    whole = may_begin(messages)
     later = (index for index in range(begin, len(messages)) if whole[index])
     earlier = (index for index in range(begin - 1, -1, -1) if whole[index])
     return next(later, next(earlier, max(0, min(begin, len(messages) - 1))))
 
 
-def _whole(messages: Sequence[ModelMessage]) -> list[bool]:
+def may_begin(messages: Sequence[ModelMessage]) -> list[bool]:
     """Return for each index whether a conversation may begin there.
 
     It may not at a result, at a reply with calls that lack a result, and between a call and its result.

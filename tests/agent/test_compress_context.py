@@ -1,0 +1,225 @@
+"""The older messages of a call are summed up when they fill much of the model's context."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway import Agent, AgentConfig, ConversationMemory
+from gateway.agent.aside import SideProviders
+from gateway.agent.compress_context import ContextCompressor
+from gateway.agent.spec import AgentSpec
+from gateway.agent.window import Window, fitted
+from gateway.memory.tokens import TokenCount, size
+from gateway.observe.teller import SILENT, begin_run
+from gateway.options import WrongOption
+from gateway.providers import Provider, ProviderError, Request, Response, Usage
+from gateway.providers.anthropic.request import Conversation
+from gateway.providers.base import ModelMessage, ToolCall
+from gateway.providers.openai.request import chat_messages
+from gateway.testing import RecordingObserver
+from gateway.tools import ToolContext
+from gateway.tools.stopping import Stopping
+from tests.agent.scripted import Script, Turn, call
+from tests.agent.test_memory import look
+from tests.fakes import anthropic, openai
+
+
+def user(text: str) -> ModelMessage:
+    return ModelMessage(role="user", content=text)
+
+
+def talk(turns: int, length: int = 2_000) -> list[ModelMessage]:
+    said: list[ModelMessage] = []
+    for number in range(turns):
+        answer = ModelMessage(role="assistant", content=f"a{number}".ljust(length, "x"))
+        said += [user(f"q{number}"), answer]
+    return said
+
+
+def agent(script: Script, seen: RecordingObserver | None = None, **config: Any) -> Agent:
+    options = {"compress_context": True, "context_tokens": 10_000, "observers": (seen,) if seen else ()} | config
+    return Agent([look], provider=script, config=AgentConfig(**options))
+
+
+def read(script: Script, number: int = -1) -> list[str]:
+    return [message.content.rstrip("x") for message in script.requests[number].messages]
+
+
+@pytest.mark.ledger("MISC-07", "CFG-34")
+async def test_older_messages_become_one_note_before_the_last_turns() -> None:
+    script, seen = Script(["They talked.", "done"]), RecordingObserver()
+    memory = ConversationMemory(100)
+    memory.add_many(talk(16))
+    made = agent(script, seen)
+    made.memory = memory
+    result = await made.run("now?")
+    assert read(script) == ["[Compressed context] They talked.", "q13", "a13", "q14", "a14", "q15", "a15", "now?"]
+    assert script.requests[1].messages[0].role == "event", "it is data for the model"
+    asked = json.loads(script.requests[0].messages[0].content)
+    assert [line["text"].rstrip("x") for line in asked["messages"]][:2] == ["q0", "a0"]
+    assert len(asked["messages"]) == 26
+    (told,) = [fields for name, fields in seen.events if name == "prompt_compressed"]
+    assert told["messages_compressed"] == 26
+    assert told["before_tokens"] > 7_500 > told["after_tokens"]
+    assert len(memory) == 34, "the memory keeps them"
+    assert result.usage.prompt_tokens == 20, "the small call counts"
+    assert [step.type for step in result.trace] == ["prompt_compressed", "llm_call"]
+
+
+@pytest.mark.ledger("MISC-07")
+@pytest.mark.parametrize(("turns", "compressed"), [(14, False), (16, True)])
+async def test_only_a_full_context_is_compressed(turns: int, compressed: bool) -> None:
+    script = Script([*(["short"] if compressed else []), "done"])
+    await agent(script).run([*talk(turns), user("now?")])
+    assert len(script.requests) == 1 + compressed
+
+
+@pytest.mark.ledger("MISC-07")
+async def test_the_config_says_when_and_how_much() -> None:
+    script = Script(["short", "done"])
+    made = agent(script, compress_context_threshold=0.2, compress_context_keep_turns=2)
+    await made.run([*talk(5), user("now?")])
+    assert read(script) == ["[Compressed context] short", "q4", "a4", "now?"]
+    for wrong in ({"compress_context_threshold": 0.0}, {"compress_context_keep_turns": 0}):
+        with pytest.raises(WrongOption):
+            AgentConfig(**wrong)
+
+
+async def test_without_it_nothing_is_compressed() -> None:
+    script = Script(["done"])
+    await agent(script, compress_context=False).run([*talk(16), user("now?")])
+    assert len(script.requests) == 1
+
+
+async def test_too_few_turns_are_left_as_they_are() -> None:
+    script = Script(["done"])
+    await agent(script).run([*talk(3, 12_000), user("now?")])
+    assert len(script.requests) == 1
+
+
+async def test_one_run_compresses_the_same_messages_once() -> None:
+    script = Script(["short", call("look"), "done"])
+    result = await agent(script).run([*talk(16), user("now?")])
+    assert result.content == "done" and len(script.requests) == 3
+    assert read(script)[0] == "[Compressed context] short" and read(script)[-1] == "seen"
+
+
+@pytest.mark.parametrize("fails", [ProviderError("script", "down", retryable=True), "", Response(finish="refused")])
+async def test_a_failed_compression_leaves_the_call_as_it_is(fails: Any) -> None:
+    script = Script([fails, call("look"), "done"])
+    result = await agent(script).run([*talk(16), user("now?")])
+    assert (result.content, len(script.requests)) == ("done", 3), "it is tried once a run"
+    assert read(script, 1)[0] == "q0" and len(script.requests[1].messages) == 33
+
+
+async def test_what_does_not_fit_is_compressed_and_not_left_out() -> None:
+    script = Script(["short", "done"])
+    made = agent(script, context_tokens=4_000, max_tokens=2_000, compress_context_threshold=1.0)
+    await made.run([*talk(5), user("now?")])
+    assert read(script)[:2] == ["[Compressed context] short", "q2"]
+
+
+async def test_a_stop_ends_the_compression() -> None:
+    stopping = Stopping()
+
+    class Slow(Script):
+        async def complete(self, request: Request) -> Response:
+            stopping.set()
+            await asyncio.Event().wait()
+            return Response()
+
+    turned = Turn(Slow([]), [], config=AgentConfig(compress_context=True, context_tokens=4_000), stopping=stopping)
+    outcome = await turned.run("x" * 14_000)
+    assert outcome.stop_reason == "cancelled"
+
+
+# ── any interleaving leaves a conversation that the vendors take ──
+
+CALLS = st.integers(0, 3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("turn"), st.integers(0, 900), CALLS, st.booleans()),
+        st.tuples(st.just("trim"), st.integers(1, 12), st.none() | st.integers(1, 400)),
+        st.tuples(st.just("fit"), st.integers(500, 4_000)),
+        st.tuples(st.just("compress"), st.integers(1, 4)),
+    ),
+    min_size=4,
+    max_size=24,
+)
+
+
+def turn(number: int, length: int, calls: int, noted: bool) -> list[ModelMessage]:
+    said = [ModelMessage(role="event", content="a note")] if noted else []
+    said.append(user(f"q{number}".ljust(length, "x")))
+    if calls:
+        made = tuple(ToolCall(call_id=f"c{index}", name="look", args={"n": index}) for index in range(calls))
+        said.append(ModelMessage(role="assistant", tool_calls=made))
+        said += [ModelMessage(role="tool", content="r", call_id=each.call_id, tool_name="look") for each in made]
+    return [*said, ModelMessage(role="assistant", content=f"a{number}")]
+
+
+async def compressed(messages: Sequence[ModelMessage], turns: int) -> Sequence[ModelMessage]:
+    """The messages, once their older ones are summed up."""
+    script = Script(["summary"])
+
+    async def own() -> Provider:
+        return script
+
+    config = AgentConfig(compress_context=True, compress_context_threshold=0.0001, compress_context_keep_turns=turns)
+    spec = AgentSpec(tools={}, specs=(), config=config, window=Window(), caching=None, sides=SideProviders(own))
+    events = begin_run(SILENT, clock=ToolContext(person="app:-:-").clock)
+    compressor = ContextCompressor(spec=spec, events=events, stopping=Stopping(), book=lambda usage: None)
+    return await compressor.compress(Request(), messages, len(messages))
+
+
+def plainly(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+    """The messages for OpenAI as they are: nothing is mended."""
+    chat: list[dict[str, Any]] = []
+    for message in messages:
+        made = [
+            {"id": each.call_id, "type": "function", "function": {"name": each.name, "arguments": "{}"}}
+            for each in message.tool_calls
+        ]
+        role = "user" if message.role == "event" else message.role
+        chat.append({"role": role, "content": message.content})
+        chat[-1] |= {"tool_calls": made} if made else {}
+        chat[-1] |= {"tool_call_id": message.call_id} if role == "tool" else {}
+    return chat
+
+
+@pytest.mark.ledger("MEM-04", "MISC-07")
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(STEPS)
+def test_any_interleaving_leaves_what_both_vendors_take(steps: list[tuple[Any, ...]]) -> None:
+    messages: Sequence[ModelMessage] = turn(0, 10, 1, noted=False)
+    for number, (kind, *values) in enumerate(steps):
+        match kind:
+            case "turn":
+                messages = [*messages, *turn(number, *values)]
+            case "trim":
+                messages = ConversationMemory(*values).trim(messages, TokenCount()).kept
+            case "fit":
+                messages = fitted(messages, *values)
+            case "compress":
+                messages = asyncio.run(compressed(messages, *values))
+        assert messages and size(messages)
+        request = Request(messages=[*messages, user("and?")])
+        assert openai.refusal_of({"model": "m", "messages": plainly(request.messages)}) is None
+        assert openai.refusal_of({"model": "m", "messages": chat_messages(request, "m")}) is None
+        turns = Conversation(request, "m").turns
+        assert anthropic.refusal_of({"model": "m", "max_tokens": 10, "messages": turns}) is None
+
+
+def test_usage_of_a_compression_is_no_usage_of_another_run() -> None:
+    script = Script([Response(content="short", usage=Usage(prompt_tokens=7)), "done", "next"])
+    made = agent(script)
+    first = made.run_sync([*talk(16), user("now?")])
+    assert (first.usage.prompt_tokens, made.run_sync("hello").usage.prompt_tokens) == (17, 10)
+    assert made.total_tokens == 7 + 15 + 15
