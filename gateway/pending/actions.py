@@ -6,7 +6,7 @@ The rules are functions over a `ConversationActions`: `prompting` shows question
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.tools.pending_action import Detail, PendingAction
 
-__all__ = ["ConversationActions", "Drift", "OutgoingReply", "in_order"]
+__all__ = ["ConversationActions", "Drift", "OutgoingReply", "codes_of", "in_order"]
 
 Drift: TypeAlias = Callable[[PendingAction], Detail | None]
 """Return the reason why an action may no longer run as it was shown: its tool is missing or changed, or the policy
@@ -48,6 +48,16 @@ class OutgoingReply:
     """The ids of the actions whose end it tells. A late bare reply after it still belongs to them."""
     alone: bool = False
     """True if it holds one question of the gateway's and nothing else, so that a bare reply may answer it."""
+
+
+def codes_of(actions: Iterable[PendingAction]) -> set[str]:
+    """Return the codes that decide these actions: their own, and those of the permissions that they offer."""
+    codes: set[str] = set()
+    for action in actions:
+        codes.add(action.code)
+        if action.standing is not None:
+            codes.add(action.standing.code)
+    return codes
 
 
 class ConversationActions:

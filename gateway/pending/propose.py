@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from channels import Address, Json, Person
-from gateway.pending.actions import ConversationActions
+from gateway.pending.actions import ConversationActions, codes_of
 from gateway.pending.index import same_ask
 from gateway.pending.prompt import code_only
 from gateway.pending.reading import ReplyParser
@@ -86,7 +86,7 @@ def propose_action(
     sent = _ballots(tool, requester, address, ballots, conversation=actions.conversation)
     if (lacking := _lacks_approvers(tool, requester, sent)) is not None:
         return lacking
-    code = make_code(taken := _codes(actions, proposed))
+    code = make_code(taken := codes_of([*actions.open, *proposed]))
     action = _new_action(
         tool,
         args,
@@ -114,12 +114,6 @@ def _over_quota(mine: Sequence[PendingAction], plan: str | None, replaces: str |
     if len(others) < QUOTA:
         return None
     return f"Not asked: {QUOTA} questions to this person already wait for an answer here. Those come first."
-
-
-def _codes(actions: ConversationActions, proposed: Sequence[PendingAction]) -> set[str]:
-    """Return the codes that are taken here."""
-    taken = [*actions.open, *proposed]
-    return {each.code for each in taken} | {each.standing.code for each in taken if each.standing is not None}
 
 
 def _offer(tool: Tool, taken: set[str], plan: str | None) -> StandingOffer | None:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from channels import Json, Person
 from gateway.pending import transitions
-from gateway.pending.actions import ConversationActions
+from gateway.pending.actions import ConversationActions, codes_of
 from gateway.pending.applying import take_vote
 from gateway.pending.ballots import (
     ENDS,
@@ -45,7 +45,7 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     if asked.ballot_of is None or asked.conversation != actions.conversation:
         raise ValueError("the record of a ballot is not of this conversation")
     language = actions.index.last_asked_language() or asked.language
-    ballot = replace(asked, code=make_code({action.code for action in actions.open}), language=language)
+    ballot = replace(asked, code=make_code(codes_of(actions.open)), language=language)
     actions.put(ballot, "ballot_asked", ballot.requester, at)
     ballot = actions.by_id[event.action_id]
     if code_only(ballot) and not actions.shows_files:
