@@ -29,7 +29,7 @@ from gateway.artifacts import Artifact, emit_artifact
 from gateway.cache import Cache, CacheStats, InMemoryCache
 from gateway.channel_agent import ChannelAgent, NotAllowed
 from gateway.guards import Guardrail, GuardrailVerdict, InjectionGuardrail, LengthGuardrail, PiiGuardrail
-from gateway.memory import ConversationMemory
+from gateway.memory import ConversationMemory, EntityMemory, KnowledgeGraphMemory, KnowledgeMemory
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
 from gateway.providers import FallbackProvider, Provider, ProviderError, Request, Response
 from gateway.tools import (
@@ -81,6 +81,7 @@ __all__ = [
     "CoherenceConfig",
     "Confirm",
     "ConversationMemory",
+    "EntityMemory",
     "FallbackProvider",
     "Gateway",
     "Guardrail",
@@ -88,6 +89,8 @@ __all__ = [
     "InMemoryCache",
     "InjectionGuardrail",
     "Json",
+    "KnowledgeGraphMemory",
+    "KnowledgeMemory",
     "LengthGuardrail",
     "LoggingObserver",
     "MCPServer",

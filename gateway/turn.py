@@ -24,7 +24,7 @@ from gateway.agent import (
 )
 from gateway.agent.full_result import EarlierResults
 from gateway.artifacts import media_of
-from gateway.memory import to_entries
+from gateway.memory import Remembered, to_entries
 from gateway.observe.results import AgentResult, StopReason
 from gateway.observe.teller import RunTeller
 from gateway.options import WrongOption
@@ -104,6 +104,8 @@ class Turn:
     """Returns the ballot of each of these people, by the private chats in which they can be reached."""
     earlier_results: EarlierResults
     """Returns the raw results of a tool that an earlier turn has kept."""
+    remembered: Remembered = field(default_factory=Remembered)
+    """The memories of the conversation and of the person that the model reads."""
     read_file: ReadFile | None = None
     """Returns the bytes of a file of the conversation."""
     live: LiveText | None = None
@@ -177,6 +179,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
             interceptors=interceptors,
             live=turn.live,
             read_file=turn.read_file,
+            remembered=turn.remembered,
         ),
     )
     outcome = Outcome(

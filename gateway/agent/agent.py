@@ -20,36 +20,38 @@ from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.full_result import FULL_RESULT, full_result_tool
+from gateway.agent.metered import Metered
 from gateway.agent.model import OnText
+from gateway.agent.noting import with_remember
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 from gateway.agent.profiles import STRATEGIES
-from gateway.agent.remembering import Remembering
+from gateway.agent.remembering import Remembering, extractions_of
 from gateway.agent.run import run_loop
 from gateway.agent.spec import AgentSpec
 from gateway.agent.tool_set import ToolSet
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
 from gateway.cache import Cache
-from gateway.memory import ConversationMemory
-from gateway.memory.context import sections
+from gateway.memory import ConversationMemory, Extraction
 from gateway.memory.tokens import TokenCount
 from gateway.observe.hooks import HooksObserver
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StreamChunk
 from gateway.observe.runs import new_run_id
 from gateway.observe.teller import Teller, begin_run
-from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
+from gateway.observe.usage import UsageMeter
 from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
-from gateway.providers.base import ToolSpec
+from gateway.providers.aside import Aside
+from gateway.providers.base import ToolSpec, Usage
 from gateway.structured import ResponseFormat
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource
 
 __all__ = ["Agent"]
 
 
-class Agent:
+class Agent(Metered):
     """An agent: it answers messages with a model that may call tools.
 
     It has no state of a conversation, so any number of runs may be active at once. `run`, `stream` and `batch` run it
@@ -77,9 +79,11 @@ class Agent:
         a chat 60 messages. Raises ToolValidationError when two tools have the same name, and WrongOption for an unknown
         option or value.
         """
-        self._tools = ToolSet(tools, policy)
         self.config = config or AgentConfig()
         self.policy, self.memory = policy, memory
+        self.extractions: Sequence[Extraction] = extractions_of(self.config)
+        """The memories that a model fills from the messages of each conversation."""
+        self._tools = ToolSet(tools if self.config.knowledge_memory is None else with_remember(tools), policy)
         self.instructions = instructions
         self._provider = _given(provider)
         self._making = threading.Lock()
@@ -143,6 +147,24 @@ class Agent:
             if isinstance(each, AgentTool):
                 found += [provider for provider in each.agent.providers() if provider not in found]
         return found
+
+    async def aside(self, provider: str | Completes | None, model: str | None, book: Callable[[Usage], None]) -> Aside:
+        """Return the small calls to a model beside the conversation. None: this agent's provider, or its model.
+
+        `book` is called with the usage of each, which also counts in the sums of this agent. Raises
+        ProviderConfigurationError.
+        """
+
+        def add(usage: Usage) -> None:
+            self._meter.add(usage)
+            book(usage)
+
+        return Aside(
+            provider=await self._sides.get(provider),
+            model=model or (self.config.model if provider is None else None),
+            timeout_seconds=self.config.request_timeout_seconds,
+            book=add,
+        )
 
     def caches(self) -> list[Cache]:
         """Return the caches of this agent and of the agents behind its tools."""
@@ -211,24 +233,20 @@ class Agent:
             if cancellation is not None:
                 stopping = await stack.enter_async_context(cancellation.stopping(context.stopping))
                 context = replace(context, stopping=stopping)
-            known = ""
-            if (memory := self.memory) is not None:
-                remember = Remembering(
-                    memory=memory,
-                    said=messages,
-                    config=self.config,
-                    sides=self._sides,
-                    meter=self._meter,
-                    tokens=self._window.tokens,
-                    events=events,
-                    stopping=context.stopping,
-                )
-                ports, known = replace(ports, at_end=remember), sections(summary=memory.summary)
-                messages = [*memory.get_history(), *messages]
-            asker = Unattended(self.config, context)
-            return await self._loop(
-                messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports, known=known
+            remember = Remembering(
+                memory=self.memory,
+                extractions=self.extractions,
+                knowledge=self.config.knowledge_memory,
+                said=messages,
+                context=context,
+                aside=self.aside,
+                tokens=self._window.tokens,
+                events=events,
             )
+            ports = replace(ports, at_end=remember, remembered=remember.remembered())
+            messages = [*remember.history(), *messages]
+            asker = Unattended(self.config, context)
+            return await self._loop(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
 
     __call__ = run
 
@@ -285,7 +303,7 @@ class Agent:
             raise ValueError(f"max_concurrency should be 1 or more, not {max_concurrency}")
         await self._made()
         alone = copy.copy(self)
-        alone.memory = None
+        alone.memory, alone.extractions = None, ()
         return await run_batch(
             partial(alone.run, **options),
             messages,
@@ -312,30 +330,6 @@ class Agent:
         await self._teller.drain()
         await self.close_sources()
 
-    # ── usage ──
-
-    @property
-    def total_tokens(self) -> int:
-        """The tokens of all runs of this agent in this process since the last `reset_usage`."""
-        return self._meter.total().total_tokens
-
-    @property
-    def total_cost(self) -> float | None:
-        """The cost of these runs in US dollars. None: the price of a model is unknown."""
-        return self._meter.total().cost_usd
-
-    def get_usage_summary(self) -> str:
-        """Return the usage of these runs in one line."""
-        return usage_text(self._meter.total())
-
-    def reset_usage(self) -> None:
-        """Begin to count anew at 0."""
-        self._meter.reset()
-
-    def get_analytics(self) -> AgentAnalytics | None:
-        """Return how the tools were used since the last `reset_usage`. None without `enable_analytics`."""
-        return AgentAnalytics(by_tool=self._meter.total().by_tool) if self.config.enable_analytics else None
-
     async def turn(
         self,
         messages: Sequence[ModelMessage],
@@ -358,11 +352,11 @@ class Agent:
         on_confirm: OnConfirm | Unattended,
         answer_format: AnswerFormat | None = None,
         ports: LoopPorts,
-        known: str = "",
     ) -> LoopOutcome:
-        """`known` is the text of the memory, which stands behind the system text that stays the same."""
         system = self.instructions(context) if callable(self.instructions) else self.instructions
         strategy = self.config.reasoning_strategy
+        # What changes from turn to turn comes last, so that vendors cache the rest.
+        known = "" if ports.remembered is None else ports.remembered.text()
         parts = [system, "" if strategy is None else STRATEGIES[strategy], known]
         await self._tools.refresh()
         box = self._tools.now()

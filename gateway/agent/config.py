@@ -14,6 +14,7 @@ from gateway.agent.profiles import PROFILES, Profile, ReasoningStrategy
 from gateway.agent.tool_config import ToolConfig
 from gateway.cache import Cache, InMemoryCache
 from gateway.guards import STAGES, Guardrail
+from gateway.memory import EntityMemory, KnowledgeGraphMemory, KnowledgeMemory
 from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
 from gateway.options import Options, WrongOption
@@ -137,6 +138,13 @@ class AgentConfig(Options):
     routing_only: bool = False
     """True to return the model's choice of tools as the result, and run none of them."""
     stop_condition: StopCondition | None = None
+
+    entity_memory: EntityMemory | None = None
+    """The memory of the entities that a conversation names. None: there is none."""
+    knowledge_graph: KnowledgeGraphMemory | None = None
+    """The memory of the relations that a conversation states. None: there is none."""
+    knowledge_memory: KnowledgeMemory | None = None
+    """The memory of facts about each person. The agent then has the tool ``remember``. None: there is none."""
 
     guardrails: tuple[Guardrail, ...] = ()
     """The guards of texts, asked in their order."""

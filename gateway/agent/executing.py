@@ -17,9 +17,11 @@ from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Ask, Asked, OnConfirm
 from gateway.agent.handing_over import HandOver
 from gateway.agent.journal import CallResult, Keep
+from gateway.agent.noting import note_into
 from gateway.agent.unattended import Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.logs import describe_error
+from gateway.memory import NotedFact
 from gateway.observe.events import PendingStashed, ToolChunk
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
@@ -61,11 +63,13 @@ class CallExecutor:
         """Run the tool. Raises CallFailed."""
         tool, call = each.tool, each.call
         planned: list[PlannedTurn] = []
+        noted: list[NotedFact] = []
         context = replace(
             self.context,
             idempotency_key=f"{self.context.idempotency_key}/{each.key}",
             emit=emit_artifact,
             plan=partial(_plan, planned) if self.context.address is not None else None,
+            note=note_into(noted) if self._keeps_facts else None,
             on_progress=self.on_progress,
         )
 
@@ -103,13 +107,24 @@ class CallExecutor:
             _log.error("tool %s has run, but its files are lost: %s", tool.name, error)
             artifacts, text = (), f"{text}\n\n{_FILES_LOST}"
         result = CallResult(
-            text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked, follow_ups=tuple(planned)
+            text=text,
+            artifacts=artifacts,
+            stop=self._stop(tool, text),
+            asked=asked,
+            follow_ups=tuple(planned),
+            noted=tuple(noted),
         )
-        if key is None or self.caching is None or emitted or stashed or planned:
+        if key is None or self.caching is None or emitted or stashed or planned or noted:
             return result
         result = replace(result, cache_key=key)
         await self.caching.keep_result(tool, result)
         return result
+
+    @property
+    def _keeps_facts(self) -> bool:
+        """True if facts about the person are kept: in their private chat, and in a run outside of a chat."""
+        address = self.context.address
+        return self.config.knowledge_memory is not None and (address is None or not address.group)
 
     def _on_chunk(self, tool: Tool, call: ToolCall) -> Callable[[str], None]:
         """Return what tells the pieces of a streaming tool, and shows the newest of them to the person."""

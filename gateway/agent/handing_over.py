@@ -52,6 +52,7 @@ class HandOver:
             at_end=None,
             events=events,
             asking=self.asking,
+            remembered=None,
         )
         message = ModelMessage(role="user", content=task)
         return _result(
@@ -62,7 +63,11 @@ class HandOver:
 def _result(outcome: LoopOutcome, name: str) -> CallResult:
     """Return an inner outcome as the result of the outer call."""
     done = CallResult(
-        text=outcome.content, artifacts=outcome.artifacts, usage=outcome.usage, follow_ups=outcome.follow_ups
+        text=outcome.content,
+        artifacts=outcome.artifacts,
+        usage=outcome.usage,
+        follow_ups=outcome.follow_ups,
+        noted=outcome.noted,
     )
     if outcome.asked:
         told = "\n".join([*filter(None, [outcome.content]), *(serialise(each.confirmation) for each in outcome.asked)])

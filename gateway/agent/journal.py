@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 from channels import AskfirstError, Json, Media
 from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
+from gateway.memory import NotedFact
 from gateway.providers.base import NO_USAGE, Response, Usage
 from gateway.tools import PendingConfirmation
 from gateway.tools.context import PlannedTurn
@@ -76,6 +77,8 @@ class CallResult:
     """The usage of another agent's run, and of the call that shortened the text."""
     follow_ups: tuple[PlannedTurn, ...] = ()
     """The further turns that the tool planned."""
+    noted: tuple[NotedFact, ...] = ()
+    """The facts about the person that the tool noted."""
     cache_key: str | None = field(default=None, compare=False)
     """The key of the tool's cache under which it is kept or may be kept."""
 
@@ -139,6 +142,8 @@ class Progress:
             body["asked"] = [one, *more] if more else one
         if result.follow_ups:
             body["follow_ups"] = [asdict(planned) for planned in result.follow_ups]
+        if result.noted:
+            body["noted"] = [asdict(fact) for fact in result.noted]
         if result.usage.total_tokens:
             body["usage"] = asdict(replace(result.usage, by_tool={}))
         await self._record({"finished": key, "result": {**body, "artifacts": artifacts}})
@@ -170,7 +175,7 @@ class Progress:
                 self._started.add(key)
             case {"finished": str(key), "result": body}:
                 stored = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
-                stored |= {name: body[name] for name in ("usage", "follow_ups") if name in body}
+                stored |= {name: body[name] for name in ("usage", "follow_ups", "noted") if name in body}
                 finished: CallResult = _adapter(CallResult).validate_python(stored)
                 kept = body.get("asked") or []
                 asked = [_verdict_from_json(each) for each in (kept if isinstance(kept, list) else [kept])]

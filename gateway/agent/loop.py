@@ -277,6 +277,7 @@ class Loop:
             provider_used=self.served_by or self.replies.caller.provider.name,
             guarded=self.guarded,
             follow_ups=tuple(planned for result in self.results for planned in result.follow_ups),
+            noted=tuple(fact for result in self.results for fact in result.noted),
             raw_results={} if self.compressor is None else self.compressor.raw.all(),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.agent.confirming import Asked
+from gateway.memory import NotedFact
 from gateway.observe.results import AgentResult
 from gateway.providers.base import ModelMessage
 from gateway.tools.context import PlannedTurn
@@ -21,6 +22,8 @@ class LoopOutcome(AgentResult):
     """The actions that people are asked about, also those of an earlier attempt at this turn."""
     guarded: tuple[ModelMessage, ...] | None = field(default=None, repr=False)
     """The conversation that the run began with, as the guards let it through. None: no guard checked it."""
+    noted: tuple[NotedFact, ...] = ()
+    """The facts about the person that the tools noted."""
     follow_ups: tuple[PlannedTurn, ...] = ()
     """The further turns that its tools planned."""
     raw_results: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)

@@ -16,6 +16,7 @@ from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal, Keep
 from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
+from gateway.memory import Remembered
 from gateway.observe.teller import RunTeller
 
 __all__ = ["LiveText", "LoopPorts"]
@@ -54,6 +55,8 @@ class LoopPorts:
     """Returns the raw results of a tool that earlier turns of the conversation have kept."""
     expenses: Expenses | None = None
     """The budgets that the turn shares with others; None: there are none."""
+    remembered: Remembered | None = None
+    """The memories that the model reads."""
     on_text: OnText | None = None
     """Receives the model's text. With it the model streams."""
     live: LiveText | None = None

@@ -1,88 +1,153 @@
-"""The memory of a run without a chat: written once, at the end of the run."""
+"""The memories of a run without a chat: they are written once, at the end of the run."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from gateway.agent.aside import SideProviders
 from gateway.agent.config import AgentConfig
 from gateway.agent.outcome import LoopOutcome
 from gateway.logs import describe_error
-from gateway.memory import ConversationMemory
-from gateway.memory.summary import summarize
+from gateway.memory import (
+    ConversationMemory,
+    Extraction,
+    KnowledgeMemory,
+    Learned,
+    Remembered,
+    extract,
+    summarize,
+)
+from gateway.memory.extraction import about
 from gateway.memory.tokens import TokenCount
-from gateway.observe.events import MemorySummarize, MemoryTrim, RunUsage
+from gateway.observe.events import EntityExtraction, KgExtraction, MemorySummarize, MemoryTrim, RunUsage
 from gateway.observe.teller import RunTeller
-from gateway.observe.usage import UsageMeter
+from gateway.providers import Completes
 from gateway.providers.aside import Aside
 from gateway.providers.base import NO_USAGE, ModelMessage, ProviderError, Usage
-from gateway.tools.stopping import Stopped, Stopping
+from gateway.tools import ToolContext
+from gateway.tools.stopping import Stopped
 
-__all__ = ["Remembering"]
+__all__ = ["Remembering", "extractions_of", "tell_learned"]
 
 log = logging.getLogger(__name__)
+
+_MakeAside: TypeAlias = Callable[[str | Completes | None, str | None, Callable[[Usage], None]], Awaitable[Aside]]
+
+
+def extractions_of(config: AgentConfig) -> list[Extraction]:
+    """Return the memories that a model fills from the messages of a conversation."""
+    memories: list[Extraction | None] = [config.entity_memory, config.knowledge_graph]
+    return [memory for memory in memories if memory is not None]
+
+
+def tell_learned(events: RunTeller, memory: Extraction, learned: Learned, turn: int) -> None:
+    """Tell that a memory was filled. `turn`: the number of its calls to a model."""
+    if memory.extracts == "entities":
+        events.tell_now(EntityExtraction, entities_extracted=learned.count, turn_count=turn)
+    else:
+        events.tell_now(KgExtraction, triples_extracted=learned.count)
 
 
 @dataclass(slots=True, kw_only=True)
 class Remembering:
-    """Adds the messages of a run to a memory when the run has ended, so that a run that dies leaves no half of them."""
+    """The memories of one run. They are written when the run has ended, so that one that dies leaves no half of them.
 
-    memory: ConversationMemory
+    The values of the extractions and of the knowledge are in the memory objects, since there is no store.
+    """
+
+    memory: ConversationMemory | None
+    extractions: Sequence[Extraction]
+    knowledge: KnowledgeMemory | None
     said: Sequence[ModelMessage]
     """The messages that the run answers."""
-    config: AgentConfig
-    sides: SideProviders
-    meter: UsageMeter
+    context: ToolContext
+    aside: _MakeAside
     tokens: TokenCount
     events: RunTeller
-    stopping: Stopping
     usage: Usage = NO_USAGE
 
+    def history(self) -> list[ModelMessage]:
+        """Return the messages of the conversation before this run."""
+        return [] if self.memory is None else self.memory.get_history()
+
+    def remembered(self) -> Remembered:
+        """Return the memories that the model reads in this run."""
+        messages, context = [*self.history(), *self.said], self.context
+        lines = {each.extracts: each.lines(each.alone, about(messages, each)) for each in self.extractions}
+        lasting: Sequence[str] = ()
+        recent: Sequence[str] = ()
+        if self.knowledge is not None:
+            lasting, recent = self.knowledge.lines(self.knowledge.alone.get(context.person), context.clock())
+        return Remembered(
+            summary=(self.memory.summary if self.memory is not None else None) or "",
+            entities=lines.get("entities", ()),
+            relations=lines.get("relations", ()),
+            lasting=lasting,
+            recent=recent,
+        )
+
     async def __call__(self, outcome: LoopOutcome) -> LoopOutcome:
-        """Add the messages of this outcome. Return it with the usage of the summary, if one was made."""
+        """Add this outcome to the memories. Return it with the usage of the calls to models that were made for them."""
         said = self.said
         if outcome.guarded is not None and said:
             said = outcome.guarded[-len(said) :]
-        trim = self.memory.append([*said, *outcome.messages], self.tokens)
-        for cut in trim.cuts:
-            await self.events.tell(MemoryTrim, **cut._asdict())
-        if self.memory.summarize_on_trim and outcome.stop_reason != "budget":
-            await self._summarize()
-        return replace(outcome, usage=outcome.usage + self.usage) if self.usage.total_tokens else outcome
+        new = [*said, *outcome.messages]
+        earlier, goes_on = self.history(), outcome.stop_reason != "budget"
+        if self.memory is not None:
+            for cut in self.memory.append(new, self.tokens).cuts:
+                await self.events.tell(MemoryTrim, **cut._asdict())
+            if self.memory.summarize_on_trim and goes_on:
+                await self._summarize(self.memory)
+        if self.knowledge is not None and outcome.noted:
+            known = self.knowledge.alone.get(self.context.person)
+            self.knowledge.alone[self.context.person] = self.knowledge.added(known, outcome.noted, self.context.clock())
+        for memory in self.extractions if goes_on else ():
+            await self._extract(memory, [*earlier, *new][-max(len(new), memory.relevance_window) :])
+        if not self.usage.total_tokens:
+            return outcome
+        await self.events.tell(RunUsage, usage=self.usage)
+        return replace(outcome, usage=outcome.usage + self.usage)
 
-    async def _summarize(self) -> None:
+    async def _summarize(self, memory: ConversationMemory) -> None:
         """Sum up the dropped messages. A failure is logged, and the next run tries again."""
-        memory = self.memory
         dropped, state = memory.take_dropped()
         if not dropped:
             return
         summary: str | None = None
         try:
-            summary = await self.stopping.unless_set(self._summary(dropped))
+            summary = await self.context.stopping.unless_set(self._summary(memory, dropped))
         except ProviderError as error:
             log.warning("the memory could not be summarised: %s", describe_error(error))
         except Stopped:
             pass
         finally:
             is_new = memory.put_summary(summary, dropped, state)
-        if self.usage.total_tokens:
-            await self.events.tell(RunUsage, usage=self.usage)
         if is_new and summary is not None:
             await self.events.tell(MemorySummarize, summary=summary, messages_summarized=len(dropped))
 
-    async def _summary(self, dropped: Sequence[ModelMessage]) -> str:
-        memory, config = self.memory, self.config
-        own_model = config.model if memory.summarize_provider is None else None
-        aside = Aside(
-            provider=await self.sides.get(memory.summarize_provider),
-            model=memory.summarize_model or own_model,
-            timeout_seconds=config.request_timeout_seconds,
-            book=self._book,
-        )
+    async def _summary(self, memory: ConversationMemory, dropped: Sequence[ModelMessage]) -> str:
+        aside = await self.aside(memory.summarize_provider, memory.summarize_model, self._book)
         return await summarize(aside, dropped, earlier=memory.summary or "", max_tokens=memory.summarize_max_tokens)
 
+    async def _extract(self, memory: Extraction, messages: Sequence[ModelMessage]) -> None:
+        """Take facts out of these messages. A failure is logged, and the memory stays as it was."""
+        turn = memory.runs + 1
+
+        async def learned() -> Learned:
+            aside = await self.aside(memory.provider, memory.model, self._book)
+            return await extract(memory, aside, memory.alone, messages, at=self.context.clock(), turn=turn)
+
+        try:
+            found = await self.context.stopping.unless_set(learned())
+        except ProviderError as error:
+            log.warning("the %s of a run are not kept: %s", memory.extracts, describe_error(error))
+        except Stopped:
+            pass
+        else:
+            memory.alone, memory.runs = found.value, turn
+            tell_learned(self.events, memory, found, turn)
+
     def _book(self, usage: Usage) -> None:
-        self.meter.add(usage)
         self.usage += usage

@@ -143,7 +143,8 @@ class EngineContext:
         if transaction.appends:
             tell_audited(self.events, transaction)
         if transaction.hand_over and self.decide is not None:
-            for conversation in dict.fromkeys(event.conversation for event in transaction.hand_over):
+            deciding = [event.conversation for event in transaction.hand_over if event.decides]
+            for conversation in dict.fromkeys(deciding):
                 self.tasks.start(self.decide(conversation), "decide")
         return committed
 

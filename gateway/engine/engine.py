@@ -16,6 +16,7 @@ from gateway.engine.delivery.sender import PartSender
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
 from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import lease_lane
+from gateway.engine.memory.jobs import MemoryRunner
 from gateway.engine.runtime import BotRuntime
 from gateway.engine.turns.runner import TurnRunner
 from gateway.logs import describe_error
@@ -60,7 +61,8 @@ class Engine:
         self._actions = actions or ActionExecutor(context)
         self._delivery = PartSender(context)
         turns = TurnRunner(context, self._decisions)
-        self.runtime = BotRuntime(context, self._decisions, turns, self._actions, self._delivery)
+        memory = MemoryRunner(context)
+        self.runtime = BotRuntime(context, self._decisions, turns, memory, self._actions, self._delivery)
         """The engine for the bot's own code."""
         self._loops: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []

@@ -18,6 +18,9 @@ from gateway.engine.event_bodies import event_body, received_body
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.leases import lease_lane
 from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
+from gateway.engine.memory.jobs import MemoryRunner
+from gateway.engine.memory.lanes import conversation_lane, is_memory_lane, person_lane
+from gateway.engine.memory.records import turn_memories
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe.results import AgentResult
@@ -37,6 +40,8 @@ __all__ = ["BotRuntime"]
 
 _VISIBLE_LINES = 20
 """Lines at the end of a visible log among which the bot's newest message is looked for."""
+_MEMORY_WAIT_SECONDS = 1.0
+"""The longest wait for an event that is on its way to a memory lane."""
 _LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.01, 0.5
 """First and longest wait of a call for work that another loop or process does."""
 
@@ -50,11 +55,12 @@ class BotRuntime:
         context: EngineContext,
         decisions: Decisions,
         turns: TurnRunner,
+        memory: MemoryRunner,
         actions: ActionExecutor,
         sender: PartSender,
     ) -> None:
         self.context, self._decisions = context, decisions
-        self._turns, self._actions, self._sender = turns, actions, sender
+        self._turns, self._memory, self._actions, self._sender = turns, memory, actions, sender
         self._calls = Calls(context)
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
@@ -89,6 +95,7 @@ class BotRuntime:
             await self._work(call)
             if call.turn_result is None and call.error is None:
                 await call.read_posted_result(message_id)
+            context.tasks.start(self._work_memory(call.conversation, str(person)), "memory")
             return await call.result()
 
     async def decide(
@@ -147,6 +154,9 @@ class BotRuntime:
 
         Raises the error of a turn that no call waits for.
         """
+        if is_memory_lane(lease.lane):
+            await self._memory.run(lease)
+            return
         call = self._calls.get(lease.lane)
         try:
             outcome = await self._turns.run(lease)
@@ -215,6 +225,16 @@ class BotRuntime:
             ran = True
             await self._sender.run(lease)
         return ran
+
+    async def _work_memory(self, conversation: str, person: str) -> None:
+        """Work off the memory lanes of a conversation and of a person, where they are free."""
+        context, agent = self.context, self.context.bot.agent
+        lanes = [conversation_lane(conversation)] if turn_memories(agent) else []
+        lanes += [person_lane(context.bot.name, person)] if agent.config.knowledge_memory is not None else []
+        for lane in lanes:
+            lease = await lease_lane(context, "turn", only=lane, wait_seconds=_MEMORY_WAIT_SECONDS)
+            if lease is not None:
+                await self._memory.run(lease)
 
     async def _confirmed(self, conversation: str) -> list[str]:
         """Return the ids of the confirmed actions that have not ended and whose channel is on here."""

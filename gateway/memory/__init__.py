@@ -1,6 +1,32 @@
-"""The memory of a conversation: its transcript, the window of it that a turn reads, and a summary of what is before."""
+"""The memory of conversations: the transcript, its window, and what is taken out of it for later turns."""
 
+from gateway.memory.context import Remembered
+from gateway.memory.entities import Entity, EntityMemory
+from gateway.memory.extraction import Extraction, Learned, extract
+from gateway.memory.graph import KnowledgeGraphMemory, Triple
+from gateway.memory.knowledge import Fact, KnowledgeMemory, NotedFact
+from gateway.memory.summary import summarize
 from gateway.memory.transcript import HISTORY, RESET, Transcripts, from_entries, lines_read, to_entries
 from gateway.memory.window import ConversationMemory
 
-__all__ = ["HISTORY", "RESET", "ConversationMemory", "Transcripts", "from_entries", "lines_read", "to_entries"]
+__all__ = [
+    "HISTORY",
+    "RESET",
+    "ConversationMemory",
+    "Entity",
+    "EntityMemory",
+    "Extraction",
+    "Fact",
+    "KnowledgeGraphMemory",
+    "KnowledgeMemory",
+    "Learned",
+    "NotedFact",
+    "Remembered",
+    "Transcripts",
+    "Triple",
+    "extract",
+    "from_entries",
+    "lines_read",
+    "summarize",
+    "to_entries",
+]

@@ -34,7 +34,10 @@ __all__ = [
     "heartbeat",
     "index",
     "key",
+    "knowledge",
     "links",
+    "memory",
+    "memory_epoch",
     "opted_out",
     "overheard",
     "part_message",
@@ -115,6 +118,22 @@ def folded_notes(conversation: str) -> str:
     """Record: the notes for the model that no turn has read. Written by turns without a message; kept until a turn
     reads it."""
     return f"{FOLDED_NOTES}/{conversation}"
+
+
+def memory(lane: str, what: str) -> str:
+    """Record, in the partition of a memory lane: a summary, entities or relations. Written by that lane; kept."""
+    return f"memory/{what}/{lane}"
+
+
+def knowledge(lane: str) -> str:
+    """Record, in the partition of a person's memory lane: the facts about that person. Written by that lane; kept."""
+    return f"knowledge/{lane}"
+
+
+def memory_epoch(conversation: str) -> str:
+    """Record: the run that last emptied the transcript. Memories of an earlier epoch do not count. Written by turns;
+    kept."""
+    return f"memory_epoch/{conversation}"
 
 
 def streamed(conversation: str) -> str:

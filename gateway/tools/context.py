@@ -68,6 +68,9 @@ class ToolContext:
     """How many turns of the bot to itself led to this one; 0 in the turn of a person."""
     plan: Callable[[PlannedTurn], None] | None = field(default=None, repr=False)
     """The function behind `follow_up`; None where no turn can be planned."""
+    note: Callable[[str, str, bool], None] | None = field(default=None, repr=False)
+    """The function behind the built-in tool ``remember``, with content, category and persistent. None where no facts
+    about the person are kept."""
     raw_results: Callable[[str], Awaitable[Sequence[str]]] | None = field(default=None, repr=False)
     """The function behind the built-in tool ``full_result``: the results of a tool before they were shortened."""
     on_progress: Callable[[str], None] | None = field(default=None, repr=False)

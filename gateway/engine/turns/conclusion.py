@@ -11,6 +11,7 @@ from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
 from gateway.engine.leases import prefetch
+from gateway.engine.memory.handing import hand_to_memory
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
@@ -80,6 +81,7 @@ class TurnConcluder:
         keep_raw_results(transaction, context, conversation, outcome)
         if RESET in outcome.transcript:
             end_links(transaction, context, conversation)
+        await hand_to_memory(transaction, context, running, outcome)
         replies = await with_files(context, running.address, outcome.replies, str(running.person), language)
         says = [OutgoingReply(reply=reply) for reply in replies]
         if self._concerns_actions(running, outcome):

@@ -19,6 +19,7 @@ from gateway.engine.concurrency import KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.memory.records import remembered
 from gateway.engine.signs_of_life import SignsOfLife
 from gateway.engine.strangers import Strangers
 from gateway.engine.telling import event_ids, run_of, tell_settled, was_received
@@ -331,6 +332,7 @@ class TurnRunner:
                 if not context.bot.commands.are_meant(turn):
                     attachments = await fetch_attachments(context, turn.messages)
                     turn = replace(turn, context=replace(turn.context, attachments=attachments))
+                    turn = replace(turn, remembered=await remembered(context, turn))
                 return await context.bot.turn(turn)
         except TimeoutError:
             if not deadline.expired():

@@ -1,0 +1,79 @@
+"""The filling of the memories of one conversation, by small calls to models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from gateway.agent import Expenses
+from gateway.agent.remembering import tell_learned
+from gateway.engine.context import EngineContext
+from gateway.engine.memory.reading import NumberedMessages, read_messages
+from gateway.engine.memory.records import SUMMARY, KeptMemory, epoch_of, memory_key, turn_memories
+from gateway.memory import Extraction, extract, summarize
+from gateway.observe.events import MemorySummarize
+from gateway.observe.teller import RunTeller
+from gateway.store.transaction import Put
+from gateway.stored import keys
+
+__all__ = ["MemoryFiller"]
+
+
+class MemoryFiller:
+    """Fills the memories of one conversation with what they have not read."""
+
+    def __init__(self, context: EngineContext, conversation: str, events: RunTeller, expenses: Expenses) -> None:
+        self._context, self._conversation, self._events, self._expenses = context, conversation, events, expenses
+        self._agent = context.bot.agent
+
+    async def fill(self, tells: list[Callable[[], None]]) -> Mapping[str, Put]:
+        """Return the records of the memories that have read something new, by name.
+
+        Appends to `tells` what is to be called after their commit. Raises ProviderError.
+        """
+        context, conversation = self._context, self._conversation
+        memory_keys = {name: memory_key(context, conversation, name) for name in turn_memories(self._agent)}
+        epoch_key = keys.key(context.store, conversation, keys.memory_epoch)
+        # The epoch is read before the transcript: lines from before a reset never get the epoch after it.
+        found = await context.store.get([epoch_key, *memory_keys.values()])
+        messages = await read_messages(context, conversation)
+        puts = {}
+        for name, key in memory_keys.items():
+            kept = KeptMemory.of(found[key], epoch_of(found, epoch_key))
+            if name == SUMMARY:
+                filled = await self._summary(kept, messages, tells)
+            else:
+                memory = next(each for each in self._agent.extractions if each.extracts == name)
+                filled = await self._extracted(memory, kept, messages, tells)
+            if filled is not None:
+                puts[key.name] = Put(filled.to_json())
+        return puts
+
+    async def _extracted(
+        self, memory: Extraction, kept: KeptMemory, messages: NumberedMessages, tells: list[Callable[[], None]]
+    ) -> KeptMemory | None:
+        unread = messages.unread(kept.through, memory.relevance_window)
+        if not unread:
+            return None
+        aside = await self._agent.aside(memory.provider, memory.model, self._expenses.add)
+        now, turn = await self._context.store.now(), kept.turns + 1
+        learned = await extract(memory, aside, kept.value, unread, at=now, turn=turn)
+        tells.append(partial(tell_learned, self._events, memory, learned, turn))
+        return kept.read_to(messages.last, learned.value)
+
+    async def _summary(
+        self, kept: KeptMemory, messages: NumberedMessages, tells: list[Callable[[], None]]
+    ) -> KeptMemory | None:
+        """Return the summary with the messages that have left the window; None if it has read them all before."""
+        memory = self._agent.memory
+        if memory is None:
+            return None
+        outside = len(memory.trim(messages.messages, self._agent.token_count).dropped)
+        gone = messages.after(kept.through, outside)
+        if not gone:
+            return None
+        aside = await self._agent.aside(memory.summarize_provider, memory.summarize_model, self._expenses.add)
+        earlier = kept.value if isinstance(kept.value, str) else ""
+        text = await summarize(aside, gone, earlier=earlier, max_tokens=memory.summarize_max_tokens)
+        tells.append(partial(self._events.tell_now, MemorySummarize, summary=text, messages_summarized=len(gone)))
+        return kept.read_to(messages.numbers[outside - 1], text)

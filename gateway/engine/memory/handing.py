@@ -1,0 +1,46 @@
+"""The end of a turn for the memories: its commit hands their work over to the memory lanes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from gateway.engine.context import EngineContext
+from gateway.engine.memory.lanes import conversation_lane, person_lane
+from gateway.engine.memory.records import turn_memories
+from gateway.engine.turns.running import RunningTurn
+from gateway.memory import RESET
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming
+from gateway.stored import keys
+from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_body_of
+from gateway.turn import Outcome
+
+__all__ = ["hand_to_memory"]
+
+
+async def hand_to_memory(
+    transaction: Transaction, context: EngineContext, running: RunningTurn, outcome: Outcome
+) -> None:
+    """Hand over what the memories have to read after this turn, and the facts that the model noted.
+
+    After a reset, the memories of the conversation no longer count.
+    """
+    keeps, conversation, run_id = turn_memories(context.bot.agent), running.conversation, running.events.run_id
+    if keeps and RESET in outcome.transcript:
+        name = keys.key(context.store, conversation, keys.memory_epoch).name
+        transaction.puts[name] = Put(run_id)
+    if outcome.loop is None:
+        return
+    person = str(running.person)
+    events: list[tuple[str, MemoryEvent]] = []
+    if keeps:
+        due = MemoryDue(event_id=f"memory/{run_id}", conversation=conversation, person=person, run_id=run_id)
+        events.append((conversation_lane(conversation), due))
+    if outcome.loop.noted:
+        facts = FactsNoted(event_id=f"facts/{run_id}", facts=[asdict(fact) for fact in outcome.loop.noted])
+        events.append((person_lane(context.bot.name, person), facts))
+    if events:
+        now = await context.store.now()
+        for lane, event in events:
+            body = context.keyring.stamped("event", lane, memory_body_of(event))
+            transaction.hand_over.append(Incoming(conversation=lane, event_ids=(event.event_id,), body=body, stamp=now))

@@ -1,0 +1,161 @@
+"""The work of memory lanes: a model reads what a memory has not read yet, after the reply of the turn.
+
+An event of such a lane says only that there may be work. What is left to read is known from the memory's record, which
+names the last line that it has read, and is written in the commit that consumes the event. So a process may die at any
+step: the next one reads the same lines again, and none is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from channels import Person
+from gateway.engine.context import EngineContext
+from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.memory.filling import MemoryFiller
+from gateway.engine.turns.expenses import PersonExpenses
+from gateway.logs import describe_error
+from gateway.memory import NotedFact
+from gateway.observe.runs import run_id_of
+from gateway.observe.teller import RunTeller, begin_run
+from gateway.providers.base import ProviderError
+from gateway.store.errors import Fenced
+from gateway.store.form import NewerForm, check_form
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Lease
+from gateway.stored import keys
+from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_event_of
+
+__all__ = ["MemoryRunner"]
+
+log = logging.getLogger("askfirst.memory")
+
+_BACKOFF_SECONDS: Final = (30.0, 120.0, 600.0, 3600.0)
+"""The waits after failures in a row. After the last one the events go: the event of the next turn does their work."""
+_CROWDED_SECONDS: Final = 1.0
+"""The wait of a lane while this process works as many of them as it may."""
+
+
+class MemoryRunner:
+    """Works the events of memory lanes. At most a quarter of the turns that run at once are of them."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._most = max(1, (context.limits.turns.all or 4) // 4)
+        self._running = 0
+
+    async def run(self, lease: Lease) -> None:
+        """Work all events of this lane. After a failure they stay, and are tried again later."""
+        if self._running >= self._most:
+            transaction = _given_back(lease)
+            transaction.due = await self._context.store.now() + timedelta(seconds=_CROWDED_SECONDS)
+            await self._context.commit(transaction)
+            return
+        self._running += 1
+        try:
+            with HeldLease(self._context, lease):
+                await self._work(lease)
+        except NewerForm as newer:
+            await self._context.commit(release_to_newer(lease, newer))
+        except Fenced:
+            log.warning("the memory lane %s is worked by another worker", lease.lane)
+        finally:
+            self._running -= 1
+
+    async def _work(self, lease: Lease) -> None:
+        events = self._events(lease)
+        transaction = _given_back(lease)
+        transaction.consume = [(lease.lane, waiting.seq) for waiting in lease.events]
+        facts = [event for event in events if isinstance(event, FactsNoted)]
+        due = [event for event in events if isinstance(event, MemoryDue)]
+        try:
+            if facts:
+                await self._note(lease, facts, transaction)
+            if due:
+                await self._fill(lease, due[-1], transaction)
+            else:
+                await self._context.commit(transaction)
+        except asyncio.CancelledError:
+            await shielded_commit(self._context.commit(_given_back(lease)))
+            raise
+
+    def _events(self, lease: Lease) -> list[MemoryEvent]:
+        """Return the genuine events of the lane. Others are consumed without work. Raises NewerForm."""
+        found = []
+        for waiting in lease.events:
+            check_form(waiting.body)
+            try:
+                if not self._context.keyring.is_genuine("event", lease.lane, waiting.body):
+                    raise ValueError("somebody without the key has made or changed it")
+                found.append(memory_event_of(waiting.body))
+            except ValueError as error:
+                log.error("an event of the memory lane %s is dropped: %s", lease.lane, error)
+        return found
+
+    async def _note(self, lease: Lease, events: Sequence[FactsNoted], transaction: Transaction) -> None:
+        """Add the noted facts to those of the person of this lane."""
+        context, knowledge = self._context, self._context.bot.agent.config.knowledge_memory
+        if knowledge is None:  # the bot no longer has this memory
+            return
+        key = keys.key(context.store, lease.lane, keys.knowledge)
+        record = (await context.store.get([key]))[key]
+        facts = [
+            NotedFact(
+                content=str(fact.get("content", "")),
+                category=str(fact.get("category", "")),
+                persistent=fact.get("persistent") is True,
+            )
+            for event in events
+            for fact in event.facts
+        ]
+        transaction.puts[key.name] = Put(knowledge.added(record.value, facts, await context.store.now()))
+
+    async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
+        """Fill the memories of a conversation, and commit them. What was spent is booked, also after a failure."""
+        context, events, tells = self._context, self._begun(lease, due), list[Callable[[], None]]()
+        expenses = PersonExpenses(context, due.conversation, Person.parse(due.person), events)
+        try:
+            if await expenses.used_up() is None:
+                filler = MemoryFiller(context, due.conversation, events, expenses)
+                transaction.puts |= await filler.fill(tells)
+        except (Fenced, NewerForm):
+            raise
+        except Exception as error:  # noqa: BLE001 - a memory must not end the loop of the turns
+            transaction, tells = await self._after_failure(lease, error), []
+        with expenses.booked_by(transaction):
+            await context.commit(transaction)
+        for tell in tells:
+            tell()
+
+    def _begun(self, lease: Lease, due: MemoryDue) -> RunTeller:
+        """Return the teller of this work: a run that belongs to the turn whose end asked for it."""
+        context = self._context
+        return begin_run(
+            context.events,
+            run_id_of(lease.lane, due.event_id),
+            clock=context.wall_clock,
+            parent_run_id=due.run_id,
+            metadata={"bot": context.bot.name, "person": context.keyring.pseudonym(due.person)},
+        )
+
+    async def _after_failure(self, lease: Lease, error: Exception) -> Transaction:
+        """Return what gives the lane back for a later try, or without its events once the tries are used up."""
+        why = str(error) if isinstance(error, ProviderError) else describe_error(error)
+        if lease.tries >= len(_BACKOFF_SECONDS):
+            log.error("the memory lane %s waits for the next turn: %s", lease.lane, why)
+            transaction = _given_back(lease)
+            transaction.consume = [(lease.lane, waiting.seq) for waiting in lease.events]
+            return transaction
+        seconds = _BACKOFF_SECONDS[lease.tries]
+        log.warning("the memory lane %s is tried again in %.0f s: %s", lease.lane, seconds, why)
+        due = await self._context.store.now() + timedelta(seconds=seconds)
+        return Transaction(partition=lease.partition, lease=lease, finish="failed", due=due)
+
+
+def _given_back(lease: Lease) -> Transaction:
+    """Return what gives a lease back at once. The events of its lane stay."""
+    return Transaction(partition=lease.partition, lease=lease, finish="done")

@@ -1,0 +1,60 @@
+"""The transcript as the memories of its conversation read it: the last lines, with their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.engine.context import EngineContext
+from gateway.memory import RESET, from_entries
+from gateway.providers.base import ModelMessage
+from gateway.store.form import check_form
+from gateway.stored import keys
+
+__all__ = ["NumberedMessages", "read_messages"]
+
+_MOST_LINES: Final = 400
+"""The last lines of a transcript that are read. A memory that is further behind leaves the earlier ones out."""
+_MOST_UNREAD: Final = 40
+"""The most messages of one extraction, so that the transcript of a bot that had no memory before is not read whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedMessages:
+    """The last messages of a transcript since its last reset, each with the number of its line."""
+
+    numbers: Sequence[int]
+    messages: Sequence[ModelMessage]
+
+    @property
+    def last(self) -> int:
+        """The number of the last line; 0 without any."""
+        return self.numbers[-1] if self.numbers else 0
+
+    def after(self, number: int, before: int | None = None) -> list[ModelMessage]:
+        """Return the messages after the line of this number, up to the index `before`."""
+        pairs = list(zip(self.numbers, self.messages, strict=True))[:before]
+        return [message for line, message in pairs if line > number]
+
+    def unread(self, after: int, window: int) -> list[ModelMessage]:
+        """Return the messages after the line of this number, and earlier ones up to a window of this size.
+
+        Returns no message if none of the new ones is of a person or of the bot.
+        """
+        new = self.after(after)
+        if not any(message.role in ("user", "assistant") and message.content for message in new):
+            return []
+        return list(self.messages[-max(min(len(new), _MOST_UNREAD), window) :])
+
+
+async def read_messages(context: EngineContext, conversation: str) -> NumberedMessages:
+    """Return the last messages of a conversation. Raises NewerForm, StoreError, and ValueError for a line that cannot
+    be read."""
+    log = keys.key(context.store, conversation, keys.transcript)
+    entries = await context.store.read(log, last=_MOST_LINES)
+    for entry in entries:
+        check_form(entry.value)
+    resets = [place for place, entry in enumerate(entries) if entry.value == RESET]
+    entries = entries[resets[-1] + 1 :] if resets else entries
+    return NumberedMessages([entry.seq for entry in entries], from_entries([entry.value for entry in entries]))

@@ -1,0 +1,96 @@
+"""The stored memories of a conversation, and what a turn reads of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from channels import Json
+from gateway.agent import Agent
+from gateway.engine.context import EngineContext
+from gateway.engine.memory.lanes import conversation_lane, person_lane
+from gateway.memory import Remembered
+from gateway.memory.extraction import about
+from gateway.store.types import Key, Record, Snapshot
+from gateway.stored import keys
+from gateway.turn import Turn
+
+__all__ = ["SUMMARY", "KeptMemory", "epoch_of", "memory_key", "remembered", "turn_memories"]
+
+SUMMARY: Final = "summary"
+"""The name of the summary among the memories of a conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMemory:
+    """The record of one memory of a conversation."""
+
+    epoch: str = ""
+    """The run that emptied the transcript before the first line of it."""
+    through: int = 0
+    """The number of the last line of the transcript that it has read."""
+    turns: int = 0
+    """The number of calls to the model that filled it."""
+    value: Json = None
+
+    @classmethod
+    def of(cls, record: Record, epoch: str) -> Self:
+        """Return the memory of a stored record; an empty one if there is none of this epoch."""
+        match record.value:
+            case {"epoch": str(stored), "through": int(through), "turns": int(turns), "value": value} if (
+                stored == epoch
+            ):
+                return cls(epoch=epoch, through=through, turns=turns, value=value)
+        return cls(epoch=epoch)
+
+    def read_to(self, line: int, value: Json) -> Self:
+        """Return the memory after one more call to the model, which read up to this line."""
+        return replace(self, through=line, turns=self.turns + 1, value=value)
+
+    def to_json(self) -> Json:
+        return {"epoch": self.epoch, "through": self.through, "turns": self.turns, "value": self.value}
+
+
+def turn_memories(agent: Agent) -> list[str]:
+    """Return the names of the memories that this agent keeps of each conversation."""
+    summarises = agent.memory is not None and agent.memory.summarize_on_trim
+    return [*([SUMMARY] if summarises else []), *(memory.extracts for memory in agent.extractions)]
+
+
+def memory_key(context: EngineContext, conversation: str, what: str) -> Key:
+    """Return the key of one memory of a conversation. Its partition is that of the memory lane."""
+    return keys.key(context.store, conversation_lane(conversation), keys.memory, what)
+
+
+def epoch_of(found: Snapshot, key: Key) -> str:
+    """Return the epoch of a conversation: the run that emptied its transcript last."""
+    return str(found[key].value or "")
+
+
+async def remembered(context: EngineContext, turn: Turn) -> Remembered:
+    """Return the memories that a turn reads. Facts about its person are read in their private chat only."""
+    agent, names = context.bot.agent, turn_memories(context.bot.agent)
+    knowledge = agent.config.knowledge_memory if not turn.address.group else None
+    if not names and knowledge is None:
+        return Remembered()
+    epoch_key = keys.key(context.store, turn.conversation, keys.memory_epoch)
+    memory_keys = {name: memory_key(context, turn.conversation, name) for name in names}
+    facts_key = keys.key(context.store, person_lane(context.bot.name, str(turn.person)), keys.knowledge)
+    asked = [epoch_key, *memory_keys.values()] if names else []
+    found = await context.store.get([*asked, *([facts_key] if knowledge is not None else [])])
+    epoch = epoch_of(found, epoch_key)
+    kept = {name: KeptMemory.of(found[key], epoch).value for name, key in memory_keys.items()}
+    said = [*turn.history, *turn.model_messages]
+    lines = {memory.extracts: memory.lines(kept[memory.extracts], about(said, memory)) for memory in agent.extractions}
+    lasting: list[str] = []
+    recent: list[str] = []
+    if knowledge is not None:
+        lasting, recent = knowledge.lines(found[facts_key].value, context.clock.guess())
+    summary = kept.get(SUMMARY)
+    return Remembered(
+        summary=summary if isinstance(summary, str) else "",
+        entities=lines.get("entities", ()),
+        relations=lines.get("relations", ()),
+        lasting=lasting,
+        recent=recent,
+    )

@@ -1,0 +1,109 @@
+"""Extraction: a model takes facts out of the messages of a conversation, for the turns that come later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+from pydantic import Field
+
+from channels import Json
+from gateway.providers import Completes
+from gateway.providers.aside import Aside
+from gateway.providers.base import ModelMessage, ProviderError
+
+__all__ = [
+    "Extraction",
+    "Extracts",
+    "Learned",
+    "ModelName",
+    "Positive",
+    "_conversation_text",
+    "about",
+    "extract",
+    "one_line",
+]
+
+Positive: TypeAlias = Annotated[int, Field(ge=1)]
+"""The type of a limit in the settings of a memory."""
+ModelName: TypeAlias = Annotated[str, Field(min_length=1)]
+Extracts: TypeAlias = Literal["entities", "relations"]
+
+_MOST_OF_A_MESSAGE: Final = 2000
+"""The characters of one message that the model reads."""
+_MOST_TOKENS: Final = 800
+"""The tokens of the reply with the facts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """The value of a memory after an extraction."""
+
+    value: Json
+    count: int
+    """The number of facts that the reply named."""
+
+
+@runtime_checkable
+class Extraction(Protocol):
+    """A memory of one conversation, which a model fills from the messages of each turn."""
+
+    extracts: ClassVar[Extracts]
+    system: ClassVar[str]
+    """The instruction for the model that extracts."""
+    provider: str | Completes | None
+    model: str | None
+    relevance_window: int
+    alone: Json
+    """The value for `Agent.run`, which has no store."""
+    runs: int
+    """The calls to a model that made `alone`."""
+
+    def learn(self, known: Json, reply: str, *, at: datetime, turn: int) -> Learned:
+        """Return the value with the facts of a model's reply. Raises ValueError for a reply that cannot be read."""
+        ...
+
+    def lines(self, known: Json, about: str) -> list[str]:
+        """Return the lines of its section, for a turn `about` this text."""
+        ...
+
+
+def about(messages: Sequence[ModelMessage], memory: Extraction) -> str:
+    """Return the text of the last messages, by which a memory chooses the lines of its section."""
+    recent = messages[-memory.relevance_window :]
+    return "\n".join(message.content for message in recent if message.role in ("user", "assistant"))
+
+
+async def extract(
+    memory: Extraction, aside: Aside, known: Json, messages: Sequence[ModelMessage], *, at: datetime, turn: int
+) -> Learned:
+    """Return the value of a memory with the facts of these messages, by one small call to a model.
+
+    `aside` has the provider, the model, the timeout and the book of the usage. `turn`: the number of this call. Raises
+    ProviderError, also for a reply that cannot be read. The caller then keeps the earlier value.
+    """
+    response = await aside.ask(_conversation_text(messages), system=memory.system, max_tokens=_MOST_TOKENS)
+    try:
+        return memory.learn(known, response.content, at=at, turn=turn)
+    except ValueError as error:
+        fault = f"the {memory.extracts} of its reply cannot be read"
+        raise ProviderError(aside.provider.name, fault, retryable=True) from error
+
+
+def _conversation_text(messages: Iterable[ModelMessage]) -> str:
+    """Return what people and the bot said in these messages, as one JSON array."""
+    said = [
+        {"role": message.role, "text": message.content[:_MOST_OF_A_MESSAGE]}
+        | ({"speaker": message.speaker} if message.speaker else {})
+        for message in messages
+        if message.role in ("user", "assistant") and message.content
+    ]
+    return json.dumps(said, ensure_ascii=False)
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text as one line of at most so many characters."""
+    return " ".join(text.split())[:most]

@@ -1,0 +1,63 @@
+"""The events of memory lanes. Such a lane works beside a conversation, or for a person, after a turn has replied.
+
+They are handed over by the commit of the turn. Their bodies are sealed as those of `events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+from channels import Json
+from gateway.store.form import BALLOTS
+
+__all__ = ["FactsNoted", "MemoryDue", "MemoryEvent", "memory_body_of", "memory_event_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDue:
+    """A turn has ended whose messages a memory of its conversation has not read. It holds none of them."""
+
+    event_id: str
+    conversation: str
+    person: str
+    """The written form of the person of the turn, whose budgets the calls to the model count in."""
+    run_id: str
+    """The run of the turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsNoted:
+    """The model noted facts about a person."""
+
+    event_id: str
+    facts: Sequence[Mapping[str, Json]]
+    """Each has content, category and persistent."""
+
+
+MemoryEvent: TypeAlias = MemoryDue | FactsNoted
+
+
+def memory_body_of(event: MemoryEvent) -> dict[str, Json]:
+    """Return the stored body of an event, which is not sealed yet."""
+    if isinstance(event, MemoryDue):
+        return {"kind": "memory_due", "form": BALLOTS, **asdict(event)}
+    facts: list[Json] = [dict(fact) for fact in event.facts]
+    return {"kind": "facts_noted", "form": BALLOTS, "event_id": event.event_id, "facts": facts}
+
+
+def memory_event_of(body: Mapping[str, Json]) -> MemoryEvent:
+    """Read the body of a stored event of a memory lane. Raises ValueError when it is none."""
+    match body:
+        case {
+            "kind": "memory_due",
+            "event_id": str(event_id),
+            "conversation": str(conversation),
+            "person": str(person),
+            "run_id": str(run_id),
+        }:
+            return MemoryDue(event_id=event_id, conversation=conversation, person=person, run_id=run_id)
+        case {"kind": "facts_noted", "event_id": str(event_id), "facts": list(facts)}:
+            return FactsNoted(event_id=event_id, facts=[fact for fact in facts if isinstance(fact, dict)])
+    raise ValueError("not an event of a memory lane")
