@@ -1,4 +1,4 @@
-"""The part of the system prompt that holds what was remembered. It stands behind the stable part."""
+"""The part of the system prompt with the memories. It stands behind the stable part."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ async def extract(
 
 
 def _conversation_text(messages: Iterable[ModelMessage]) -> str:
-    """Return what people and the bot said in these messages, as one JSON array."""
+    """Return the texts of people and of the bot in these messages, as one JSON array."""
     said = [
         {"role": message.role, "text": message.content[:_MOST_OF_A_MESSAGE]}
         | ({"speaker": message.speaker} if message.speaker else {})

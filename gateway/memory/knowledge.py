@@ -44,7 +44,7 @@ class Fact:
 class KnowledgeMemory:
     """A memory of facts about each person, which the model notes by the tool ``remember``. No other person reads them.
 
-    A turn in a person's private chat reads the persistent facts, and those of the last `recent_days` days: at most
+    A turn in a person's private chat reads the persistent facts, and the facts of the last `recent_days` days: at most
     `max_context_chars` characters, the newest first. At most `max_entries` facts are kept of a person, the newest.
     Raises WrongOption for a number below 1.
     """
@@ -73,7 +73,7 @@ class KnowledgeMemory:
         return value
 
     def lines(self, known: Json, now: datetime) -> tuple[list[str], list[str]]:
-        """Return the lines of the persistent facts and those of the recent ones, the oldest first."""
+        """Return the lines of the persistent facts and of the recent ones, the oldest first."""
         left, since = self.max_context_chars, now - timedelta(days=self.recent_days)
         lasting: list[str] = []
         recent: list[str] = []

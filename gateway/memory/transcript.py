@@ -82,7 +82,7 @@ class Transcripts:
         """Return the messages since the last reset, within the limits of the memory.
 
         Without a memory they are at most HISTORY without notes, and the first one is a person's or a note, so that no
-        result of a tool stands without its call. `lines` are those of `to_entries`, as JSON text. Raises NewerForm for
+        result of a tool stands without its call. `lines` are from `to_entries`, as JSON text. Raises NewerForm for
         a line of a newer form, and ValueError for a line that cannot be read.
         """
         lines = tuple(lines)
@@ -114,7 +114,7 @@ class Transcripts:
     def trim(self, history: Sequence[ModelMessage], added: Sequence[Json]) -> Trim | None:
         """Return the trim of this history and the lines that a turn adds to it. None without a memory.
 
-        What it keeps is the history of the next turn.
+        The next turn reads the messages that it keeps.
         """
         if self._memory is None or RESET in added:
             return None

@@ -1,4 +1,4 @@
-"""The memory of a conversation: the newest messages within limits, and a summary of those before."""
+"""The memory of a conversation: the newest messages within limits, and a summary of the messages before."""
 
 from __future__ import annotations
 

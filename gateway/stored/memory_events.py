@@ -1,6 +1,6 @@
-"""The events of memory lanes. Such a lane works beside a conversation, or for a person, after a turn has replied.
+"""The events of memory lanes. It works beside a conversation, or for a person, after a turn has replied.
 
-They are handed over by the commit of the turn. Their bodies are sealed as those of `events`.
+They are handed over by the commit of the turn. Their bodies are sealed as the ones of `events`.
 """
 
 from __future__ import annotations

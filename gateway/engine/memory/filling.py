@@ -20,7 +20,7 @@ __all__ = ["MemoryFiller"]
 
 
 class MemoryFiller:
-    """Fills the memories of one conversation with what they have not read."""
+    """Fills the memories of one conversation with the messages that they have not read."""
 
     def __init__(self, context: EngineContext, conversation: str, events: RunTeller, expenses: Expenses) -> None:
         self._context, self._conversation, self._events, self._expenses = context, conversation, events, expenses
