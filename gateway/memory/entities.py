@@ -43,11 +43,11 @@ class Entity:
 
 
 class EntityMemory:
-    """A memory of the entities that each conversation names. They are read from the messages of each turn, after its reply.
+    """A memory of the entities that each conversation names, read from the messages of each turn after its reply.
 
-    `provider` and `model` extract; None: as the agent has them. At most `max_entities` are kept, the ones that were named
-    last. `relevance_window`: the number of the last messages that the model reads for it. Raises WrongOption for a
-    number below 1.
+    `provider` and `model` extract; None: as the agent has them. At most `max_entities` are kept, the ones named last.
+    `relevance_window`: the number of the last messages that the model reads for it. Raises WrongOption for a number
+    below 1.
     """
 
     extracts: ClassVar[Extracts] = "entities"
@@ -73,7 +73,7 @@ class EntityMemory:
         return tuple(_read(self.alone))
 
     def learn(self, known: Json, reply: str, *, at: datetime, turn: int) -> Learned:
-        """Return the entities, with the new ones of a model's reply. Raises ValueError for a reply that cannot be read."""
+        """Return the entities with the new ones of a model's reply. Raises ValueError for an unreadable reply."""
         found: list[_FoundEntity] = parse_and_validate(reply, _EntityReply).entities[:_MOST_FOUND]
         entities = {entity.name.lower(): entity for entity in _read(known)}
         for each in found:

@@ -41,7 +41,7 @@ class Triple:
 
 
 class KnowledgeGraphMemory:
-    """A memory of the relations that each conversation states. They are read from the messages of each turn, after its reply.
+    """A memory of the relations that each conversation states, read from the messages of each turn after its reply.
 
     `provider` and `model` extract; None: as the agent has them. At most `max_triples` are kept, the newest, and a turn
     reads at most `max_context_triples` of them: the ones that share words with its messages first, then the newest.
@@ -73,7 +73,7 @@ class KnowledgeGraphMemory:
         return tuple(_read(self.alone))
 
     def learn(self, known: Json, reply: str, *, at: datetime, turn: int) -> Learned:
-        """Return the relations, with the new ones of a model's reply. Raises ValueError for a reply that cannot be read."""
+        """Return the relations with the new ones of a model's reply. Raises ValueError for an unreadable reply."""
         found: list[_FoundTriple] = parse_and_validate(reply, _TripleReply).triples[:_MOST_FOUND]
         triples = {_name(triple): triple for triple in _read(known)}
         for each in found:

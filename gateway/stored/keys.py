@@ -131,8 +131,8 @@ def knowledge(lane: str) -> str:
 
 
 def memory_epoch(conversation: str) -> str:
-    """Record: the run that last emptied the transcript. Memories of an earlier epoch do not count. Written by turns;
-    kept."""
+    """Record: the event that last emptied the transcript. Memories of an earlier epoch do not count. Written by turns
+    and decisions; kept."""
     return f"memory_epoch/{conversation}"
 
 

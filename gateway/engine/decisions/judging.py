@@ -15,9 +15,11 @@ from channels import ButtonPress, CanAnswer, ConversationMoved, DeliveryReport, 
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
 from gateway.engine.delivery.reports import LostMessage, record_report
+from gateway.engine.memory.records import begin_epoch
 from gateway.engine.messages import is_typed, replies_by_thread
 from gateway.engine.reply_limits import once_a_minute, refusals
 from gateway.memory import RESET
+from gateway.observe.runs import run_id_of
 from gateway.pending import deciding, settling, standing, voting
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.index import Index
@@ -256,6 +258,7 @@ class Judge:
         if await context.store.is_held(conversation):
             return Judgement(None, decided=False)
         transaction.appends.append((keys.transcript(conversation), RESET))
+        begin_epoch(transaction, context, conversation, run_id_of(conversation, message.event_ids[0]))
         end_links(transaction, context, conversation)
         transaction.deletes.append(keys.folded_notes(conversation))
         there = await context.store.mailbox(conversation)

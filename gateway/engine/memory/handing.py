@@ -6,12 +6,11 @@ from dataclasses import asdict
 
 from gateway.engine.context import EngineContext
 from gateway.engine.memory.lanes import conversation_lane, person_lane
-from gateway.engine.memory.records import turn_memories
+from gateway.engine.memory.records import begin_epoch, turn_memories
 from gateway.engine.turns.running import RunningTurn
 from gateway.memory import RESET
-from gateway.store.transaction import Put, Transaction
+from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming
-from gateway.stored import keys
 from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_body_of
 from gateway.turn import Outcome
 
@@ -26,9 +25,8 @@ async def hand_to_memory(
     After a reset, the memories of the conversation no longer count.
     """
     keeps, conversation, run_id = turn_memories(context.bot.agent), running.conversation, running.events.run_id
-    if keeps and RESET in outcome.transcript:
-        name = keys.key(context.store, conversation, keys.memory_epoch).name
-        transaction.puts[name] = Put(run_id)
+    if RESET in outcome.transcript:
+        begin_epoch(transaction, context, conversation, run_id)
     if outcome.loop is None:
         return
     person = str(running.person)

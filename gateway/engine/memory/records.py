@@ -11,11 +11,12 @@ from gateway.engine.context import EngineContext
 from gateway.engine.memory.lanes import conversation_lane, person_lane
 from gateway.memory import Remembered
 from gateway.memory.extraction import about
+from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Record, Snapshot
 from gateway.stored import keys
 from gateway.turn import Turn
 
-__all__ = ["SUMMARY", "KeptMemory", "epoch_of", "memory_key", "remembered", "turn_memories"]
+__all__ = ["SUMMARY", "KeptMemory", "begin_epoch", "epoch_of", "memory_key", "remembered", "turn_memories"]
 
 SUMMARY: Final = "summary"
 """The name of the summary among the memories of a conversation."""
@@ -26,7 +27,7 @@ class KeptMemory:
     """The record of one memory of a conversation."""
 
     epoch: str = ""
-    """The run that emptied the transcript before the first line of it."""
+    """The id of the event that emptied the transcript before its first line."""
     through: int = 0
     """The number of the last line of the transcript that it has read."""
     turns: int = 0
@@ -63,8 +64,14 @@ def memory_key(context: EngineContext, conversation: str, what: str) -> Key:
 
 
 def epoch_of(found: Snapshot, key: Key) -> str:
-    """Return the epoch of a conversation: the run that emptied its transcript last."""
+    """Return the epoch of a conversation: the id of the event that emptied its transcript last."""
     return str(found[key].value or "")
+
+
+def begin_epoch(transaction: Transaction, context: EngineContext, conversation: str, epoch: str) -> None:
+    """Begin a new epoch of a conversation whose transcript is emptied: its memories no longer count."""
+    if turn_memories(context.bot.agent):
+        transaction.puts[keys.memory_epoch(conversation)] = Put(epoch)
 
 
 async def remembered(context: EngineContext, turn: Turn) -> Remembered:
@@ -78,7 +85,7 @@ async def remembered(context: EngineContext, turn: Turn) -> Remembered:
     facts_key = keys.key(context.store, person_lane(context.bot.name, str(turn.person)), keys.knowledge)
     asked = [epoch_key, *memory_keys.values()] if names else []
     found = await context.store.get([*asked, *([facts_key] if knowledge is not None else [])])
-    epoch = epoch_of(found, epoch_key)
+    epoch = epoch_of(found, epoch_key) if names else ""
     kept = {name: KeptMemory.of(found[key], epoch).value for name, key in memory_keys.items()}
     said = [*turn.history, *turn.model_messages]
     lines = {memory.extracts: memory.lines(kept[memory.extracts], about(said, memory)) for memory in agent.extractions}
