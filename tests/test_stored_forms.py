@@ -9,6 +9,8 @@ import pytest
 
 from channels import Address, Button, Json, Message, Part, Person, Reply
 from channels.events import event_to_json
+from gateway.engine.memory.records import KeptMemory
+from gateway.store.types import Record
 from gateway.stored import keys
 from gateway.stored.events import (
     ActionDeadline,
@@ -25,6 +27,7 @@ from gateway.stored.events import (
     event_of,
     is_internal,
 )
+from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_body_of, memory_event_of
 from gateway.stored.outbox import OutboxItem
 
 HERE = Address(channel="telegram", account="7", place="42")
@@ -191,3 +194,34 @@ NAMES: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_record_has_this_name(name: str) -> None:
     assert NAMES[name]() == name
+
+
+MEMORY_EVENTS: dict[str, MemoryEvent] = {
+    (
+        '{"kind":"memory_due","form":3,"event_id":"memory/r1","conversation":"Bot/sms:1:2","person":"sms:1:2","run_id":"r1"}'
+    ): MemoryDue(event_id="memory/r1", conversation="Bot/sms:1:2", person="sms:1:2", run_id="r1"),
+    (
+        '{"kind":"facts_noted","form":3,"event_id":"facts/r1",'
+        '"facts":[{"content":"likes tea","category":"general","persistent":true}]}'
+    ): FactsNoted(event_id="facts/r1", facts=[{"content": "likes tea", "category": "general", "persistent": True}]),
+}
+
+
+@pytest.mark.parametrize(("text", "event"), MEMORY_EVENTS.items())
+def test_an_event_of_a_memory_lane_has_this_text(text: str, event: MemoryEvent) -> None:
+    assert json.dumps(memory_body_of(event), separators=(",", ":")) == text
+    assert memory_event_of(json.loads(text)) == event
+
+
+@pytest.mark.parametrize("body", [{}, {"kind": "memory_due"}, {"kind": "facts_noted", "event_id": "f", "facts": "x"}])
+def test_a_body_that_is_no_memory_event_is_refused(body: dict[str, Json]) -> None:
+    with pytest.raises(ValueError):
+        memory_event_of(body)
+
+
+def test_a_memory_has_this_text() -> None:
+    kept = KeptMemory(epoch="e1").read_to(7, ["value"])
+    text = '{"epoch":"e1","through":7,"turns":1,"value":["value"]}'
+    assert json.dumps(kept.to_json(), separators=(",", ":")) == text
+    assert KeptMemory.of(Record(json.loads(text), 1), "e1") == kept
+    assert KeptMemory.of(Record(json.loads(text), 1), "e2") == KeptMemory(epoch="e2")

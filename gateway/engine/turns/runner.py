@@ -330,9 +330,8 @@ class TurnRunner:
         try:
             async with self._signs(running, turn.language), deadline:
                 if not context.bot.commands.are_meant(turn):
-                    attachments = await fetch_attachments(context, turn.messages)
-                    turn = replace(turn, context=replace(turn.context, attachments=attachments))
-                    turn = replace(turn, remembered=await remembered(context, turn))
+                    seen = replace(turn.context, attachments=await fetch_attachments(context, turn.messages))
+                    turn = replace(turn, context=seen, remembered=await remembered(context, turn))
                 return await context.bot.turn(turn)
         except TimeoutError:
             if not deadline.expired():
