@@ -143,6 +143,14 @@ class Store(Protocol):
         """Return the entries of a log after a sequence number, in order: the `first` or the `last` of them, or all."""
         ...
 
+    async def logs(self, prefix: str, *, before: datetime | None = None) -> list[Key]:
+        """Return the logs of all partitions with lines whose name begins with `prefix`, in no order.
+
+        `before`: only the ones whose first line is older than this moment of the store's clock. All names are looked
+        at, in many short calls: it is for work that is done a few times a day.
+        """
+        ...
+
     def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         """Yield the entries of a log after a sequence number, for ever, as they are committed.
 

@@ -38,6 +38,13 @@ class Embedded(Store, Protocol):
         """
         ...
 
+    async def scrub(self) -> None:
+        """Empty the write-ahead log, so that the bytes of what was removed are in no file of the store any more.
+
+        Raises StoreUnavailable while another program reads the file.
+        """
+        ...
+
 
 def is_embedded(store: Store) -> TypeGuard[Embedded]:
     """Return True for a store of one process."""

@@ -12,7 +12,7 @@ from channels import Json
 from gateway.store.form import FORM
 from gateway.store.types import Dead, Incoming, Kind, Lease, Prefetch, QueuedPart, Spending
 
-__all__ = ["Chained", "Committed", "Put", "Timer", "Transaction"]
+__all__ = ["Chained", "Committed", "LogCut", "Put", "Timer", "Transaction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,22 @@ class Chained:
     """Unique in this process."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCut:
+    """Lines to remove from the beginning of a log: all of them, up to the number `upto`, or all but the last `keep`.
+
+    A line keeps its number, and a later line has a greater one, also after all lines were removed. Of a log without
+    lines the store keeps neither the name nor the last number: its next line gets a number above those of all logs of
+    the partition that were left without lines.
+    """
+
+    log: str
+    upto: int | None = None
+    """Lines with a greater number stay."""
+    keep: int = 0
+    """So many of the last lines stay."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Transaction:
     """The writes of one commit, within one partition."""
@@ -71,6 +87,8 @@ class Transaction:
     deletes: list[str] = field(default_factory=list)
     appends: list[tuple[str, Json]] = field(default_factory=list)
     """(log, value)"""
+    cut: list[LogCut] = field(default_factory=list)
+    """Lines to remove from logs. The lines of `appends` stay. Absent lines and logs are skipped."""
     consume: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): events to remove, with their pointers. Each must still wait, else Conflict."""
     drop_pointers: list[tuple[str, int]] = field(default_factory=list)
@@ -120,6 +138,8 @@ class Transaction:
         for event in self.hand_over:
             if not event.event_ids or event.stamp is None or event.refusable:
                 raise ValueError("an event that is handed over has ids and a stamp, and may not be refused")
+        if any(cut.keep < 0 for cut in self.cut):
+            raise ValueError("a cut keeps no negative number of lines")
         of_a_turn = self.steps or self.collect_until is not None
         if of_a_turn and lease is not None and lease.kind != "turn":
             raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")

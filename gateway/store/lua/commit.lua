@@ -51,8 +51,9 @@ local shown = false
 local changes = {
   put = put,
   delete = remove_record,
+  cut = cut,
   append = function(log, value)
-    redis.call('RPUSH', key('log', log), text(now) .. ' ' .. value)
+    append(log, text(now) .. ' ' .. value)
     written[key('log', log)] = true
   end,
   consume = remove_event,

@@ -33,7 +33,8 @@ end
 local clock = redis.call('TIME')
 local real = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- the clock of leases
 local kept = redis.call('MGET', key('clock'), key('format'))
-if tonumber(kept[2] or 0) > FORMAT then
+local format = tonumber(kept[2] or 1)
+if format > FORMAT then
   return redis.error_reply('NEWERFORMAT this partition was brought to the format of a newer release')
 end
 local now, most = real + tonumber(ARGV[1]), tonumber(ARGV[3])

@@ -4,7 +4,7 @@ local becomes = tonumber(argument())
 
 -- Two processes may migrate at the same time: the changes are made once.
 local function migrate(change)
-  if tonumber(kept[2] or 1) >= becomes then return end
+  if format >= becomes then return end
   change()
   redis.call('SET', key('format'), becomes)
 end

@@ -66,10 +66,43 @@ local function spend(name, keep, ...)
   redis.call('ZADD', key('spent_ends'), now + tonumber(keep), name)
 end
 
+-- log:<name>     list: the lines of a log, each its stamp, a space, its value
+-- cuts           hash: the count of the numbers before the first line, of each log with lines where that is not 0
+-- emptied        the greatest number of a line in any log that was left without lines
+
+local function numbers_before(name) return tonumber(redis.call('HGET', key('cuts'), name) or 0) end
+
+local function append(name, line)
+  if redis.call('RPUSH', key('log', name), line) > 1 then return end
+  local emptied = redis.call('GET', key('emptied'))
+  if emptied then redis.call('HSET', key('cuts'), name, emptied) end
+end
+
+-- Removes the lines up to the number `upto` ('': all of them), but not the last `keep`.
+local function cut(name, upto, keep)
+  local log, before = key('log', name), numbers_before(name)
+  local there = redis.call('LLEN', log)
+  local gone = there - tonumber(keep)
+  if upto ~= '' then gone = math.min(gone, tonumber(upto) - before) end
+  if gone <= 0 then return end
+  if gone < there then
+    redis.call('LTRIM', log, gone, -1)
+    redis.call('HSET', key('cuts'), name, text(before + gone))
+  else
+    redis.call('UNLINK', log)
+    redis.call('HDEL', key('cuts'), name)
+    redis.call('SET', key('emptied'), text(math.max(before + there, tonumber(redis.call('GET', key('emptied')) or 0))))
+  end
+  -- A release of format 1 takes the place of a line in its list for its number. From the first cut on it is refused.
+  if format < CUT_FORMAT then redis.call('SET', key('format'), CUT_FORMAT) end
+end
+
 -- Returns the number of the line before the first one returned, and the lines of a log after `after`; at most the last
 -- `last` of them (-1: all).
 local function show_log(name, after, last, first)
-  local log = key('log', name)
-  if last >= 0 then after = math.max(after, redis.call('LLEN', log) - last) end
-  return { after, redis.call('LRANGE', log, after, first and first > 0 and after + first - 1 or -1) }
+  local log, before = key('log', name), numbers_before(name)
+  after = math.max(after, before)
+  if last >= 0 then after = math.max(after, before + redis.call('LLEN', log) - last) end
+  local from = after - before
+  return { after, redis.call('LRANGE', log, from, first and first > 0 and from + first - 1 or -1) }
 end

@@ -13,7 +13,7 @@ from gateway.store.redis import scripts
 from gateway.store.redis.client import Client
 from gateway.store.redis.keys import PARTITIONS, Keys
 
-__all__ = ["Watch", "check", "judge"]
+__all__ = ["Watch", "check", "judge", "refuse_older"]
 
 log = logging.getLogger("askfirst.store")
 
@@ -29,14 +29,14 @@ async def check(client: Client, keys: Keys) -> None:
     judge(await client.command("INFO"))
     found = await client.command("GET", keys.format)
     if found is None:  # not before: a server whose memory is full accepts no new key, and is opened all the same
-        await client.command("SET", keys.format, scripts.FORMAT, "NX")
+        await client.command("SET", keys.format, scripts.STARTS, "NX")
         found = await client.command("GET", keys.format)
     if int(found) > scripts.FORMAT:
         raise StoreRefused(
             f"What is stored there has format {int(found)}, and this program knows up to {scripts.FORMAT}. "
             "It was written by a newer release: run that one."
         )
-    if int(found) < scripts.FORMAT:
+    if int(found) < scripts.STARTS:
         await _migrate(client, keys)
 
 
@@ -49,7 +49,16 @@ async def _migrate(client: Client, keys: Keys) -> None:
         for number, migration in enumerate(scripts.MIGRATIONS, start=2):
             if int(await client.command("GET", f"{base}:format") or 1) < number:
                 await client.run([(migration, base, [0, 0, 0, keys.notifications, number])])
-    await client.command("SET", keys.format, scripts.FORMAT)
+    await client.command("SET", keys.format, scripts.STARTS)
+
+
+async def refuse_older(client: Client, keys: Keys) -> None:
+    """Have releases refused at their start that cannot read a log that was cut.
+
+    It is called before the first cut: every script of such a release refuses the partition after it.
+    """
+    if int(await client.command("GET", keys.format) or 1) < scripts.CUT_FORMAT:
+        await client.command("SET", keys.format, scripts.CUT_FORMAT)
 
 
 class Watch:
@@ -79,7 +88,7 @@ class Watch:
                     "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies "
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
                 )
-                await self._client.command("SET", self._keys.format, scripts.FORMAT, "NX")
+                await self._client.command("SET", self._keys.format, scripts.STARTS, "NX")
             before_policy, self._policy = self._policy, _policy(await self._client.command("INFO", "memory"))
             if self._policy not in (before_policy, _KEEPS):
                 log.error(

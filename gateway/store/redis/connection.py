@@ -58,6 +58,7 @@ class Server:
         self._clock_at = 0.0
         self._open = True
         self._has_headroom, self._look_at = True, 0.0
+        self._refuses_older = False
         self._running: set[asyncio.Future[Any]] = set()
         address.check(url)
         self._url = url
@@ -164,10 +165,27 @@ class Server:
             self._has_headroom = not found["maxmemory"] or found["used_memory"] < found["maxmemory"]
         return self._has_headroom
 
+    async def refuse_older(self) -> None:
+        """Have releases that cannot read a log that was cut refused at their start. Raises StoreUnavailable."""
+        if not self._refuses_older:
+            self.check_open()
+            await self.to_its_end(checks.refuse_older(self._work, self.keys))
+            self._refuses_older = True
+
     async def look_for_losses(self) -> None:
         """Log if the server has lost data; see `Watch`."""
         self.check_open()
         await self.to_its_end(self._watch.look())
+
+    async def scan_keys(self, cursor: int, pattern: bytes, most: int) -> tuple[int, list[bytes]]:
+        """Return the lists with keys of a pattern among the next keys, and the next cursor; 0: it was the last one.
+
+        Raises StoreUnavailable.
+        """
+        self.check_open()
+        call = self._work.command("SCAN", cursor, "MATCH", pattern, "COUNT", most, "TYPE", "list")
+        following, names = await self.to_its_end(call)
+        return int(following), names
 
     async def run(self, script: Script, partitions: Sequence[str], *arguments: Value) -> list[Any]:
         """Run a script in each of these partitions, in one round trip. Raises StoreUnavailable."""

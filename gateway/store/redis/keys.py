@@ -7,8 +7,11 @@ partitions evenly.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from zlib import crc32
+
+from gateway.store.types import Key
 
 __all__ = ["PARTITIONS", "Keys", "partition_of", "to_bytes"]
 
@@ -30,6 +33,7 @@ class Keys:
     """The names of the keys under a prefix."""
 
     def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
         self._bases = {tag[:2]: f"{prefix}:{{{tag}}}" for tag in _TAGS}
         self.rates = f"{prefix}:{{rates}}"
         self.format = f"{prefix}:format"
@@ -50,6 +54,21 @@ class Keys:
     def log(self, partition: str, name: str) -> bytes:
         """Return the key of a log, which is also the topic of its notifications."""
         return to_bytes(f"{self.base(partition)}:log:{name}")
+
+    def logs(self, prefix: str) -> bytes:
+        """Return the pattern of the keys of all logs whose name begins with `prefix`."""
+        return to_bytes(f"{_literal(self._prefix)}:{{????}}:log:{_literal(prefix)}*")
+
+    def log_of(self, key: bytes) -> Key | None:
+        """Return the log of a key that has the pattern of `logs`, or None for a key of another program."""
+        base, _, name = key[len(to_bytes(self._prefix)) :].decode("utf-8", "surrogatepass").partition(":log:")
+        place = base[2:4]
+        return Key(place, name) if self._bases.get(place) == f"{self._prefix}{base}" else None
+
+
+def _literal(text: str) -> str:
+    """Return a pattern of Redis that only this text has."""
+    return re.sub(r"([*?\[\]\\])", r"\\\1", text)
 
 
 def partition_of(conversation: str) -> str:

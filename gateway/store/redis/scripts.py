@@ -20,6 +20,7 @@ __all__ = [
     "ADD",
     "ALL_SPENT",
     "COMMIT",
+    "CUT_FORMAT",
     "DEAD_LETTERS",
     "DROP_SOME",
     "DUE_TIMERS",
@@ -42,14 +43,21 @@ __all__ = [
     "REPLAY_DEAD",
     "SCAN",
     "SPENT",
+    "STAMPS",
+    "STARTS",
     "STATS",
     "TIDY",
     "WAITING",
     "Script",
 ]
 
-FORMAT: Final = 1
-"""The format of the keys. It grows when a release writes data that the release before it cannot read."""
+CUT_FORMAT: Final = 2
+"""The format of a partition with a log that was cut. A first cut brings its partition to it."""
+FORMAT: Final = CUT_FORMAT
+"""The newest format of the keys that this release reads. It grows when a release writes data that the release before it
+cannot read."""
+STARTS: Final = 1
+"""The format that every partition has once this release has started. The next release starts with 2."""
 
 _DIRECTORY = files("gateway.store") / "lua"
 _COMMON = ("common", "lanes", "mailbox", "records", "leases")
@@ -73,7 +81,12 @@ class Script:
             self,
             "text",
             "\n".join(
-                [first, f"local FORMAT = {FORMAT}", f"local FOLDED_AFTER_SECONDS = {FOLDED_AFTER_SECONDS:.0f}", *parts]
+                [
+                    first,
+                    f"local FORMAT, CUT_FORMAT = {FORMAT}, {CUT_FORMAT}",
+                    f"local FOLDED_AFTER_SECONDS = {FOLDED_AFTER_SECONDS:.0f}",
+                    *parts,
+                ]
             ),
         )
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
@@ -98,6 +111,7 @@ PEEK = Script("peek", "no-writes")
 GET = Script("get", "no-writes")
 SCAN = Script("scan", "no-writes")
 READ = Script("read", "no-writes")
+STAMPS = Script("stamps", "no-writes")
 SPENT = Script("spent", "no-writes")
 ALL_SPENT = Script("all_spent", "no-writes")
 PENDING_DECISIONS = Script("pending_decisions", "no-writes")

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from gateway.store.clock_steps import elapsed_ns
-from gateway.store.codec import decode, decode_all, decode_loosely, moment, span
+from gateway.store.codec import decode, decode_all, decode_loosely, micros, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
 from gateway.store.form import FORM
-from gateway.store.redis import dead_letters, scripts, spent, wire
+from gateway.store.redis import dead_letters, log_names, scripts, spent, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
 from gateway.store.redis.ingest import RedisBatcher
@@ -259,6 +259,9 @@ class RedisStore:
             for seq, (stamp, _, _), value in zip(range(before + 1, before + 1 + len(parts)), parts, values, strict=True)
         ]
 
+    async def logs(self, prefix: str, *, before: datetime | None = None) -> list[Key]:
+        return await log_names.find(self._server, prefix, None if before is None else micros(before))
+
     async def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         with self._server.notifications.subscribed_to_log(self._server.keys.log(*log)) as subscription:
             while True:
@@ -279,6 +282,8 @@ class RedisStore:
         return await self._parts.leases.kept(self._commit(transaction), lambda committed: committed.lease)
 
     async def _commit(self, transaction: Transaction) -> Committed:
+        if transaction.cut:
+            await self._server.refuse_older()
         sure_from = time.monotonic()
         script = scripts.ADD if wire.only_adds(transaction) else scripts.COMMIT
         [[verdict, *rest]] = await self._server.run(

@@ -74,7 +74,13 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
 
 def only_adds(transaction: Transaction) -> bool:
     """Return True for a transaction that removes no work: a server whose memory is full refuses it."""
-    takes_off = (transaction.consume, transaction.drop_pointers, transaction.defer_decisions, transaction.sent)
+    takes_off = (
+        transaction.consume,
+        transaction.drop_pointers,
+        transaction.defer_decisions,
+        transaction.sent,
+        transaction.cut,
+    )
     return transaction.lease is None and not any(takes_off)
 
 
@@ -157,6 +163,8 @@ def _operations(transaction: Transaction, partition_of: Callable[[str], str]) ->
         yield "put", name, encode(new.value), "" if new.ttl_seconds is None else span(new.ttl_seconds)
     for name in transaction.deletes:
         yield "delete", name
+    for cut in transaction.cut:
+        yield "cut", to_bytes(cut.log), "" if cut.upto is None else cut.upto, cut.keep
     for log, line in transaction.appends:
         yield "append", log, encode(line)
     for conversation, seq in transaction.consume:

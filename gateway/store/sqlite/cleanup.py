@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 
 from gateway.store.codec import span
+from gateway.store.errors import StoreUnavailable
 from gateway.store.sqlite.clock import Moment
 
-__all__ = ["clean", "high_water", "set_high_water"]
+__all__ = ["clean", "high_water", "scrub", "set_high_water"]
 
 _ROWS = 500
 _VERSIONS_KEPT = span(3600.0)
@@ -41,3 +42,12 @@ def set_high_water(db: sqlite3.Connection, at: Moment) -> None:
 def clean(db: sqlite3.Connection, at: Moment) -> bool:
     """Remove some expired rows, which no call returns any more. Return True if more are left."""
     return max([db.execute(statement, {"now": at.now}).rowcount for statement in _EXPIRED]) >= _ROWS
+
+
+def scrub(db: sqlite3.Connection, at: Moment) -> None:
+    """Empty the write-ahead log. Raises StoreUnavailable while another program reads the file."""
+    blocked, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if blocked:
+        raise StoreUnavailable(
+            "another program reads the store's file, so removed bytes are still in its log: end that one"
+        )

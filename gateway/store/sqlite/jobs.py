@@ -29,6 +29,8 @@ class Job:
     concerned: Callable[[set[Woken]], bool]
     give_up: float
     durable: bool
+    alone: bool
+    """It runs outside a transaction, after the others."""
 
 
 class JobResult(NamedTuple):

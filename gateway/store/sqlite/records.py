@@ -7,10 +7,23 @@ from collections.abc import Sequence
 
 from gateway.store.codec import decode, decode_all, decode_loosely, encode, moment, span
 from gateway.store.sqlite.clock import Moment
-from gateway.store.transaction import Put
+from gateway.store.transaction import LogCut, Put
 from gateway.store.types import Cell, Key, LogEntry, Record, Snapshot
 
-__all__ = ["PARTITION", "acquire", "append", "delete", "get", "last_lines", "put", "read", "scan", "version"]
+__all__ = [
+    "PARTITION",
+    "acquire",
+    "append",
+    "cut",
+    "delete",
+    "get",
+    "last_lines",
+    "logs",
+    "put",
+    "read",
+    "scan",
+    "version",
+]
 
 PARTITION = "00"
 """The only partition of an embedded store, which is one file."""
@@ -69,9 +82,32 @@ def delete(db: sqlite3.Connection, at: Moment, name: str) -> None:
 def append(db: sqlite3.Connection, at: Moment, lines: Sequence[tuple[str, str]]) -> None:
     """Append lines to logs. Each line comes with the name of its log."""
     db.executemany(
-        "INSERT INTO log SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3 FROM log WHERE log = ?1",
+        "INSERT INTO log SELECT ?1, coalesce(max(seq), (SELECT upto FROM emptied)) + 1, ?2, ?3 FROM log WHERE log = ?1",
         [(log, at.now, line) for log, line in lines],
     )
+
+
+def cut(db: sqlite3.Connection, cuts: Sequence[LogCut]) -> None:
+    """Remove the first lines of logs."""
+    for each in cuts:
+        last: int | None = db.execute("SELECT max(seq) FROM log WHERE log = ?", (each.log,)).fetchone()[0]
+        if last is None:
+            continue
+        upto = last - each.keep if each.upto is None else min(each.upto, last - each.keep)
+        db.execute("DELETE FROM log WHERE log = ? AND seq <= ?", (each.log, upto))
+        if upto == last:
+            db.execute("UPDATE emptied SET upto = max(upto, ?)", (last,))
+
+
+def logs(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int) -> list[tuple[str, int]]:
+    """Return logs whose name begins with `prefix`, from the name `first` on, each with the stamp of its first line."""
+    return db.execute(
+        "WITH RECURSIVE named (log) AS (SELECT min(log) FROM log WHERE log >= :first "
+        "UNION ALL SELECT (SELECT min(log) FROM log WHERE log > named.log) FROM named WHERE named.log IS NOT NULL) "
+        "SELECT log, (SELECT stamp FROM log WHERE log = named.log ORDER BY seq LIMIT 1) FROM named "
+        "WHERE log < :end LIMIT :limit",
+        {"first": first, "end": prefix + _LAST_CHARACTER, "limit": limit},
+    ).fetchall()
 
 
 def read(

@@ -181,9 +181,19 @@ CREATE TABLE spent (                   -- counts that are only added to
 CREATE INDEX spent_ends ON spent (ends);
 """
 
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+_VERSION_7 = """
+CREATE TABLE emptied (                 -- logs that a cut has left without lines
+    upto INTEGER NOT NULL              -- the greatest number of a line in any of them
+);
+INSERT INTO emptied VALUES (0);
+"""
+
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
 """Each migrates a file from the version before it. A released one is never changed."""
 
+
+_SCRUBBED = 7
+"""The first version whose files have no bytes of rows that were removed."""
 
 _MENDS = {
     "FULL": "the disk is full: make room",
@@ -314,6 +324,9 @@ def _migrated(db: sqlite3.Connection) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute(f"PRAGMA journal_size_limit = {KEPT_BYTES}")
+    db.execute("PRAGMA secure_delete = ON")  # what was removed is overwritten
+    if 0 < version < _SCRUBBED:
+        db.execute("VACUUM")  # in a file beside this one, or in the directory for temporary files
     db.execute("PRAGMA temp_store = MEMORY")  # needs no other directory with free space
     for number, script in enumerate(_MIGRATIONS[version:], version + 1):
         db.executescript(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway.store.clock_steps import elapsed_ns
-from gateway.store.codec import moment
+from gateway.store.codec import micros, moment
 from gateway.store.embedded import Rewriting
 from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.store.form import FORM
@@ -211,6 +211,14 @@ class SqliteStore:
     ) -> list[LogEntry]:
         return await self._do(lambda db, at: records.read(db, at, log, after, first, last))
 
+    async def logs(self, prefix: str, *, before: datetime | None = None) -> list[Key]:
+        found: list[Key] = []
+        first, end = prefix, None if before is None else micros(before)
+        while page := await self._do(partial(records.logs, prefix=prefix, first=first, limit=_PAGE)):
+            found += [Key(records.PARTITION, name) for name, stamp in page if end is None or stamp < end]
+            first = page[-1][0] + "\0"
+        return found
+
     async def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         news = asyncio.Event()
         self._watchers[log.name].add(news)
@@ -317,6 +325,9 @@ class SqliteStore:
 
     async def rewrite(self, rewriting: Rewriting) -> None:
         await self._do(partial(rewrite, rewriting=rewriting), durable=True)
+
+    async def scrub(self) -> None:
+        await self._writer.submit(cleanup.scrub, alone=True)
 
     async def stats(self) -> Stats:
         return await self._do(stats.stats)

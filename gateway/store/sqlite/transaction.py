@@ -29,6 +29,7 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
         records.put(db, at, name, new)
     for name in transaction.deletes:
         records.delete(db, at, name)
+    records.cut(db, transaction.cut)
     if transaction.appends:
         records.append(db, at, [(log, encode(line)) for log, line in transaction.appends])
     _events(db, at, transaction)

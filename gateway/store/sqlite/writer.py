@@ -94,11 +94,13 @@ class Writer:
         concerned: Callable[[set[Woken]], bool] = bool,
         wait_seconds: float = 0.0,
         durable: bool = True,
+        alone: bool = False,
     ) -> asyncio.Future[T]:
         """Run an operation in the thread. The future has its result or its error.
 
         An error of the database becomes StoreUnavailable. An operation that is not `durable` is answered before it is
-        on the disk: a read, or a write that the next process does not need.
+        on the disk: a read, or a write that the next process does not need. One that is `alone` runs outside a
+        transaction.
 
         `settled` is called in the loop with the result, and True if the future was still waiting for it. An operation
         with a `topic` that returns None is tried again for `wait_seconds`: when lanes that it is `concerned` with were
@@ -111,7 +113,7 @@ class Writer:
             future.set_exception(_closed())
         else:
             give_up = time.monotonic() + wait_seconds
-            self._asked.append(Job(run, future, settled, topic, concerned, give_up, durable))
+            self._asked.append(Job(run, future, settled, topic, concerned, give_up, durable, alone))
             if topic is not None and wait_seconds > 0 and self._waits(topic, future):
                 self._hand_over_later()
             elif not self._soon:
@@ -183,7 +185,8 @@ class Writer:
             if lost is not None:
                 self._fail(jobs, f"the store cannot be used: {lost}")
                 continue
-            self._run(db, jobs, look_up=bool(calls) or not jobs)
+            self._run(db, [job for job in jobs if not job.alone], look_up=bool(calls) or not jobs)
+            self._run_alone(db, [job for job in jobs if job.alone])
             at = self._clock.tick()
             if at.real >= next_clean:
                 growth.look()
@@ -255,6 +258,15 @@ class Writer:
         self._waiting, self._looked = waiting, looked
         if answers:
             self._tell(_deliver, answers)
+
+    def _run_alone(self, db: sqlite3.Connection, jobs: list[Job]) -> None:
+        for job in jobs:
+            try:
+                self._tell(_deliver, [JobResult(job, job.run(db, self._clock.tick()), None)])
+            except StoreUnavailable as error:
+                self._tell(_deliver, [JobResult(job, None, error)])
+            except sqlite3.Error as error:
+                self._tell(_deliver, [JobResult(job, None, StoreUnavailable(_unavailable(error)))])
 
     def _wait_for_disk(self, db: sqlite3.Connection, durably: bool) -> None:
         """Set if commits wait for the disk. A durable commit writes all commits before it to the disk, too."""

@@ -19,6 +19,7 @@ from gateway.testing.store_contract.actions import ActionsContract
 from gateway.testing.store_contract.cells import CellsContract
 from gateway.testing.store_contract.chained import ChainedContract
 from gateway.testing.store_contract.commits import CommitsContract
+from gateway.testing.store_contract.cuts import CutsContract
 from gateway.testing.store_contract.deadletters import DeadLettersContract
 from gateway.testing.store_contract.decisions import DecisionsContract
 from gateway.testing.store_contract.forms import FormsContract
@@ -52,6 +53,7 @@ class StoreContract(
     CommitsContract,
     RecordsContract,
     LogsContract,
+    CutsContract,
     TimersContract,
     HandoverContract,
     DeadLettersContract,

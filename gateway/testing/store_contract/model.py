@@ -20,11 +20,11 @@ from hypothesis import given, settings
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, Fenced
 from gateway.store.form import FORM
-from gateway.store.transaction import Put, Timer
+from gateway.store.transaction import LogCut, Put, Timer
 from gateway.store.types import Cell, Dead, Incoming, Key, Kind, Lease, QueuedPart
 from gateway.testing.store_contract.helpers import event, later, many_histories, part, seqs, transaction
 from gateway.testing.store_contract.history import HistoryState, Waiter
-from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, LeaseQuery, Plain, Timed
+from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, LeaseQuery, Lines, Plain, Timed
 from gateway.testing.store_contract.steps import HISTORIES, KEPT, PASSES, SORTS, Rest, Step, Way
 
 __all__ = ["ModelContract"]
@@ -248,15 +248,36 @@ class History(HistoryState):
             self.plain.records[name].gone = True
 
     async def append(self, name: str) -> None:
-        value = next(self.numbers)
-        await self.commit(appends=[(self.named(name), value)])
-        self.plain.logs.setdefault(name, []).append(value)
+        await self.write(name, cut=[])
+
+    async def write(self, name: str, cut: list[LogCut]) -> None:
+        """Append a line. Its number is the next one; in a log without lines, it is one that was not there before."""
+        lines, value = self.plain.logs.setdefault(name, Lines()), next(self.numbers)
+        await self.commit(appends=[(self.named(name), value)], cut=cut)
+        [entry] = await self.store.read(self.key(name), last=1)
+        assert entry.value == value
+        assert entry.seq == lines.last + 1 if lines.there else entry.seq > lines.last
+        lines.there[entry.seq] = value
+        lines.last = entry.seq
 
     async def read(self, name: str, after: int, last: int | None) -> None:
-        lines = list(enumerate(self.plain.logs.get(name, []), start=1))[after:]
-        lines = lines if last is None else lines[max(0, len(lines) - last) :]
+        lines = self.plain.logs.get(name, Lines())
+        after += min(lines.there, default=1) - 1
+        there = [entry for entry in lines.there.items() if entry[0] > after]
+        there = there if last is None else there[max(0, len(there) - last) :]
         found = await self.store.read(self.key(name), after=after, last=last)
-        assert [(entry.seq, entry.value) for entry in found] == lines
+        assert [(entry.seq, entry.value) for entry in found] == there
+
+    async def cut(self, name: str, after: int | None, keep: int, writes: bool) -> None:
+        lines = self.plain.logs.setdefault(name, Lines())
+        upto = None if after is None else min(lines.there, default=1) - 1 + after
+        cut = [LogCut(log=self.named(name), upto=upto, keep=keep)]
+        lines.cut(upto, keep)
+        if writes:
+            await self.write(name, cut)
+        else:
+            await self.commit(cut=cut)
+        await self.read(name, 0, None)
 
     def key(self, name: str) -> Key:
         return Key(self.store.partition(self.named("a")), self.named(name))
@@ -313,6 +334,8 @@ class History(HistoryState):
             assert await store.has_work(out.name) is bool(turn.work or out.items)
         scanned = [key for key, _ in await store.scan(f"{self.name}/")]
         assert scanned == [self.key(name) for name in "ab" if plain.version(name)]
+        logs = {self.key(name) for name, lines in plain.logs.items() if lines.there}
+        assert set(await store.logs(f"{self.name}/")) == logs
         assert {letter.dead_id for letter in await store.dead_letters()} == set(map(self.named, plain.letters))
 
     async def clear(self) -> None:

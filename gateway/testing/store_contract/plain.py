@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gateway.store.form import FORM
 from gateway.store.types import FOLDED_AFTER_SECONDS, Kind, Lease, Stats
 
-__all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "LeaseQuery", "Moment", "Plain", "Timed"]
+__all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "LeaseQuery", "Lines", "Moment", "Plain", "Timed"]
 
 Moment = tuple[float, int]
 """Seconds of the history, and the number of the step. Lanes that one step makes ready have no order."""
@@ -164,6 +164,20 @@ class Kept:
     gone: bool = False
 
 
+@dataclass(slots=True)
+class Lines:
+    """The lines of a log by number, and the greatest number that it ever had."""
+
+    there: dict[int, int] = field(default_factory=dict)
+    last: int = 0
+
+    def cut(self, upto: int | None, keep: int) -> None:
+        numbers = sorted(self.there)
+        for number in numbers[: max(0, len(numbers) - keep)]:
+            if upto is None or number <= upto:
+                del self.there[number]
+
+
 @dataclass(frozen=True, slots=True)
 class Timed:
     """An event of a timer."""
@@ -183,7 +197,7 @@ class Plain:
     seen: dict[str, float] = field(default_factory=dict)
     """Event id -> the moment until which it is remembered."""
     records: dict[str, Kept] = field(default_factory=dict)
-    logs: dict[str, list[int]] = field(default_factory=dict)
+    logs: dict[str, Lines] = field(default_factory=dict)
     timers: dict[str, Timed] = field(default_factory=dict)
     letters: dict[str, tuple[str | None, Item]] = field(default_factory=dict)
     """Name -> event id and item; the id of a part is None."""

@@ -82,6 +82,7 @@ KEEPING: Rules = {
     "put": st.tuples(ab, st.booleans()),
     "delete": st.tuples(ab),
     "append": st.tuples(ab),
+    "cut": st.tuples(ab, st.none() | few, st.integers(0, 2), st.booleans()),
     "read": st.tuples(ab, few, st.sampled_from([None, 0, 1, 3])),
     "take": st.tuples(st.integers(1, BURST)),
     "set_timer": st.tuples(ab, sorts, moments),
@@ -109,6 +110,7 @@ def histories(rules: Rules) -> st.SearchStrategy[list[Step]]:
         "lease",
         "lease",
         "lease",
+        "append",
     )  # most steps need work
     names = [*rules, *(name for name in often if name in rules)]
     steps = st.one_of([st.tuples(st.just(name), rules[name]) for name in names])
