@@ -16,6 +16,7 @@ from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, Interceptors, Stage
 from gateway.commands import BotCommands, CommandHandler
+from gateway.conversations import Conversations
 from gateway.lifespan import Lifespan, lived
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
@@ -283,6 +284,11 @@ class ChannelAgent:
         when its record was changed without the key. In any other case its outcome could not be delivered to its person.
         """
         self._on_doubt.add(callback)
+
+    @property
+    def conversations(self) -> Conversations:
+        """The conversations of this bot, to list, read, search and export them. Raises NotRunning."""
+        return self._running().conversations
 
     def _running(self) -> Runtime:
         if self._runtime is None:

@@ -40,6 +40,10 @@ OPERATIONS = frozenset(
         "usage",
         "audit",
         "verify_audit",
+        "conversations",
+        "history",
+        "search",
+        "export",
     }
 )
 LONGEST_PATH = 103

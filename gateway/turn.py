@@ -38,6 +38,7 @@ from gateway.wording import say
 
 # The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
 if TYPE_CHECKING:
+    from gateway.conversations import Conversations
     from gateway.pending.actions import ConversationActions
 
 __all__ = [
@@ -155,6 +156,8 @@ class Runtime(Protocol):
         conversation: str | None,
     ) -> AgentResult: ...
     async def notify(self, address: Address, reply: Reply, *, after_seconds: float) -> None: ...
+    @property
+    def conversations(self) -> Conversations: ...
 
 
 # ── the model ──

@@ -17,7 +17,8 @@ _MODULES = {
         for name in ("chat", "dev", "doctor", "init", "preview", "replay", "serve", "slack", "tools", "webhooks")
     },
     **dict.fromkeys(
-        ("audit", "dead", "pending", "people", "send", "usage", "waiting"), "gateway.cli.operator_commands"
+        ("audit", "conversations", "dead", "pending", "people", "send", "usage", "waiting"),
+        "gateway.cli.operator_commands",
     ),
 }
 

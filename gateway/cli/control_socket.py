@@ -30,7 +30,7 @@ from gateway.store.errors import StoreRefused
 
 __all__ = ["operate"]
 
-_READS = frozenset({"pending", "dead", "waiting", "people", "usage"})
+_READS = frozenset({"pending", "dead", "waiting", "people", "usage", "conversations", "history", "search", "export"})
 _ANSWER_WITHIN = aiohttp.ClientTimeout(total=10)
 
 

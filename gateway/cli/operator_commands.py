@@ -1,5 +1,7 @@
-"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit`` and ``send``: work on a store,
-with its server up or down."""
+"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit``, ``conversations``, ``send``.
+
+They work on a store, with its server up or down.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from gateway.control_server import store_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-__all__ = ["audit", "dead", "pending", "people", "send", "usage", "waiting"]
+__all__ = ["audit", "conversations", "dead", "pending", "people", "send", "usage", "waiting"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -261,6 +263,58 @@ def audit(
     found = operate(settings, "audit", action_id=action_id, person=person, since=day)
     lines = [(each["at"][:19], each["action"][:8], each["what"], each["person"] or "") for each in found]
     _tell(found, as_json=as_json, plain=_table(("AT (UTC)", "ACTION", "WHAT", "BY"), lines) or "There are no lines.")
+
+
+@click.group()
+def conversations() -> None:
+    """Conversations: list, show, search and export them."""
+
+
+@conversations.command("list")
+@click.option("--person", default="", help="Only where this person has written, for example telegram:123:456.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@_on_a_store
+def conversations_list(settings: Settings, person: str, limit: int, *, as_json: bool) -> None:
+    """List the names of the conversations, in order."""
+    found = operate(settings, "conversations", person=person, limit=limit)
+    _tell(found, as_json=as_json, plain="\n".join(map(visible, found)) or "There are no conversations.")
+
+
+@conversations.command("show")
+@click.argument("conversation")
+@click.option("--last", type=click.IntRange(1), default=60, show_default=True, help="So many of the last messages.")
+@_on_a_store
+def conversations_show(settings: Settings, conversation: str, last: int, *, as_json: bool) -> None:
+    """Show the last messages of a CONVERSATION, as the model reads them."""
+    found = operate(settings, "history", conversation=conversation, last=last)
+    _tell(found, as_json=as_json, plain="\n".join(map(_said, found)) or "It has no messages.")
+
+
+@conversations.command("search")
+@click.argument("text")
+@click.option("--person", default="", help="Only where this person has written, for example telegram:123:456.")
+@click.option("--limit", type=click.IntRange(1), default=5, show_default=True)
+@_on_a_store
+def conversations_search(settings: Settings, text: str, person: str, limit: int, *, as_json: bool) -> None:
+    """Find the newest messages that contain TEXT."""
+    found = operate(settings, "search", text=text, person=person, limit=limit)
+    lines = [f"{each['at'][:19]}  {each['conversation']}\n  {_said(each['message'])}" for each in found]
+    _tell(found, as_json=as_json, plain="\n".join(lines) or "It was never said.")
+
+
+@conversations.command("export")
+@click.argument("name")
+@_on_a_store
+def conversations_export(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Print all that is kept of a conversation, or of a person like telegram:123:456, as JSON."""
+    click.echo(json_text(operate(settings, "export", who=name)))
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    """Return a message on one line."""
+    calls = [call["name"] for call in message.get("tool_calls", ())]
+    text = message.get("content", "") or (f"calls {', '.join(calls)}" if calls else "")
+    return visible(f"{message.get('speaker') or message['role']}: {text}")
 
 
 @click.command()

@@ -10,6 +10,7 @@ from channels import Address, Message, Person, Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import check_suppression
 from gateway.channel_agent import NotAllowed
+from gateway.conversations import Conversations
 from gateway.engine.calls import Call, Calls, TurnResult
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
@@ -19,7 +20,6 @@ from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.leases import lease_lane
 from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
 from gateway.engine.memory.jobs import MemoryRunner
-from gateway.engine.memory.lanes import conversation_lane, is_memory_lane, person_lane
 from gateway.engine.memory.records import turn_memories
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
@@ -33,6 +33,7 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming, Lease
 from gateway.stored import keys
 from gateway.stored.events import DecisionRequested, body_of
+from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK
 
@@ -62,6 +63,7 @@ class BotRuntime:
         self.context, self._decisions = context, decisions
         self._turns, self._memory, self._actions, self._sender = turns, memory, actions, sender
         self._calls = Calls(context)
+        self.conversations = Conversations(context.store, context.keyring, context.bot.name)
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
         """Run a message of the bot's own code through the engine, and return the result of its turn.

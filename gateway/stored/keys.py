@@ -18,7 +18,9 @@ __all__ = [
     "FIRST_FORM",
     "FOLDED_NOTES",
     "INDEX",
+    "MEMORIES",
     "NEWCOMERS",
+    "PEOPLE",
     "SECURITY",
     "SERVED",
     "SHAPES",
@@ -41,6 +43,7 @@ __all__ = [
     "opted_out",
     "overheard",
     "part_message",
+    "people",
     "platform_message",
     "poller",
     "seed_slot",
@@ -65,6 +68,10 @@ FOLDED_NOTES: Final = "notes"
 """The prefix of `folded_notes`, for a prefetch."""
 TRANSCRIPT: Final = "transcript"
 """The prefix of `transcript`, for a prefetch."""
+PEOPLE: Final = "people"
+"""The prefix of `people`, for a prefetch."""
+MEMORIES: Final = ("summary", "entities", "relations")
+"""The memories that a conversation may have; see `memory`."""
 ADMITTED: Final = "admitted/"
 """The prefix of `admitted`, for a scan."""
 SHAPES: Final = "shape/"
@@ -106,6 +113,11 @@ def visible_log(conversation: str) -> str:
     """Log: the lines that the person saw, for pages that read them from the gateway. Written by turns, decisions and
     delivery; kept."""
     return f"visible/{conversation}"
+
+
+def people(conversation: str) -> str:
+    """Record: who wrote here, and whether it is a group. Written by the turn in which a person writes first; kept."""
+    return f"{PEOPLE}/{conversation}"
 
 
 def index(conversation: str) -> str:

@@ -494,3 +494,21 @@ async def test_operator_commands_on_missing_entries_are_refused() -> None:
             await operator.send("test:bot:ana", "hello")
         with pytest.raises(NotDone, match="settled as done or failed"):
             await operator.settle("nothing", "perhaps")  # type: ignore[arg-type]
+
+
+async def test_conversations_are_listed_shown_searched_and_exported(here: Path) -> None:
+    async with ChatDriver(Agent([]), provider=ScriptedProvider(["Sunny in Porto."])) as chat:
+        await chat.says("ana", "How is the weather?")
+        shared = chat.engine.context
+        operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
+        (name,) = await operator.conversations()
+        assert await operator.conversations(person="test:bot:ben") == []
+        assert [line["content"] for line in await operator.history(name)] == ["How is the weather?", "Sunny in Porto."]
+        [found] = await operator.search("porto")
+        assert (found["conversation"], found["message"]) == (name, {"role": "assistant", "content": "Sunny in Porto."})
+        assert (await operator.export("test:bot:ana"))["person"] == "test:bot:ana"
+        for wrong in (operator.history("agent/test:bot:ben"), operator.export("test:bot:ben")):
+            with pytest.raises(NotDone, match="askfirst conversations list"):
+                await wrong
+        with pytest.raises(NotDone, match="is empty"):
+            await operator.search(" ")

@@ -19,7 +19,7 @@ from gateway import (
     KnowledgeMemory,
     ProviderError,
 )
-from gateway.engine.memory.lanes import conversation_lane, is_memory_lane, person_lane
+from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
 from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall

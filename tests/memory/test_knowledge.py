@@ -25,7 +25,7 @@ def test_recent_facts_are_told_for_some_days() -> None:
     assert memory.lines(known, NOON + timedelta(days=2)) == (["likes tea"], [])
 
 
-def test_fact_that_is_noted_again_is_the_newest_and_stays_persistent() -> None:
+def test_fact_noted_again_is_the_newest_and_stays_persistent() -> None:
     memory = KnowledgeMemory(max_entries=2)
     known = memory.added(None, [fact("likes tea", persistent=True), fact("is in Porto")], NOON)
     known = memory.added(known, [fact("likes  tea"), fact("has a cat", persistent=True)], NOON)

@@ -8,12 +8,12 @@ from typing import Final, Self
 from channels import Json
 from gateway.agent import Agent
 from gateway.engine.context import EngineContext
-from gateway.engine.memory.lanes import conversation_lane, person_lane
 from gateway.memory import Remembered
 from gateway.memory.extraction import about
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Record, Snapshot
 from gateway.stored import keys
+from gateway.stored.memory_lanes import conversation_lane, person_lane
 from gateway.turn import Turn
 
 __all__ = ["SUMMARY", "KeptMemory", "begin_epoch", "epoch_of", "memory_key", "remembered", "turn_memories"]

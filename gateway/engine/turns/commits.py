@@ -14,10 +14,11 @@ from gateway.engine.turns.notes import forget_folded
 from gateway.memory import to_entries
 from gateway.pending.actions import ConversationActions
 from gateway.providers.base import ModelMessage
-from gateway.store.transaction import Transaction
+from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
 from gateway.stored.events import action_id_of
+from gateway.stored.people import PeopleOf
 
 __all__ = ["append_transcript", "failures_key", "finish_turn", "note_acted", "release", "turn_owner", "write_acted"]
 
@@ -29,9 +30,23 @@ def finish_turn(context: EngineContext, lease: Lease, batch: Batch) -> Transacti
     for message in batch.messages:
         person_line(transaction, context, conversation, message)
     forget_folded(transaction, context, lease, batch)
+    _note_people(transaction, context, lease, batch)
     if batch.messages:
         transaction.deletes.append(keys.unreachable(conversation))
     return transaction
+
+
+def _note_people(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:
+    """Note the people that wrote here for the first time."""
+    if not context.has_prefetch(lease):
+        return
+    key = keys.key(context.store, lease.lane, keys.people)
+    known = there = PeopleOf.from_json(lease.prefetched[key].value)
+    for message in batch.messages:
+        if message.person is not None and str(message.person) not in there.people:
+            there = there.with_person(str(message.person), batch.at, group=message.address.group)
+    if there is not known:
+        transaction.puts[key.name] = Put(there.to_json())
 
 
 def release(context: EngineContext, lease: Lease) -> Transaction:

@@ -1,0 +1,216 @@
+"""The conversations of a bot, as its operator reads them: listed, read, searched and exported."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from channels import AskfirstError, Json
+from gateway.access.budgets import UsageCount, count_name
+from gateway.memory import RESET, from_entries, to_entries
+from gateway.pending.loading import stored_action
+from gateway.pending.seal import Keyring
+from gateway.pending.upgrade import first_form_counts
+from gateway.providers.base import ModelMessage
+from gateway.store.base import Store
+from gateway.store.form import NewerForm
+from gateway.store.types import Key, LogEntry
+from gateway.stored import keys
+from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
+from gateway.stored.people import PeopleOf
+from gateway.tools.pending_action import PendingAction
+
+__all__ = ["Conversations", "FoundMessage", "UnknownConversation"]
+
+_PAGE: Final = 500
+"""The lines that are read in one call of the store."""
+_MOST: Final = 10_000
+_UNSAID: Final = frozenset({"address", "ballots", "audit", "tokens"})
+"""The fields of an action that its export leaves out: they serve the gateway alone."""
+
+
+class UnknownConversation(AskfirstError):
+    """The store has no conversation and no person of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no conversation and no person {name!r}: `askfirst conversations list` shows them")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMessage:
+    """A message that a search has found."""
+
+    conversation: str
+    at: datetime
+    message: ModelMessage
+
+
+class Conversations:
+    """The conversations of one bot in its store. A conversation is named like ``Bot/telegram:123:456``.
+
+    All conversations are looked at for a list, a search and the export of a person: it is work for an operator, and no
+    turn waits for it. Every method raises StoreUnavailable while the store does not answer.
+    """
+
+    def __init__(self, store: Store, keyring: Keyring, bot: str) -> None:
+        self._store, self._keyring, self._bot = store, keyring, bot
+
+    async def list(self, *, person: str | None = None, limit: int = 100) -> Sequence[str]:
+        """Return the names of the conversations, in order; of a `person`, the ones in which they have written.
+
+        `limit`: the most names. Raises ValueError for a limit below 1.
+        """
+        _check_limit(limit)
+        people = await self._people()
+        if person is not None:
+            found = {name for name, there in people.items() if person in there.people}
+            found |= {name for name in await self._transcripts() if name == f"{self._bot}/{person}"}
+        else:
+            found = {*people, *await self._transcripts()}
+        return sorted(found)[:limit]
+
+    async def read(self, conversation: str, *, last: int = 60) -> Sequence[ModelMessage]:
+        """Return the last messages of a conversation, oldest first. Messages before its last reset come too.
+
+        Raises ValueError for a `last` below 1, and UnknownConversation.
+        """
+        _check_limit(last)
+        entries = await self._store.read(self._log(conversation, keys.transcript), last=last)
+        if not entries and conversation not in await self.list(limit=_MOST):
+            raise UnknownConversation(conversation)
+        return [message for _, message in _messages(entries)]
+
+    async def search(self, text: str, *, person: str | None = None, limit: int = 5) -> Sequence[FoundMessage]:
+        """Return the messages that contain a text, in any case of its letters, the newest first.
+
+        `person`: only in the conversations in which they have written. `limit`: the most messages. Raises ValueError
+        for an empty text and for a limit below 1.
+        """
+        _check_limit(limit)
+        wanted = text.strip().casefold()
+        if not wanted:
+            raise ValueError("the text to search for is empty")
+        found: list[FoundMessage] = []
+        for conversation in await self.list(person=person, limit=_MOST):
+            for at, message in reversed(_messages(await self._lines(self._log(conversation, keys.transcript)))):
+                if wanted in message.content.casefold():
+                    found.append(FoundMessage(conversation=conversation, at=at, message=message))
+            found = sorted(found, key=lambda each: each.at, reverse=True)[:limit]
+        return found
+
+    async def export(self, who: str) -> dict[str, Json]:
+        """Return all that is kept of a conversation, or of a person like ``telegram:123:456``, as JSON.
+
+        Of a person these are their own conversations as a whole, the actions that they asked for or decided elsewhere,
+        the noted facts and the usage. The messages of a group belong to all of its people, and are left out. Raises
+        UnknownConversation.
+        """
+        names = await self.list(limit=_MOST)
+        if who in names:
+            return {"conversation": who, **await self._conversation(who)}
+        wrote = await self.list(person=who, limit=_MOST)
+        groups = {name for name, there in (await self._people()).items() if there.group}
+        own = [name for name in wrote if name not in groups]
+        found: dict[str, Json] = {
+            "person": who,
+            "conversations": {name: await self._conversation(name) for name in own},
+            "groups": [name for name in wrote if name in groups],
+            "actions": [*await self._actions(lambda action: action.conversation not in own and _concerns(action, who))],
+            "facts": await self._facts(who),
+            "usage": await self._usage(who),
+        }
+        if not any(found[part] for part in found if part != "person"):
+            raise UnknownConversation(who)
+        return found
+
+    # ── reading ──
+
+    def _log(self, conversation: str, name: Callable[[str], str]) -> Key:
+        return keys.key(self._store, conversation, name)
+
+    async def _people(self) -> dict[str, PeopleOf]:
+        """Return who wrote in each conversation."""
+        prefix = keys.people("")
+        found = await self._store.scan(prefix)
+        return {key.name.removeprefix(prefix): PeopleOf.from_json(record.value) for key, record in found}
+
+    async def _transcripts(self) -> set[str]:
+        """Return the conversations with a transcript: older ones have no record of their people."""
+        prefix = keys.transcript("")
+        names = {key.name.removeprefix(prefix) for key in await self._store.logs(f"{prefix}{self._bot}/")}
+        return {name for name in names if not is_memory_lane(name)}
+
+    async def _lines(self, log: Key) -> Sequence[LogEntry]:
+        found: list[LogEntry] = []
+        while page := await self._store.read(log, after=found[-1].seq if found else 0, first=_PAGE):
+            found += page
+        return found
+
+    async def _conversation(self, conversation: str) -> dict[str, Json]:
+        """Return all that is kept of one conversation."""
+        lane = conversation_lane(conversation)
+        memories = {what: keys.key(self._store, lane, keys.memory, what) for what in keys.MEMORIES}
+        found = await self._store.get(list(memories.values()))
+        there = (await self._people()).get(conversation, PeopleOf())
+        waiting = await self._store.mailbox(conversation, _MOST)
+        return {
+            "people": dict(there.people),
+            "messages": [
+                {"at": at.isoformat(), **to_entries([message])[0]}  # type: ignore[dict-item]
+                for at, message in _messages(await self._lines(self._log(conversation, keys.transcript)))
+            ],
+            "shown": [
+                {"at": entry.stamp.isoformat(), "line": entry.value}
+                for entry in await self._lines(self._log(conversation, keys.visible_log))
+            ],
+            "waiting": [dict(each.body) for each in waiting],
+            "actions": [*await self._actions(lambda action: action.conversation == conversation)],
+            "memories": {what: found[key].value for what, key in memories.items() if found[key].value is not None},
+        }
+
+    async def _actions(self, is_wanted: Callable[[PendingAction], bool]) -> Sequence[Json]:
+        """Return the readable actions that are wanted, oldest first."""
+        first_form = await first_form_counts(self._store, self._keyring)
+        found: list[PendingAction] = []
+        for key, record in await self._store.scan(keys.action("")):
+            try:
+                action = stored_action(self._keyring, key, record, first_form=first_form)
+            except NewerForm:
+                continue
+            if action is not None and is_wanted(action):
+                found.append(action)
+        found.sort(key=lambda action: action.requested_at)
+        return [{name: value for name, value in each.to_json().items() if name not in _UNSAID} for each in found]
+
+    async def _facts(self, person: str) -> Json:
+        key = keys.key(self._store, person_lane(self._bot, person), keys.knowledge)
+        return (await self._store.get([key]))[key].value or []
+
+    async def _usage(self, person: str) -> dict[str, Json]:
+        """Return the usage of this month."""
+        name = count_name("month", await self._store.now(), "person", person)
+        count = UsageCount.of_counts(await self._store.spent([name]))
+        return {"month": count.total_tokens, "cost_usd": count.cost_usd} if count.total_tokens else {}
+
+
+def _messages(entries: Iterable[LogEntry]) -> list[tuple[datetime, ModelMessage]]:
+    """Return the messages of these lines. Lines of a newer release, and broken ones, are left out."""
+    found: list[tuple[datetime, ModelMessage]] = []
+    for entry in entries:
+        if entry.value != RESET:
+            with contextlib.suppress(NewerForm, ValueError):
+                found += [(entry.stamp, message) for message in from_entries([entry.value])]
+    return found
+
+
+def _concerns(action: PendingAction, person: str) -> bool:
+    return person in (action.requester, action.decided_by, *(vote.person for vote in action.votes))
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise ValueError(f"the limit should be 1 or more, not {limit}")

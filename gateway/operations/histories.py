@@ -1,0 +1,49 @@
+"""An operator's commands on what was said: list conversations, read one, search all, and export one or a person."""
+
+from __future__ import annotations
+
+from gateway.conversations import Conversations, UnknownConversation
+from gateway.memory import to_entries
+from gateway.operations.base import JsonObject, NotDone, StoreCommands
+
+__all__ = ["HistoryCommands"]
+
+
+class HistoryCommands(StoreCommands):
+    """Commands on the histories of conversations."""
+
+    async def conversations(self, person: str = "", limit: int = 100) -> list[str]:
+        """Return the names of the conversations, or of the ones in which a person has written. Raises NotDone."""
+        return [*await (await self._histories()).list(person=person or None, limit=limit)]
+
+    async def history(self, conversation: str, last: int = 60) -> list[JsonObject]:
+        """Return the last messages of a conversation, oldest first. Raises NotDone."""
+        try:
+            messages = await (await self._histories()).read(conversation, last=last)
+        except UnknownConversation as error:
+            raise NotDone(str(error)) from None
+        return [dict(line) for line in to_entries(messages) if isinstance(line, dict)]
+
+    async def search(self, text: str, person: str = "", limit: int = 5) -> list[JsonObject]:
+        """Return the newest messages that contain a text. Raises NotDone."""
+        try:
+            found = await (await self._histories()).search(text, person=person or None, limit=limit)
+        except ValueError as error:
+            raise NotDone(str(error)) from None
+        return [
+            {"conversation": each.conversation, "at": each.at.isoformat(), "message": to_entries([each.message])[0]}
+            for each in found
+        ]
+
+    async def export(self, who: str) -> JsonObject:
+        """Return all that is kept of a conversation or of a person. Raises NotDone."""
+        try:
+            return await (await self._histories()).export(who)
+        except UnknownConversation as error:
+            raise NotDone(str(error)) from None
+
+    async def _histories(self) -> Conversations:
+        bot = await self._bot_name()
+        if bot is None:
+            raise NotDone("no bot was ever served from this store: start it once with `askfirst serve`")
+        return Conversations(self._store, self._keyring, bot)

@@ -1,0 +1,41 @@
+"""The record of the people that wrote in a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Self
+
+from channels import Json
+
+__all__ = ["PeopleOf"]
+
+_MOST: Final = 500
+"""The most people of one conversation that are kept, the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleOf:
+    """The people that wrote in a conversation."""
+
+    group: bool = False
+    people: Mapping[str, str] = field(default_factory=dict)
+    """Person -> the time of their first message, an ISO 8601 text."""
+
+    @classmethod
+    def from_json(cls, stored: Json) -> Self:
+        """Return the people of a stored record; none if there is no readable record."""
+        match stored:
+            case {"group": bool(group), "people": dict(people)}:
+                return cls(group=group, people={person: str(at) for person, at in people.items()})
+        return cls()
+
+    def with_person(self, person: str, at: datetime, *, group: bool) -> Self:
+        """Return the people with one more."""
+        kept = [*self.people.items(), (person, at.isoformat())][-_MOST:]
+        return replace(self, group=group, people=dict(kept))
+
+    def to_json(self) -> Json:
+        """Return the stored value."""
+        return {"group": self.group, "people": dict(self.people)}
