@@ -19,9 +19,9 @@ from gateway import (
     KnowledgeMemory,
     ProviderError,
 )
-from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
 from gateway.store.types import Incoming
 from gateway.stored import keys
+from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
 from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall
 
 ALICE: dict[str, Json] = {"name": "Alice", "type": "person", "attributes": {"employer": "Acme Corp"}}
