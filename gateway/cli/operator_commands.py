@@ -261,7 +261,7 @@ def audit(
         sys.exit(1 if rows else 0)
     day = "" if since is None else f"{since:%Y-%m-%d}"
     found = operate(settings, "audit", action_id=action_id, person=person, since=day)
-    lines = [(each["at"][:19], each["action"][:8], each["what"], each["person"] or "") for each in found]
+    lines = [(each["at"][:19], each["action"][:8], each["what"], _who(each)) for each in found]
     _tell(found, as_json=as_json, plain=_table(("AT (UTC)", "ACTION", "WHAT", "BY"), lines) or "There are no lines.")
 
 
@@ -315,6 +315,11 @@ def _said(message: Mapping[str, Any]) -> str:
     calls = [call["name"] for call in message.get("tool_calls", ())]
     text = message.get("content", "") or (f"calls {', '.join(calls)}" if calls else "")
     return visible(f"{message.get('speaker') or message['role']}: {text}")
+
+
+def _who(line: Mapping[str, Any]) -> str:
+    """Return the person of a line of the audit, or the pseudonym of one that was forgotten."""
+    return f"{line['person'][:9]} (forgotten)" if line.get("forgotten") else line["person"] or ""
 
 
 @click.command()

@@ -161,7 +161,7 @@ class EngineContext:
                 async with attempt:
                     actions = await self.actions(conversation, *action_ids, first_form=True)
                     transaction = Transaction(partition=actions.partition)
-                    actions.write(transaction)
+                    await actions.write(transaction)
                     transaction.parts = self.parts.render(
                         conversation,
                         actions.index.address,

@@ -17,6 +17,7 @@ from gateway.observe.events import (
 )
 from gateway.observe.runs import run_id_of
 from gateway.observe.teller import Teller
+from gateway.pending.audit import AuditLine
 from gateway.pending.seal import is_sealed
 from gateway.store.transaction import Transaction
 from gateway.store.types import QueuedPart, Waiting
@@ -138,8 +139,7 @@ def tell_audited(events: Teller, transaction: Transaction) -> None:
     Never raises and never waits: the commit is made, and an effect may follow under its lease.
     """
     for line in _audit(transaction):
-        action_id, what, person = str(line["action"]), str(line["what"]), line.get("person")
-        by = person if isinstance(person, str) else None
+        action_id, what, by = str(line["action"]), str(line["what"]), line.by
         events.tell_now(ActionAudited, action_id=action_id, what=what, person=by)
         is_told = what not in _UNTOLD and any(map(events.listeners, _CHANGES))
         put = transaction.puts.get(keys.action(action_id)) if is_told else None
@@ -168,5 +168,5 @@ def _action(sealed: Json) -> PendingAction | None:
         return None
 
 
-def _audit(transaction: Transaction) -> list[dict[str, Json]]:
-    return [line for name, line in transaction.appends if name == keys.AUDIT and isinstance(line, dict)]
+def _audit(transaction: Transaction) -> list[AuditLine]:
+    return [line for _, line in transaction.appends if isinstance(line, AuditLine)]

@@ -111,7 +111,7 @@ class ActionCommands(StoreCommands):
                 for each in standing.revoke(actions, None, permission_id=permission.permission_id):
                     actions.say(say("standing_revoked", language, covered=covers(each, language)))
                 transaction = Transaction(partition=self._store.partition(conversation))
-                actions.write(transaction)
+                await actions.write(transaction)
                 if actions.index.address is not None:
                     transaction.parts = self._render(
                         conversation, actions.index.address, actions.says, language=language
@@ -160,7 +160,7 @@ class ActionCommands(StoreCommands):
                     action = actions.get(action.pending_action_id) or action
                     raise NotDone(f"action {action_id} is {action.reason or action.state}: {rule}")
                 transaction = Transaction(partition=self._store.partition(action.conversation))
-                actions.write(transaction)
+                await actions.write(transaction)
                 if action.address is not None:
                     transaction.parts = self._render(
                         action.conversation, action.address, actions.says, language=action.language

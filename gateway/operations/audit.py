@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, time
 from typing import Final
 
@@ -11,6 +12,7 @@ from channels import Json
 from gateway.operations.base import JsonObject, StoreCommands
 from gateway.pending.audit import AuditCheck
 from gateway.pending.loading import stored_action
+from gateway.pending.pseudonyms import is_pseudonym, people_by_pseudonym
 from gateway.pending.upgrade import first_form_counts
 from gateway.store.form import NewerForm
 from gateway.store.types import Key
@@ -31,19 +33,27 @@ class AuditCommands(StoreCommands):
     async def audit(self, action_id: str = "", person: str = "", since: str = "") -> list[JsonObject]:
         """Return the last lines of the audit, oldest first: at most `LINES_TOLD`.
 
-        `action_id`: only of actions whose id begins so. `person`: only with this person, like ``telegram:123:456``.
-        `since`: only from this day of UTC on, like ``2026-11-01``. Raises NotDone for a `since` that is no day.
+        `action_id`: only of actions whose id begins so. `person`: only with this person, like ``telegram:123:456``, or
+        with this pseudonym. `since`: only from this day of UTC on, like ``2026-11-01``. Raises NotDone for a `since`
+        that is no day.
+
+        ``person`` is the person of a line. Beside it stands the ``pseudonym`` that the line is stored with, and the
+        ``run`` while the action's record is kept. A ``forgotten`` person has the pseudonym alone.
         """
         day = await self._day(since)
         first = "" if day is None else datetime.combine(day, time(), UTC).isoformat()
-        found: list[JsonObject] = []
+        people = await people_by_pseudonym(self._store)
+        found: list[tuple[str, JsonObject]] = []
         for partition in self._store.partitions:
-            last: deque[JsonObject] = deque(maxlen=LINES_TOLD)
+            last: deque[tuple[str, JsonObject]] = deque(maxlen=LINES_TOLD)
             async for line in self._lines(partition, action_id):
-                if person in ("", line.get("person")) and str(line.get("at")) >= first:
-                    last.append(dict(line))
+                named = str(line.get("person") or "")
+                if person in ("", named, people.get(named)) and str(line.get("at")) >= first:
+                    last.append((partition, {**line, **_told(named, people)}))
             found += last
-        return sorted(found, key=lambda line: str(line.get("at")))[-LINES_TOLD:]
+        newest = sorted(found, key=lambda each: str(each[1].get("at")))[-LINES_TOLD:]
+        runs = await self._runs({Key(partition, keys.action(str(line["action"]))) for partition, line in newest})
+        return [{**runs.get(str(line["action"]), {}), **line} for _, line in newest]
 
     async def verify_audit(self, action_id: str = "") -> JsonObject:
         """Check the chains of all actions, or of those whose id begins so.
@@ -69,6 +79,19 @@ class AuditCommands(StoreCommands):
                 if isinstance(line, dict) and str(line.get("action")).startswith(action_id):
                     yield line
 
+    async def _runs(self, wanted: Collection[Key]) -> dict[str, JsonObject]:
+        """Return the id of the run that asked, by action, of the actions whose records are kept."""
+        first_form = await first_form_counts(self._store, self._keyring)
+        found: dict[str, JsonObject] = {}
+        for partition in {key.partition for key in wanted}:
+            snapshot = await self._store.get([key for key in wanted if key.partition == partition])
+            for key, record in snapshot.records.items():
+                with suppress(NewerForm):
+                    action = stored_action(self._keyring, key, record, first_form=first_form)
+                    if action is not None and action.run_id:
+                        found[action.pending_action_id] = {"run": action.run_id}
+        return found
+
     async def _heads(self, action_id: str) -> tuple[dict[str, str], dict[str, str]]:
         """Return the heads in the records by action, and the faults of records."""
         first_form = await first_form_counts(self._store, self._keyring)
@@ -84,3 +107,11 @@ class AuditCommands(StoreCommands):
             else:
                 heads[name] = action.audit
         return heads, faults
+
+
+def _told(named: str, people: Mapping[str, str]) -> JsonObject:
+    """Return how the person of a line is told. A line of an older release names them in plain."""
+    if not is_pseudonym(named):
+        return {}
+    told: JsonObject = {"person": people.get(named, named), "pseudonym": named}
+    return told if named in people else {**told, "forgotten": True}

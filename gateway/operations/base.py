@@ -14,6 +14,7 @@ from channels import Address, AskfirstError, Channel, Json
 from gateway.engine.parts import PartRenderer
 from gateway.operations.ownership import served_bot
 from gateway.pending.actions import OutgoingReply
+from gateway.pending.audit import OPERATOR
 from gateway.pending.seal import Keyring
 from gateway.store.base import Store
 from gateway.store.types import QueuedPart
@@ -22,9 +23,6 @@ from gateway.wording import FALLBACK
 __all__ = ["OPERATOR", "JsonObject", "NotDone", "StoreCommands", "iso"]
 
 JsonObject: TypeAlias = dict[str, Json]
-
-OPERATOR = "operator"
-"""The name of an operator in the audit."""
 
 
 class NotDone(AskfirstError):

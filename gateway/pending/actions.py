@@ -16,8 +16,10 @@ from channels import Capabilities, Person, Reply
 from channels.formatting import drop_dear_accents
 from gateway.artifacts import Artifact
 from gateway.pending import transitions
+from gateway.pending.audit import Noted
 from gateway.pending.changes import Changes
 from gateway.pending.index import Index
+from gateway.pending.pseudonyms import Pseudonyms
 from gateway.pending.seal import Keyring
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
@@ -75,6 +77,7 @@ class ConversationActions:
         newer: Mapping[str, int] = MappingProxyType({}),
         rewrites: bool = False,
         keyring: Keyring,
+        pseudonyms: Pseudonyms,
         now: datetime,
         drift: Drift,
         capabilities: Capabilities | None = None,
@@ -90,7 +93,7 @@ class ConversationActions:
         self.letters: Callable[[str], str] = drop_dear_accents if cheap else str
         self.is_paid = cheap
         """True if each message costs its sender. After two further showings an unclear answer gets no reply."""
-        self.index, self.drift = index, drift
+        self.index, self.drift, self._pseudonyms = index, drift, pseudonyms
         self.by_id: dict[str, PendingAction] = dict(actions)
         self.newer = newer
         """Id of an action that a newer release wrote -> its form. That release alone works on it."""
@@ -178,16 +181,22 @@ class ConversationActions:
 
     def put(self, action: PendingAction, what: str, person: str | None, at: datetime) -> None:
         """Change a record, and add a line to its audit chain."""
-        self.change(self.changes.audited(action, what, person, at), at)
+        self.change(action, at)
+        self.changes.audit.append(Noted(action_id=action.pending_action_id, what=what, by=person, at=at))
 
     def change(self, action: PendingAction, at: datetime) -> None:
         """Change a record, and its entry in the index."""
         self.index = self.index.changed(action, at)
         self.by_id[action.pending_action_id] = self.changes.actions[action.pending_action_id] = action
 
-    def write(self, transaction: Transaction) -> None:
-        """Add all changes to a transaction of this partition. The caller queues `says` itself."""
-        self.changes.write(transaction, self.index, self.now)
+    async def write(self, transaction: Transaction) -> None:
+        """Add all changes to a transaction of this partition. The caller queues `says` itself.
+
+        Raises StoreUnavailable.
+        """
+        pseudonyms = await self._pseudonyms.name(self.changes.people, transaction)
+        self.changes.write(transaction, self.index, self.now, pseudonyms)
+        self.by_id |= self.changes.actions
 
 
 def in_order(actions: Sequence[PendingAction]) -> list[PendingAction]:

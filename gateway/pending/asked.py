@@ -9,6 +9,7 @@ __all__ = ["NotAsked", "as_asked", "taken_over"]
 
 _ASKED = (
     "pending_action_id",
+    "salt",
     "kind",
     "tool_version",
     "args",

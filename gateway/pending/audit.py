@@ -2,6 +2,10 @@
 
 The head of the chain stands in the sealed record of its action. As long as the record is kept, nobody without the key
 can change, remove or add a line that it covers.
+
+A line names its person by a pseudonym (see `gateway.pending.pseudonyms`), and has nothing else that tells of a person:
+no conversation, and no hash that a guessed name or number could be checked against. Lines of an older release have the
+person in plain, and the run that asked.
 """
 
 from __future__ import annotations
@@ -9,29 +13,52 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from channels import Json
 from gateway.tools.pending_action import PendingAction, canonical_json
 
-__all__ = ["AuditCheck", "chained"]
+__all__ = ["OPERATOR", "AuditCheck", "AuditLine", "Noted", "chained"]
+
+OPERATOR = "operator"
+"""The name of an operator in the audit. It is no person, and has no pseudonym."""
 
 
-def chained(action: PendingAction, what: str, person: str | None, at: datetime) -> dict[str, Json]:
-    """Return the next line of an action's audit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """An event of an action that the audit will have a line for."""
 
-    The line holds the digest of the action, the event, the person, the time, the run that asked, and both hashes.
-    """
+    action_id: str
+    what: str
+    by: str | None
+    at: datetime
+
+    @property
+    def person(self) -> str | None:
+        """The person that the line names, or None."""
+        return self.by if self.by != OPERATOR else None
+
+
+class AuditLine(dict[str, Json]):
+    """A line as it is stored, with the person in plain beside it for the events of this process."""
+
+    def __init__(self, line: Mapping[str, Json], by: str | None) -> None:
+        super().__init__(line)
+        self.by = by
+
+
+def chained(action: PendingAction, noted: Noted, pseudonyms: Mapping[str, str]) -> AuditLine:
+    """Return the next line of an action's audit: the action with its digest, the event, the time, and both hashes."""
     line: dict[str, Json] = {
         "action": action.pending_action_id,
-        "what": what,
-        "person": person,
-        "at": at.isoformat(),
+        "what": noted.what,
+        "person": pseudonyms[noted.person] if noted.person else noted.by,
+        "at": noted.at.isoformat(),
         "digest": action.digest,
         "before": action.audit,
-        **({"run": action.run_id} if action.run_id else {}),  # none in the record of an older release
     }
-    return {**line, "head": _hash(line)}
+    return AuditLine({**line, "head": _hash(line)}, noted.by)
 
 
 class AuditCheck:

@@ -34,8 +34,13 @@ ENDS = ("state", "reason", "detail", "decided_at", "decided_by", "decided_name",
 
 
 def ballot_id(action: PendingAction, person: str) -> str:
-    """Return the id of the ballot of this person: 128 bits in hex, like that of an action."""
-    return hashlib.sha256(f"{action.pending_action_id}/{person}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    """Return the id of the ballot of this person: 128 bits in hex, like that of an action.
+
+    It stands in the audit, so it is made with the salt of the action: without it, it proves no guess of the person.
+    """
+    return hashlib.sha256(
+        f"{action.salt or action.pending_action_id}/{person}".encode("utf-8", "surrogatepass")
+    ).hexdigest()[:32]
 
 
 def ballot_of_person(action: PendingAction, person: str) -> Ballot | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from channels import Json
-from gateway.pending.audit import chained
+from gateway.pending.audit import Noted, chained
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
 from gateway.store.form import BALLOTS, SEALED
@@ -50,7 +51,8 @@ class Changes:
     """Action id -> its new record."""
     tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
     """SHA-256 of a new token -> the id of its action, and the token's time to live in seconds."""
-    audit: list[Json] = field(default_factory=list)
+    audit: list[Noted] = field(default_factory=list)
+    """What the audit gets a line for, in order."""
     timers: list[Timer] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     """The ids of the timers to cancel."""
@@ -67,11 +69,10 @@ class Changes:
     tampered: list[str] = field(default_factory=list)
     """The ids of the actions that ended because their record was changed without the key."""
 
-    def audited(self, action: PendingAction, what: str, person: str | None, at: datetime) -> PendingAction:
-        """Add a line to the audit log, and return the record with the new head of its audit chain."""
-        line = chained(action, what, person, at)
-        self.audit.append(line)
-        return replace(action, audit=str(line["head"]))
+    @property
+    def people(self) -> list[str]:
+        """The people that the lines of the audit name."""
+        return [noted.person for noted in self.audit if noted.person]
 
     def due(self, what: Deadline, action: PendingAction, at: datetime) -> None:
         """Set a timer that brings this deadline back at its time, as an event of the decision lane."""
@@ -92,8 +93,9 @@ class Changes:
         incoming = Incoming(conversation=conversation, event_ids=ids, body=body, decides=True, stamp=at)
         self.handed_over.append(incoming)
 
-    def write(self, transaction: Transaction, index: Index, at: datetime) -> None:
-        """Add all changes to a transaction of this partition."""
+    def write(self, transaction: Transaction, index: Index, at: datetime, pseudonyms: Mapping[str, str]) -> None:
+        """Add all changes to a transaction of this partition. `pseudonyms`: those of `people`."""
+        self._write_audit(transaction, pseudonyms)
         seals: dict[str, str] = {}
         for action_id, action in self.actions.items():
             name = keys.action(action_id)
@@ -107,13 +109,20 @@ class Changes:
         for sha256, (action_id, ttl_seconds) in self.tokens.items():
             stored: Json = {"action_id": action_id, "conversation": self.conversation}
             transaction.puts[keys.token(sha256)] = Put(stored, ttl_seconds)
-        transaction.appends += [(keys.AUDIT, line) for line in self.audit]
         transaction.timers += self.timers
         transaction.cancel += self.cancelled
         transaction.actions += self.approved
         transaction.accept += [self._settled_event(action) for action in self.settled]
         transaction.accept += [self._again_event(action) for action in self.again]
         transaction.hand_over += self.handed_over
+
+    def _write_audit(self, transaction: Transaction, pseudonyms: Mapping[str, str]) -> None:
+        """Add the lines of the audit, and the new heads of their chains to the records."""
+        for noted in self.audit:
+            action = self.actions[noted.action_id]
+            line = chained(action, noted, pseudonyms)
+            transaction.appends.append((keys.AUDIT, line))
+            self.actions[noted.action_id] = replace(action, audit=str(line["head"]))
 
     def _write_index(self, transaction: Transaction, index: Index) -> None:
         name = keys.index(self.conversation)

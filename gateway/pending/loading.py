@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from channels import Capabilities, Json
 from gateway.pending.actions import ConversationActions, Drift
 from gateway.pending.index import Index, IndexEntry
+from gateway.pending.pseudonyms import Pseudonyms
 from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
 from gateway.store.base import Store
@@ -143,6 +144,7 @@ async def load_actions(
         newer=newer,
         rewrites=read.kind != "sealed",
         keyring=keyring,
+        pseudonyms=Pseudonyms(store),
         now=now,
         drift=drift,
         capabilities=capabilities,

@@ -14,7 +14,7 @@ from gateway.pending.index import same_ask
 from gateway.pending.prompt import code_only
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
-from gateway.pending.tokens import make_action_id, make_code
+from gateway.pending.tokens import make_action_id, make_code, make_salt
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
 from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
@@ -205,6 +205,7 @@ def _new_action(
     rule = tool.confirm.approvers if tool.confirm is not None else None
     return PendingAction(
         pending_action_id=make_action_id(),
+        salt=make_salt(),
         kind=tool.name,
         tool_version=tool.version_hash,
         template=tool.template_hash,

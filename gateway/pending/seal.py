@@ -32,6 +32,8 @@ def compute_digest(action: PendingAction) -> str:
     field. Raises ValueError when the arguments or the precondition are not canonical JSON.
     """
     added: dict[str, Json] = {"standins": [*sorted(action.standins)]} if action.standins else {}
+    if action.salt:
+        added["salt"] = action.salt
     if action.standing is not None:
         offer = action.standing
         added["standing"] = [offer.code, offer.seconds, offer.uses, list(offer.same)]

@@ -1,4 +1,4 @@
-"""Random names: the token of a button, the code of a prompt, and the id of an action."""
+"""Random names: the token of a button, the code of a prompt, the id and the salt of an action."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Collection
 
-__all__ = ["CODE_LETTERS", "make_action_id", "make_code", "make_token", "token_partition", "token_sha256"]
+__all__ = ["CODE_LETTERS", "make_action_id", "make_code", "make_salt", "make_token", "token_partition", "token_sha256"]
 
 CODE_LETTERS = "34679ACDEFGHJKMNPQRTUVWXY"
 """The characters of codes. None looks or sounds like another: neither 0 O, 1 I L, 2 Z, 5 S nor 8 B."""
@@ -15,6 +15,11 @@ _DIGITS = "34679"
 
 def make_action_id() -> str:
     """Return 128 random bits in hex."""
+    return secrets.token_hex(16)
+
+
+def make_salt() -> str:
+    """Return 128 random bits in hex, for the digest of an action."""
     return secrets.token_hex(16)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "MEMORIES",
     "NEWCOMERS",
     "PEOPLE",
+    "PSEUDONYMS",
     "SECURITY",
     "SERVED",
     "SHAPES",
@@ -46,6 +47,7 @@ __all__ = [
     "people",
     "platform_message",
     "poller",
+    "pseudonym",
     "seed_slot",
     "shape",
     "streamed",
@@ -76,6 +78,8 @@ ADMITTED: Final = "admitted/"
 """The prefix of `admitted`, for a scan."""
 SHAPES: Final = "shape/"
 """The prefix of `shape`, for a scan."""
+PSEUDONYMS: Final = "pseudonym/"
+"""The prefix of `pseudonym`, for a scan."""
 NEWCOMERS: Final = "newcomers"
 """Record, in the partition of its own name: the last newcomers. Written by pairing, for a day after the last one."""
 SERVED: Final = "served"
@@ -84,7 +88,8 @@ FIRST_FORM: Final = "first_form"
 """Record, in the partition of its own name: until when unsealed records of the first release count. Written at start
 by the upgrade."""
 AUDIT: Final = "audit"
-"""Log, one a partition: the chained audit lines of all actions. Written with each change of an action."""
+"""Log, one a partition: the chained audit lines of all actions, which name people by pseudonyms. Written with each
+change of an action."""
 SECURITY: Final = "security"
 """Log, one a partition: refused presses and forged records. Written by decisions and by the inbox."""
 
@@ -238,6 +243,12 @@ def poller(channel: str) -> str:
 def action(action_id: str) -> str:
     """Record: an action. Written by its changes; 30 days after it settled, kept before."""
     return f"{ACTION}/{action_id}"
+
+
+def pseudonym(person: str) -> str:
+    """Record, in each partition with audit lines about the person: the key of their pseudonym in these lines. Written
+    with the first of them; kept until the person is forgotten."""
+    return f"{PSEUDONYMS}{person}"
 
 
 def token(sha256: str) -> str:

@@ -131,6 +131,9 @@ class PendingAction:
 
     pending_action_id: str
     """128 random bits in hex; also the idempotency key and the audit's key."""
+    salt: str = ""
+    """128 more random bits in hex, which only the record has. With them in the digest, nobody can check a guess of a
+    name or number against the digest in an audit line. Empty in a record of an older release."""
     kind: str
     """The tool's name."""
     tool_version: str = ""

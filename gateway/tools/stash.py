@@ -157,6 +157,7 @@ def new_action(
     digest = compute_args_digest(args)
     return PendingAction(
         pending_action_id=secrets.token_hex(16),
+        salt=secrets.token_hex(16),
         kind=kind,
         tool_version=ADAPTER,
         args=json.loads(json_text(dict(args or {}))),

@@ -125,7 +125,7 @@ class Table:
     async def write(self, actions: ConversationActions, **more: Any) -> Transaction:
         """Commit what was changed."""
         transaction = Transaction(partition=self.store.partition(self.conversation), **more)
-        actions.write(transaction)
+        await actions.write(transaction)
         await self.store.commit(transaction)
         return transaction
 

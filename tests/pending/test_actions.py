@@ -464,5 +464,5 @@ async def test_audit_lines_form_a_chain_that_ends_in_the_record(private: Table) 
 async def test_actions_that_did_not_change_write_nothing(private: Table) -> None:
     await private.asked()
     transaction = Transaction(partition="00")
-    (await private.actions()).write(transaction)
+    await (await private.actions()).write(transaction)
     assert transaction == Transaction(partition="00")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import Json
-from gateway.pending.audit import AuditCheck, chained
+from gateway.pending.audit import AuditCheck, Noted, chained
 from gateway.tools.pending_action import PendingAction
 
 NOW = datetime(2026, 11, 26, 14, 2, tzinfo=UTC)
@@ -33,7 +33,8 @@ def chain(action_id: str, words: Sequence[str] = WORDS) -> tuple[Lines, str]:
     )
     lines: Lines = []
     for word in words:
-        lines.append(chained(action, word, "telegram:1:2", NOW))
+        noted = Noted(action_id=action_id, what=word, by="telegram:1:2", at=NOW)
+        lines.append(chained(action, noted, {"telegram:1:2": f"~{'7' * 32}"}))
         action = replace(action, audit=str(lines[-1]["head"]))
     return lines, action.audit
 

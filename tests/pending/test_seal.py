@@ -27,6 +27,7 @@ from tests.pending.records import BOB, KEYRING, NOW, record
 
 OTHER: dict[str, Any] = {
     "pending_action_id": "00" * 16,
+    "salt": "00" * 16,
     "kind": "delete_customer",
     "tool_version": "w",
     "template": "0" * 64,
@@ -86,6 +87,7 @@ OTHER: dict[str, Any] = {
 }
 WHAT_WAS_ASKED = {
     "pending_action_id",
+    "salt",
     "kind",
     "tool_version",
     "args",

@@ -98,7 +98,7 @@ class Decisions:
             judgement = await self._judge.judge(waiting, stored, transaction)
             if judgement.actions is not None:
                 await self._context.files.keep_for_questions(judgement.actions)
-            self._write(transaction, waiting, stored, event, judgement)
+            await self._write(transaction, waiting, stored, event, judgement)
         except NewerForm as newer:
             log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
             transaction = Transaction(partition=transaction.partition, requires_form=newer.needs)
@@ -113,7 +113,7 @@ class Decisions:
 
     # ── writing ──
 
-    def _write(
+    async def _write(
         self,
         transaction: Transaction,
         waiting: Waiting,
@@ -135,7 +135,7 @@ class Decisions:
         if judgement.stop and event is not None:
             transaction.signals.append((conversation, {"stop": str(event.person)}))
         if actions is not None:
-            actions.write(transaction)
+            await actions.write(transaction)
             address = _address(actions, stored)
             if address is not None:
                 cause = event_id_of(waiting)

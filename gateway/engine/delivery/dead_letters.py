@@ -61,7 +61,7 @@ async def dead_letter(
             transaction.puts[keys.opted_out(conversation)] = opt_out(actions.now)
         case Unreachable():
             transaction.puts[keys.unreachable(conversation)] = unreachable(actions.now, refusal.code)
-    actions.write(transaction)
+    await actions.write(transaction)
     if refusal is None:
         address, language = actions.index.address, context.language_of(actions)
         transaction.parts += context.parts.render(

@@ -106,7 +106,7 @@ class Outbox:
         )
         note_arrived(actions, showing)
         close_replaced(actions, showing.shows, actions.now)
-        actions.write(transaction)
+        await actions.write(transaction)
         cause, language = str(item.cause), context.language_of(actions)
         transaction.parts += context.parts.render(
             queued.conversation, out.address, actions.says, cause=cause, language=language

@@ -178,7 +178,7 @@ class ActionExecutor:
             actions = await self._context.actions(action.conversation)
             actions.say(say("one_moment", action.language))
             transaction = Transaction(partition=actions.partition)
-            self._write(transaction, actions, action)
+            await self._write(transaction, actions, action)
             await self._context.commit(transaction)
 
     def _is_mute(self, action: PendingAction) -> bool:
@@ -216,7 +216,7 @@ class ActionExecutor:
                     settling.close_vetoed(actions, lease.lane, actions.now, why.reason)
                 else:
                     settling.close_drifted(actions, lease.lane, actions.now, why)
-                self._write(transaction, actions, found)
+                await self._write(transaction, actions, found)
                 launching = asyncio.ensure_future(context.commit(transaction))
                 try:
                     await asyncio.shield(launching)
@@ -258,7 +258,7 @@ class ActionExecutor:
             for message_id in now.prompts:
                 edit_prompt(actions, message_id, actions.now)
             transaction = Transaction(partition=actions.partition)
-            self._write(transaction, actions, now)
+            await self._write(transaction, actions, now)
             transaction.expect[keys.action(action_id)] = actions.changes.versions[action_id]
             await context.commit(transaction)
 
@@ -323,7 +323,7 @@ class ActionExecutor:
                     break
                 transaction = Transaction(partition=context.store.partition(action.conversation), lease=lease)
                 transaction.finish = "done" if lease is not None else None
-                self._write(transaction, actions, action)
+                await self._write(transaction, actions, action)
                 try:
                     await context.commit(transaction)
                 except Fenced as error:
@@ -339,8 +339,8 @@ class ActionExecutor:
             context.alarms.sound(ended, "undeliverable")
         return ended
 
-    def _write(self, transaction: Transaction, actions: ConversationActions, action: PendingAction) -> None:
-        actions.write(transaction)
+    async def _write(self, transaction: Transaction, actions: ConversationActions, action: PendingAction) -> None:
+        await actions.write(transaction)
         if action.address is not None:
             cause = action_event_id(action.pending_action_id)
             transaction.parts += self._context.parts.render(

@@ -86,7 +86,7 @@ class BareReplyHandler:
                 await self._context.files.keep_for_questions(actions)
                 transaction = finish_turn(self._context, lease, batch)
                 append_transcript(transaction, self._context, lease.lane, batch.notes)
-                actions.write(transaction)
+                await actions.write(transaction)
                 cause = event_id_of(batch.began_by)
                 transaction.parts += self._context.parts.render(
                     lease.lane, message.address, actions.says, cause=cause, language=language

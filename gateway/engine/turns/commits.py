@@ -77,7 +77,7 @@ async def write_acted(transaction: Transaction, context: EngineContext, lease: L
     if batch.messages and context.message_matters(lease, batch.messages[0].person):
         actions = await context.actions(lease.lane)
         note_acted(actions, batch)
-        actions.write(transaction)
+        await actions.write(transaction)
         address = batch.messages[0].address
         language, cause = context.language_of(actions), event_id_of(batch.began_by)
         transaction.parts += context.parts.render(lease.lane, address, actions.says, cause=cause, language=language)

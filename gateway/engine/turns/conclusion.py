@@ -93,7 +93,7 @@ class TurnConcluder:
             elif outcome.replies and not _is_built_in(batch):
                 remind(actions, actions.open_for(str(running.person)))
             await context.files.keep_for_questions(actions)
-            actions.write(transaction)
+            await actions.write(transaction)
             says += actions.says
         streamed = running.live.message_ids if running.live is not None else ()
         if streamed:

@@ -151,7 +151,7 @@ class AdapterState:
         async def rewrite(conversation: str, action_ids: frozenset[str]) -> None:
             actions = await self.load(store, conversation, *action_ids, first_form=True)
             transaction = Transaction(partition=actions.partition)
-            actions.write(transaction)
+            await actions.write(transaction)
             await store.commit(transaction)
 
         return rewrite
@@ -178,7 +178,7 @@ class AdapterState:
         """Commit the changes in one transaction. Neither a person nor a model is told. Raises Conflict."""
         actions.changes.settled.clear()
         transaction = Transaction(partition=actions.partition)
-        actions.write(transaction)
+        await actions.write(transaction)
         if not transaction.puts:
             return
         for action in actions.changes.actions.values():
