@@ -87,5 +87,5 @@ class Rules:
 
     async def _commit(self, actions: ConversationActions) -> None:
         transaction = Transaction(partition=actions.partition)
-        actions.write(transaction)
+        await actions.write(transaction)
         await self._store.commit(transaction)

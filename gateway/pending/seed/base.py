@@ -32,6 +32,7 @@ from gateway.tools.stash import PendingActionExistsError, new_action
 __all__ = ["PendingStore"]
 
 T = TypeVar("T")
+A = TypeVar("A", PendingAction, PendingAction | None)
 
 _CONFLICTS = 50
 """The attempts of a read and write while other processes change the same records."""
@@ -274,15 +275,15 @@ class PendingStore:
             rules.end_expired(actions)
         return actions
 
-    async def _changed(self, scope: Scope, change: Callable[[ConversationActions], T], *, expires: bool = True) -> T:
-        """Read, change and write; see `_until_written`."""
+    async def _changed(self, scope: Scope, change: Callable[[ConversationActions], A], *, expires: bool = True) -> A:
+        """Read, change and write, and return the record of the changed action; see `_until_written`."""
         store, state = await self._ready()
 
-        async def attempt() -> T:
+        async def attempt() -> A:
             actions = await self._read(store, state, scope, expires=expires)
             changed = change(actions)
             await state.write(store, actions)
-            return changed
+            return actions.by_id[changed.pending_action_id] if changed is not None else changed
 
         return await _until_written(scope, attempt)
 
@@ -298,7 +299,8 @@ class PendingStore:
             await state.write(store, actions)
             if verdict is None or verdict.status is None:
                 return None
-            return ConfirmOutcome(verdict.status, verdict.action, detail=verdict.detail)
+            written = actions.by_id[verdict.action.pending_action_id]
+            return ConfirmOutcome(verdict.status, written, detail=verdict.detail)
 
         return await _until_written(scope, attempt)
 
