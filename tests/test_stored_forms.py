@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
 from channels import Address, Button, Json, Message, Part, Person, Reply
 from channels.events import event_to_json
 from gateway.engine.memory.records import KeptMemory
+from gateway.pending.audit import Noted, chained
+from gateway.pending.pseudonyms import Pseudonyms
+from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Record
 from gateway.stored import keys
 from gateway.stored.events import (
@@ -29,6 +34,7 @@ from gateway.stored.events import (
 )
 from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_body_of, memory_event_of
 from gateway.stored.outbox import OutboxItem
+from gateway.tools.pending_action import PendingAction
 
 HERE = Address(channel="telegram", account="7", place="42")
 EVENTS: dict[str, InternalEvent] = {
@@ -225,3 +231,32 @@ def test_a_memory_has_this_text() -> None:
     assert json.dumps(kept.to_json(), separators=(",", ":")) == text
     assert KeptMemory.of(Record(json.loads(text), 1), "e1") == kept
     assert KeptMemory.of(Record(json.loads(text), 1), "e2") == KeptMemory(epoch="e2")
+
+
+async def test_the_record_of_a_pseudonym_has_this_form() -> None:
+    store, transaction = SqliteStore(":memory:"), Transaction(partition="00")
+    await store.open()
+    try:
+        named = await Pseudonyms(store, random=bytes).name(["sms:+1:+2"], transaction)
+    finally:
+        await store.close()
+    assert named == {"sms:+1:+2": "~1746386175c9a6cfd3cb7a13e6b86914"}
+    assert transaction.puts == {"pseudonym/sms:+1:+2": Put({"person": "sms:+1:+2", "key": "0" * 64})}
+    assert transaction.expect == {"pseudonym/sms:+1:+2": 0}
+
+
+def test_a_line_of_the_audit_has_this_text() -> None:
+    at = datetime(2026, 11, 27, tzinfo=UTC)
+    action = PendingAction(
+        pending_action_id="a1", kind="pay", preview="Pay?", requester="sms:+1:+2", conversation="c", requested_at=at
+    )
+    named = {"sms:+1:+2": f"~{'7' * 32}"}
+    lines = [
+        chained(action, Noted(action_id="a1", what="asked", by=by, at=at), named)
+        for by in ("sms:+1:+2", "operator", None)
+    ]
+    assert json.dumps(lines[0], separators=(",", ":")) == (
+        '{"action":"a1","what":"asked","person":"~77777777777777777777777777777777",'
+        '"at":"2026-11-27T00:00:00+00:00","digest":"","before":"","head":"40e8bab2644c29cc1a286a86a64595df24a2d3517929b92d59651443c3b2521a"}'
+    )
+    assert [line["person"] for line in lines[1:]] == ["operator", None]

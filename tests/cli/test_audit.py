@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from gateway import Agent, ChannelAgent, tool
+from gateway.assembly import open_store
 from gateway.operations import audit
+from gateway.pending.pseudonyms import forget_person
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.cli.pages import Page
 from tests.cli.processes import running
@@ -56,6 +60,33 @@ async def test_the_way_of_an_action_is_shown(here: Path) -> None:
     assert len(whole) == 10
     assert {line["action"] for line in whole} == {first, second}
     assert [line["at"] for line in whole] == sorted(line["at"] for line in whole)
+
+
+async def test_forgotten_people_are_shown_by_pseudonyms(here: Path) -> None:
+    [anas] = await paid(here, 5)
+    [bobs] = await paid(here, 7, person="bob")
+    store = open_store(f"sqlite:///{here / STORE}")
+    await store.open()
+    assert await forget_person(store, "app:-:bob") == 1
+    await store.close()
+    assert await told("audit", "--person", "app:-:bob") == []
+    lines = (await command("audit", bobs)).stdout.splitlines()
+    [shown] = {line.split(maxsplit=4)[4] for line in lines if "decided" in line}
+    assert re.fullmatch(r"~[0-9a-f]{8} \(forgotten\)", shown)
+    forgotten = [line for line in await told("audit") if line.get("forgotten")]
+    assert {line["action"] for line in forgotten} == {bobs}
+    assert await told("audit", "--person", forgotten[0]["person"]) == forgotten
+    assert {line["action"] for line in await told("audit", "--person", "app:-:ana")} == {anas}
+    assert (await command("audit", "--verify")).stdout == "10 lines of 2 actions are whole.\n"
+
+
+async def test_lines_tell_the_run_that_asked(here: Path) -> None:
+    await paid(here, 5)
+    lines, stored = await told("audit"), "json_extract(json_extract(value, '$.body'), '$.run_id')"
+    with closing(sqlite3.connect(here / STORE)) as db:
+        [(run_id,)] = db.execute(f"SELECT {stored} FROM record WHERE name LIKE 'action/%'").fetchall()
+    assert run_id
+    assert {line["run"] for line in lines} == {run_id}
 
 
 async def test_lines_are_found_by_person_and_day(here: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+from gateway.pending.pseudonyms import people_by_pseudonym
 from tests.e2e.house import House
 from tests.e2e.test_confirming import code_of
 from tests.fakes.openai import Say
@@ -24,7 +25,8 @@ async def test_only_who_asked_may_press(house: House) -> None:
     assert house.shop.deleted == ["INV-42"]
     late = await house.presses(prompt, by=bob)
     assert (late.text, late.alert) == ("This is not yours to answer.", True)
-    refused = [line["person"] for line in await house.log("audit") if line["what"] == "not_allowed"]
+    people = await people_by_pseudonym(house.gateway.store)
+    refused = [people[line["person"]] for line in await house.log("audit") if line["what"] == "not_allowed"]
     assert refused == [f"telegram:{house.telegram.bot.id}:{bob.id}"] * 3
 
 

@@ -126,4 +126,6 @@ async def test_one_id_is_in_log_trace_metrics_spans_and_audit(tmp_path: Path) ->
             assert any(station in line for line in lines), f"{channel}: no line {station!r} with the id"
         stored = rows_with(tmp_path / "askfirst.db", run_id)
         assert any(f"trace/{run_id}/" in str(row) and "llm_call" in str(row) for row in stored["record"])
-        assert any('"what":"asked"' in str(row).replace(" ", "") for row in stored["log"])
+        [action_id] = {str(row[0]).partition("/")[2] for row in stored["record"] if str(row[0]).startswith("action/")}
+        asked = rows_with(tmp_path / "askfirst.db", action_id)["log"]
+        assert any('"what":"asked"' in str(row).replace(" ", "") for row in asked)
