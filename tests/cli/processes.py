@@ -74,6 +74,10 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    async def gone(self) -> None:
+        """Returns when it has ended, however long it lives."""
+        await self._process.wait()
+
     async def ended(self) -> int:
         """Its exit code."""
         async with asyncio.timeout(ENDS_WITHIN_SECONDS):
