@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway import Agent, ChannelAgent, tool
+from gateway import Agent, Approvers, ChannelAgent, Confirm, tool
 from gateway.providers import ModelMessage, Request, Response, ToolCall
 from tests.chaos.record import Record
 
@@ -39,7 +39,7 @@ class Model:
             return Response(content=f"heard {', '.join(heard)}")
         for text in heard:
             self._trouble(text)
-        calls = [text.split() for text in heard if text.startswith(("note ", "pay "))]
+        calls = [text.split() for text in heard if text.startswith(("note ", "pay ", "wire "))]
         if not calls:
             return Response(content=f"heard {', '.join(heard)}")
         return Response(
@@ -63,7 +63,9 @@ class Model:
             raise RuntimeError("a trouble")
 
 
-def make_bot(record: Record, gate: Path | None = None) -> ChannelAgent:
+def make_bot(record: Record, managers: Sequence[str], gate: Path | None = None) -> ChannelAgent:
+    """`managers` have to approve what is wired, all of them, in their own chats."""
+
     async def act(what: str) -> str:
         record.write("before", effect=what)
         await asyncio.sleep(random.uniform(*_ACTS_SECONDS))
@@ -80,7 +82,12 @@ def make_bot(record: Record, gate: Path | None = None) -> ChannelAgent:
         """Pay something."""
         return await act(f"pay {name}")
 
-    return ChannelAgent(Agent([note, pay], provider=Model(record, gate)))
+    @tool(confirm=Confirm("Wire {name}?", approvers=Approvers(people=managers, need=len(managers))))
+    async def wire(name: str) -> str:
+        """Wire money."""
+        return await act(f"wire {name}")
+
+    return ChannelAgent(Agent([note, pay, wire], provider=Model(record, gate)))
 
 
 def _of_this_turn(messages: Sequence[ModelMessage]) -> list[ModelMessage]:

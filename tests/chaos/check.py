@@ -31,6 +31,7 @@ class _Ended:
     transcripts: list[list[dict[str, Any]]]
     dead: list[Dead]
     actions: list[PendingAction]
+    ballots: list[PendingAction]
 
 
 async def violations(run: Run) -> list[str]:
@@ -43,7 +44,10 @@ async def violations(run: Run) -> list[str]:
         ended = await _ended(store, run)
     finally:
         await store.close()
-    checks = (_each_message_once_and_in_order, _dead_letters, _effects, _replies, _sent_again, _actions)
+    checks = (
+        *(_each_message_once_and_in_order, _dead_letters, _effects, _replies, _sent_again),
+        *(_actions, _ballots, _prompts),
+    )
     return [violation for check in checks for violation in check(run, ended)]
 
 
@@ -53,8 +57,10 @@ async def _ended(store: Store, run: Run) -> _Ended:
         conversation = f"agent/telegram:{run.telegram.bot.id}:{person.id}"
         entries = await store.read(Key(store.partition(conversation), f"transcript/{conversation}"))
         transcripts.append([cast("dict[str, Any]", entry.value) for entry in entries])
-    found = await store.scan("action/")
-    return _Ended(transcripts, await store.dead_letters(), [action_of(record.value) for _, record in found])
+    found = [action_of(record.value) for _, record in await store.scan("action/")]
+    actions = [action for action in found if action.ballot_of is None]
+    ballots = [action for action in found if action.ballot_of is not None]
+    return _Ended(transcripts, await store.dead_letters(), actions, ballots)
 
 
 def _each_message_once_and_in_order(run: Run, ended: _Ended) -> Iterator[str]:
@@ -143,8 +149,47 @@ def _actions(run: Run, ended: _Ended) -> Iterator[str]:
         elif begun[effect] > 1:
             yield f"{effect} is unknown and has happened {begun[effect]} times"
     asked = {f"{action.kind} {action.args['name']}" for action in ended.actions}
-    if asked != (wanted := run.story.of("pay") - set(_given_up(ended))):
+    if asked != (wanted := run.story.of("pay", "wire") - set(_given_up(ended))):
         yield f"asked for {asked}, not {wanted}"
+
+
+def _ballots(run: Run, ended: _Ended) -> Iterator[str]:
+    """Each manager is asked once and told the end once, as it came; all but the last of them, that their yes counts."""
+    by_id = {action.pending_action_id: action for action in ended.actions}
+    wires = [action for action in ended.actions if action.kind == "wire"]
+    if len(ended.ballots) != len(wires) * len(run.managers):
+        yield f"{len(ended.ballots)} ballots of {len(wires)} actions"
+    for ballot in ended.ballots:
+        action = by_id[ballot.ballot_of.action_id] if ballot.ballot_of is not None else ballot
+        if (ballot.state, ballot.decided_by) != (action.state, action.decided_by):
+            yield f"{action.args['name']} is {action.state} and a ballot of it is {ballot.state}"
+    said: dict[str, tuple[str, str]] = {
+        line["part"]: (line["place"], line["text"] or "")
+        for line in run.record.lines("sending")
+        if line["call"] == "sendMessage" and "/note/" not in line["part"]
+    }
+    for action in wires:
+        name, counted = f"“{action.args['name']}”", 0
+        for manager in run.managers:
+            heard = [text for place, text in said.values() if place == str(manager.id) and name in text]
+            asked = sum("asks for your approval" in text for text in heard)
+            counts = sum("Your yes is counted" in text for text in heard)
+            counted += counts
+            if (asked, len(heard) - asked - counts) != (1, 1):
+                yield f"{manager.name} was told of {name}: {heard}"
+        if counted != len(run.managers) - 1:
+            yield f"{counted} were told that their yes for {name} counts"
+
+
+def _prompts(run: Run, ended: _Ended) -> Iterator[str]:
+    """No prompt that the bot knows of has buttons: all questions have ended."""
+    shown = {(message.chat.id, str(message.message_id)): message for message in run.telegram.sent}
+    for action in (*ended.actions, *ended.ballots):
+        assert action.address is not None
+        for message_id in action.prompts:
+            message = shown[int(action.address.place), message_id]
+            if message.buttons:
+                yield f"{action.args['name']} is {action.state}, and its prompt has {message.buttons}"
 
 
 def take_overs(lines: Sequence[Line], lease_seconds: float) -> list[float]:

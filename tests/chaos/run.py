@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tests.chaos.story import make_story
 from tests.chaos.worker import Job
 from tests.children import children
 from tests.e2e.house import SECRET, SIGNING
-from tests.fakes.telegram import FakeTelegram, Message
+from tests.fakes.telegram import FakeTelegram, Message, User
 from tests.store.redis_server import RedisServer
 
 __all__ = ["Form", "Run", "Worker", "opened"]
@@ -31,8 +31,9 @@ _PRESSED_AFTER_SECONDS = 4.0
 _FROZEN = 0.4
 _FROZEN_LEASES = 1.6
 _AWAY_SECONDS = 0.3
+_MANAGERS = 2
 _QUIET_WITHIN_SECONDS = 300.0
-_LEFT = ("pointed", "ready", "leased", "parked", "parts")
+_LEFT = ("pointed", "ready", "leased", "parked", "parts", "handed over")
 """An outcome may wait for the next turn: it makes none."""
 
 
@@ -75,6 +76,7 @@ class Worker:
         """What its store has left to do. Raises EOFError or OSError when it has ended."""
         self._pipe.send("what is left?")
         counts = await asyncio.to_thread(self._pipe.recv)
+        counts["handed over"] = counts["timer_kinds"].get("handover", 0)
         return {name: counts[name] for name in _LEFT if counts[name]}
 
     def signal(self, number: signal.Signals) -> None:
@@ -90,19 +92,25 @@ class Worker:
 class Run:
     """Everything around the workers. The seed says what is written, and who is hit; not when the machine gets there."""
 
-    def __init__(self, form: Form, job: Job, telegram: FakeTelegram, server: RedisServer | None) -> None:
+    def __init__(
+        self, form: Form, job: Job, telegram: FakeTelegram, managers: Sequence[User], server: RedisServer | None
+    ) -> None:
         self.form, self.job, self.telegram, self._server = form, job, telegram, server
         self.record = Record(job.record)
         self.chance = random.Random(form.seed)
         self.story = make_story(form.conversations, form.messages, self.chance)
         self.people = [telegram.person(f"P{number}") for number in range(form.conversations)]
         self.workers: list[Worker] = []
+        self.managers = managers
         self._pressed = 0
         telegram.answer_is_lost = lambda: self.chance.random() < _DELIVERED_AGAIN
 
     async def go(self) -> None:
         """From the first message until nothing is left to do."""
         await asyncio.gather(*(self.start() for _ in range(self.form.workers)))
+        self.deliver_to(self.workers[0])
+        for manager in self.managers:  # the bot cannot write to them first
+            await self.telegram.person_says(manager, manager, "/start")
         around = [asyncio.create_task(task) for task in (self._keep_alive(), self._press())]
         try:
             async with asyncio.TaskGroup() as group:
@@ -133,7 +141,7 @@ class Run:
     @property
     def _unpressed(self) -> int:
         """Questions that were shown and not confirmed yet."""
-        return sum(bool(message.once_shown) for message in self.telegram.sent) - self._pressed
+        return sum("Confirm" in message.once_shown for message in self.telegram.sent) - self._pressed
 
     async def _left(self) -> dict[str, Json]:
         """What the store has left to do."""
@@ -183,11 +191,12 @@ class Run:
             await self.telegram.person_says(self.people[place], self.people[place], text, wait=False)
 
     async def _press(self) -> None:
-        """Each question that is shown is confirmed, a while later."""
+        """Each question is confirmed a while after it is shown, by the person of that chat."""
 
         async def confirm(message: Message) -> None:
             await asyncio.sleep(self.chance.uniform(0, _PRESSED_AFTER_SECONDS))
-            person = next(person for person in self.people if person.id == message.chat.id)
+            people = (*self.people, *self.managers)
+            person = next(person for person in people if person.id == message.chat.id)
             await self.telegram.press(message, "Confirm", person, wait=False)
             self._pressed += 1
 
@@ -196,7 +205,7 @@ class Run:
             while True:
                 for message in self.telegram.sent[seen:]:
                     seen += 1
-                    if message.once_shown:
+                    if "Confirm" in message.once_shown:
                         group.create_task(confirm(message))
                 await asyncio.sleep(_LOOKS_SECONDS)
 
@@ -249,8 +258,14 @@ async def opened(form: Form, directory: Path, server: RedisServer | None = None)
             "telegram_webhook_secret": SECRET,
             "telegram_api_url": telegram.url,
         }
-        job = Job(settings=settings, record=directory / "record", lease_seconds=form.lease_seconds)
-        run = Run(form, job, telegram, server)
+        managers = [telegram.person(f"M{number}") for number in range(_MANAGERS)]
+        job = Job(
+            settings=settings,
+            record=directory / "record",
+            lease_seconds=form.lease_seconds,
+            managers=tuple(f"telegram:{telegram.bot.id}:{manager.id}" for manager in managers),
+        )
+        run = Run(form, job, telegram, managers, server)
         try:
             yield run
         finally:

@@ -32,6 +32,8 @@ class Job:
     settings: dict[str, Any]
     record: Path
     lease_seconds: float
+    managers: tuple[str, ...]
+    """Those who approve, each in a chat of their own."""
     fenced: bool = True
     """False: a lease that somebody else has taken over holds all the same."""
     gate: Path | None = None
@@ -48,7 +50,7 @@ async def _main(pipe: Connection, job: Job) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[_Log(record)])
     if not job.fenced:
         _take_down_the_fence()
-    gateway = Gateway(make_bot(record, job.gate), Settings(**job.settings))
+    gateway = Gateway(make_bot(record, job.managers, job.gate), Settings(**job.settings))
     context = gateway.engine.context
     context.lease_seconds = job.lease_seconds
     _note_leases(context.store, record)
@@ -81,11 +83,12 @@ def _note_leases(store: Store, record: Record) -> None:
 
 
 def _note_sends(channel: Channel, record: Record) -> None:
-    """Which parts are about to be sent; that one has arrived is in the log."""
+    """Which parts are about to be sent, and to whom; that one has arrived is in the log."""
     send = channel.send
 
     async def sending(address: Address, part: Part, *, key: str) -> Receipt:
-        record.write("sending", part=key)
+        text = part.arguments.get("text")
+        record.write("sending", part=key, place=address.place, call=part.call, text=text)
         return await send(address, part, key=key)
 
     channel.send = sending  # type: ignore[method-assign]
