@@ -32,7 +32,7 @@ from tests.fakes.telegram import FakeTelegram
 from tests.ports import free_port
 from tests.store.redis_server import RedisServer
 
-__all__ = ["compared", "growth", "in_a_process", "on_telegram"]
+__all__ = ["compared", "growth", "in_a_process", "on_telegram", "stored"]
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "desk": ("memory", "redis"),
@@ -138,7 +138,7 @@ def in_a_process(root: Path, part: str, store: str, alone: int, together: int) -
 
 
 async def _in_a_process(root: Path, directory: Path, part: str, store: str, alone: int, together: int) -> Figures:
-    async with _stored(directory, store) as settings:
+    async with stored(directory, store) as settings:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.contenders.confirming", part, str(alone), str(together)),
             cwd=directory,
@@ -164,7 +164,7 @@ def on_telegram(root: Path, store: str, alone: int, together: int) -> Figures:
 async def _on_telegram(root: Path, directory: Path, store: str, alone: int, together: int) -> Figures:
     port, log = free_port(), directory / "server.log"
     bot = root / "bench" / "contenders" / "shop.py"
-    async with FakeTelegram() as telegram, _stored(directory, store) as settings:
+    async with FakeTelegram() as telegram, stored(directory, store) as settings:
         environment = {
             **settings,
             "PYTHONPATH": str(root),
@@ -222,7 +222,7 @@ class _Chats:
 
 
 @asynccontextmanager
-async def _stored(directory: Path, store: str) -> AsyncIterator[Mapping[str, str]]:
+async def stored(directory: Path, store: str) -> AsyncIterator[Mapping[str, str]]:
     """Yield the settings of a fresh store."""
     async with contextlib.AsyncExitStack() as stack:
         url = "sqlite:///:memory:" if store == "memory" else f"sqlite:///{directory / 'askfirst.db'}"

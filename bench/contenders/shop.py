@@ -12,7 +12,7 @@ from channels.telegram import TelegramChannel
 from gateway import Agent, ChannelAgent, tool
 from gateway.providers import Request, Response, ToolCall
 
-__all__ = ["TOOLS", "bot", "shop"]
+__all__ = ["TOOLS", "Instant", "bot", "delete", "shop"]
 
 # Rates above every platform's limit. Pacing still counts, and never waits.
 TelegramChannel.capabilities = replace(
@@ -29,7 +29,7 @@ TOOLS = [tool(name=f"delete_{number}", confirm="Delete invoice {invoice_id} for 
 """Identical tools. Only 32 effects of one tool run at once, so several tools are needed for more."""
 
 
-class _Instant:
+class Instant:
     """Model that calls the tool named after "delete", and answers any other message with the same two sentences."""
 
     name = "instant"
@@ -51,7 +51,7 @@ class _Instant:
 
 def shop(store: Any = None) -> ChannelAgent:
     """Return the bot on a store: a URL, or None for one in memory."""
-    return ChannelAgent(Agent(TOOLS, provider=_Instant()), store=store)
+    return ChannelAgent(Agent(TOOLS, provider=Instant()), store=store)
 
 
 bot = shop()
