@@ -97,9 +97,9 @@ lowest: .lowest/installed
 	@.lowest/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-## Measures webhooks, whole turns, the start-up and asks with their yes, beside others that do less; quiet machine, 25 minutes.
+## Measures webhooks, whole turns, the start-up, asks with their yes and approvals elsewhere; quiet machine, 25 minutes.
 bench: .venv/test.installed .bench/installed
-	for part in webhooks replies startup confirm; do .bench/bin/python -m bench.$$part || exit 1; done
+	for part in webhooks replies startup confirm approvals; do .bench/bin/python -m bench.$$part || exit 1; done
 
 .bench/installed: requirements/bench.txt requirements/aiogram.txt .venv/run.installed
 	@echo "Installing requirements/bench.txt"

@@ -1,10 +1,10 @@
-"""Latency of a decision across chats, on Telegram: the question on its way to the approver, and their yes on its way back.
+"""Latency of a decision across chats, on Telegram: of the question to the approver, and of their yes back.
 
     python -m bench.approvals [--rounds 5] [--asks 60]
 
-The first hop begins when the question is about to be committed in the requester's conversation, and ends when the
-platform has the prompt for the approver. The second hop begins with the approver's press, and ends when the platform has
-the outcome for the requester. With two processes, one hears the requester and the other the approver.
+The first hop begins when the commit of the question begins in the requester's conversation, and ends when the platform
+has the prompt for the approver. The second hop begins with the approver's press, and ends when the platform has the
+outcome for the requester. With two processes, one hears the requester and the other the approver.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Model:
             raise RuntimeError("a trouble")
 
 
-def make_bot(record: Record, managers: Sequence[str], gate: Path | None = None) -> ChannelAgent:
+def make_bot(record: Record, managers: Sequence[str] = (), gate: Path | None = None) -> ChannelAgent:
     """`managers` have to approve what is wired, all of them, in their own chats."""
 
     async def act(what: str) -> str:
@@ -82,12 +82,16 @@ def make_bot(record: Record, managers: Sequence[str], gate: Path | None = None) 
         """Pay something."""
         return await act(f"pay {name}")
 
-    @tool(confirm=Confirm("Wire {name}?", approvers=Approvers(people=managers, need=len(managers))))
-    async def wire(name: str) -> str:
-        """Wire money."""
-        return await act(f"wire {name}")
+    tools = [note, pay]
+    if managers:
 
-    return ChannelAgent(Agent([note, pay, wire], provider=Model(record, gate)))
+        @tool(confirm=Confirm("Wire {name}?", approvers=Approvers(people=managers, need=len(managers))))
+        async def wire(name: str) -> str:
+            """Wire money."""
+            return await act(f"wire {name}")
+
+        tools.append(wire)
+    return ChannelAgent(Agent(tools, provider=Model(record, gate)))
 
 
 def _of_this_turn(messages: Sequence[ModelMessage]) -> list[ModelMessage]:

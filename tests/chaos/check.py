@@ -176,7 +176,7 @@ def _ballots(run: Run, ended: _Ended) -> Iterator[str]:
             counts = sum("Your yes is counted" in text for text in heard)
             counted += counts
             if (asked, len(heard) - asked - counts) != (1, 1):
-                yield f"{manager.name} was told of {name}: {heard}"
+                yield f"{manager.first_name} was told of {name}: {heard}"
         if counted != len(run.managers) - 1:
             yield f"{counted} were told that their yes for {name} counts"
 

@@ -46,7 +46,7 @@ class Approval:
             await self.living[0].gone()
             self.living.pop(0)
             if not self.living:
-                self.living.append(await self.stage.start(bot=BOT, **env))
+                self.living.append(await self.stage.start("all", BOT, **env))
             await self.stage.webhook_to(self.living[0])
 
     async def quiet(self) -> None:
@@ -88,7 +88,7 @@ async def asked(tmp_path: Path, kind: str, step: str) -> AsyncIterator[Approval]
         ana, *approvers = elsewhere(stage.telegram, "Ana Ben Cat")
         people = ",".join(f"telegram:{stage.telegram.bot.id}:{person.id}" for person in approvers)
         env = {"DIES_AT": step, "APPROVERS": people}
-        living = [await stage.start(bot=BOT, **env) for _ in range(2 if kind == "redis" else 1)]
+        living = [await stage.start("all", BOT, **env) for _ in range(2 if kind == "redis" else 1)]
         await stage.webhook_to(living[0])
         for person in approvers:  # the bot cannot write to them first
             await stage.telegram.person_says(person, person, "/start")
