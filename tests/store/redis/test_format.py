@@ -25,7 +25,8 @@ migrate(function()
   redis.call('INCR', key('migrated'))
 end)
 """
-"""What a release of format 2 might do."""
+"""What a release of format 3 might do."""
+NEWEST = scripts.FORMAT + 1
 
 
 @pytest.fixture
@@ -50,18 +51,21 @@ class Newer:
 
     def __init__(self, redis_url: str, prefix: str, directory: Path) -> None:
         self._where = redis_url, prefix
-        (directory / "to_2.lua").write_text(MIGRATE)
+        (directory / "no_change.lua").write_text("migrate(function() end)")
+        (directory / "to_newest.lua").write_text(MIGRATE)
         with pytest.MonkeyPatch.context() as release:
-            release.setattr(scripts, "FORMAT", 2)
+            release.setattr(scripts, "FORMAT", NEWEST)
             release.setattr(scripts, "_COMMON", (*scripts._COMMON, "migration"))
-            self._migration = scripts.Script(str(directory / "to_2"), "")
+            steps = ("no_change", "to_newest")
+            self._migrations = tuple(scripts.Script(str(directory / step), "") for step in steps)
 
     async def starts(self, processes: int = 1) -> None:
         url, prefix = self._where
         stores = [RedisStore(url, prefix=prefix) for _ in range(processes)]
         with pytest.MonkeyPatch.context() as release:
-            release.setattr(scripts, "FORMAT", 2)
-            release.setattr(scripts, "MIGRATIONS", (self._migration,))
+            release.setattr(scripts, "FORMAT", NEWEST)
+            release.setattr(scripts, "STARTS", NEWEST)
+            release.setattr(scripts, "MIGRATIONS", self._migrations)
             await asyncio.gather(*(store.open() for store in stores))
         await asyncio.gather(*(store.close() for store in stores))
 
@@ -79,7 +83,7 @@ async def test_three_processes_migrate_every_partition_once(
     bases = [Keys(prefix).base(partition) for partition in PARTITIONS]
     assert [await redis.get(f"{base}:migrated") for base in bases] == ["1"] * 16
     assert [await redis.hget(f"{base}:record:r", "value") for base in bases] == ['"new"'] * 16
-    assert await redis.get(f"{prefix}:format") == "2"
+    assert await redis.get(f"{prefix}:format") == str(NEWEST)
 
 
 async def test_the_older_release_is_refused_and_writes_nothing_more(
@@ -97,7 +101,7 @@ async def test_the_older_release_is_refused_and_writes_nothing_more(
     ):
         with pytest.raises(StoreUnavailable, match=r"newer release has brought .* stop this one, or update it"):
             await call
-    with pytest.raises(StoreRefused, match=r"format 2.*newer release"):
+    with pytest.raises(StoreRefused, match=rf"format {NEWEST}.*newer release"):
         await RedisStore(redis_url, prefix=prefix).open()
 
 
@@ -115,4 +119,4 @@ async def test_stopped_migration_leaves_whole_partitions_and_resumes(
     await redis.delete(f"{bases[7]}:stuck")
     await newer.starts()
     assert [await redis.get(f"{base}:migrated") for base in bases] == ["1"] * 16
-    assert await redis.get(f"{prefix}:format") == "2"
+    assert await redis.get(f"{prefix}:format") == str(NEWEST)
