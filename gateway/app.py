@@ -130,6 +130,7 @@ class Gateway:
             limits=self.settings.limits,
             budgets=self.settings.budgets,
             traces_ttl_seconds=self.settings.traces_ttl_seconds,
+            retention=self.settings.retention,
             transcriber=self._transcriber,
         )
         self._metrics.watch(self.store, self.engine.context.held, self._events)

@@ -29,6 +29,7 @@ from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
 from gateway.pending.words import prepare as prepare_words
 from gateway.providers.transcribing import Transcriber
+from gateway.retention import Retention
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, keys_of, new_secret
@@ -107,6 +108,7 @@ def assemble(
     limits: Limits | None = None,
     budgets: Sequence[Budget] = (),
     traces_ttl_seconds: float = TRACES_TTL_SECONDS,
+    retention: Retention | None = None,
     transcriber: Transcriber | None = None,
 ) -> Engine:
     """Return this process's engine, not started yet."""
@@ -125,6 +127,7 @@ def assemble(
         limits=limits or Limits(),
         budgets=budgets,
         traces_ttl_seconds=traces_ttl_seconds,
+        retention=retention or Retention(),
         transcriber=transcriber,
     )
     return Engine(context)

@@ -19,6 +19,7 @@ from gateway.budgets import Budget, parse_budgets
 from gateway.env_file import load_env_file
 from gateway.environment import SECRETS, read_secret
 from gateway.limits import Limits
+from gateway.retention import Retention
 from gateway.setting_values import (
     ALLOW_CHOICES,
     MAKE_ONE,
@@ -45,6 +46,10 @@ LogPeople: TypeAlias = Literal["plain", "pseudonym"]
 
 def _read_limits(value: object) -> object:
     return Limits.parse(value) if isinstance(value, str) else value
+
+
+def _read_retention(value: object) -> object:
+    return Retention.parse(value) if isinstance(value, str) else value
 
 
 def _read_budgets(value: object) -> object:
@@ -113,6 +118,8 @@ class Settings(BaseSettings):
     """Headers of each call to the collector."""
     traces_ttl_seconds: float = Field(default=604_800.0, ge=0, allow_inf_nan=False)
     """Life of the stored trace of a turn; 0: none is stored."""
+    retention: Annotated[Retention, NoDecode, BeforeValidator(_read_retention)] = Retention()
+    """Days for which logs and dead letters are kept."""
 
     transcribe_url: ModelUrl | None = None
     """URL of a server with ``/audio/transcriptions``. None: voice messages are not transcribed."""

@@ -31,6 +31,7 @@ from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.upgrade import upgrade
 from gateway.pending.words import prepare, prepared
 from gateway.providers.transcribing import Transcriber
+from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Committed, Transaction
@@ -84,6 +85,7 @@ class EngineContext:
     """Writes down voice messages for a bot without one of its own."""
     traces_ttl_seconds: float = TRACES_TTL_SECONDS
     """Life of the stored trace of a turn; 0: none is stored."""
+    retention: Retention = field(default_factory=Retention)
     lease_seconds: float = 6.0
     """Life of a lease that is not renewed. After it, another process takes over the work of one that died."""
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 from functools import partial
 from typing import Literal
 
@@ -14,6 +15,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
+from gateway.engine.expiry import Expiry
 from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import lease_lane
 from gateway.engine.memory.jobs import MemoryRunner
@@ -79,7 +81,7 @@ class Engine:
             turns = self._pool("turn", most, self.runtime.run_turn)
             actions = self._pool("action", _ACTIONS, self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
-            works.append(self._sweep_executors())
+            works += [self._sweep_executors(), self._expire()]
             # Each channel has a pool of its own, so that a slow platform delays no other.
             self.context.sending = {
                 channel: self._pool("out", self._sends, self._delivery.run) for channel in self.context.channels
@@ -158,11 +160,25 @@ class Engine:
         """Remove expired files for ever."""
 
         async def sweep() -> float:
-            # The store's clock follows no step of the machine's clock. It must not be ahead of that one either.
-            await self.context.artifacts.sweep(min(await self.context.clock.now(), self.context.wall_clock()))
+            await self.context.artifacts.sweep(await self._surely_passed())
             return _SWEEP_SECONDS
 
         await self._repeat("sweep of kept files", sweep)
+
+    async def _expire(self) -> None:
+        """Remove expired lines and dead letters for ever."""
+        expiry = Expiry(self.context.store, self.context.retention)
+
+        async def sweep() -> float:
+            await expiry.run(await self._surely_passed())
+            return _SWEEP_SECONDS
+
+        await self._repeat("sweep of expired data", sweep)
+
+    async def _surely_passed(self) -> datetime:
+        """Return a moment that is behind the store's clock, which follows no step of this machine's, and behind this
+        machine's."""
+        return min(await self.context.clock.now(), self.context.wall_clock())
 
     async def _sweep_executors(self) -> None:
         """End the actions that a pending store's process was running when it died, for ever."""

@@ -7,13 +7,17 @@ from datetime import datetime
 
 from channels import Address, Json, Person
 from gateway.limits import Share
+from gateway.store.transaction import LogCut, Transaction
 from gateway.store.types import Cell
+from gateway.stored import keys
 
-__all__ = ["near_answers", "once_a_minute", "refusals", "security_line", "stranger_replies"]
+__all__ = ["SECURITY_LINES", "near_answers", "note_refusal", "once_a_minute", "refusals", "stranger_replies"]
 
 _REFUSED_NOTED = 10
 _REFUSED_SECONDS = 60.0
 """Refused attempts of one person within some seconds that are logged. More are refused all the same."""
+SECURITY_LINES = 1_000
+"""The most lines of the security log of one partition."""
 _DAY = 86_400.0
 _STRANGERS_A_SECOND = 3
 
@@ -53,6 +57,12 @@ def stranger_replies(person: Person, address: Address, share: Share, *, often: b
     return [*day, Cell(name="strangers/second", burst=_STRANGERS_A_SECOND, period_seconds=1.0)]
 
 
-def security_line(what: str, person: Person | None, conversation: str, at: datetime) -> Json:
-    """Return a line of the security log, for a press that belongs to no action's audit. `what`: why it was refused."""
-    return {"what": what, "person": str(person) if person else None, "at": at.isoformat(), "conversation": conversation}
+def note_refusal(transaction: Transaction, what: str, person: Person | None, conversation: str, at: datetime) -> None:
+    """Add a line to the security log, for a press that belongs to no action's audit. `what`: why it was refused.
+
+    The log keeps its last lines, so that no flood of presses fills the store.
+    """
+    named = str(person) if person else None
+    line: Json = {"what": what, "person": named, "at": at.isoformat(), "conversation": conversation}
+    transaction.cut.append(LogCut(log=keys.SECURITY, keep=SECURITY_LINES - 1))
+    transaction.appends.append((keys.SECURITY, line))

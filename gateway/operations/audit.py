@@ -67,7 +67,9 @@ class AuditCommands(StoreCommands):
                 lines += 1
                 actions.add(str(line.get("action")))
                 check.take(line)
-        found: dict[str, Json] = {**check.faults(), **faults}
+        begins = [await self._store.read(Key(partition, keys.AUDIT), first=1) for partition in self._store.partitions]
+        was_cut = any(line.seq > 1 for first in begins for line in first)
+        found: dict[str, Json] = {**check.faults(was_cut=was_cut), **faults}
         return {"lines": lines, "actions": len(actions), "faults": found}
 
     async def _lines(self, partition: str, action_id: str) -> AsyncIterator[Mapping[str, Json]]:

@@ -15,6 +15,7 @@ __all__ = [
     "ACTION",
     "ADMITTED",
     "AUDIT",
+    "EXPIRY",
     "FIRST_FORM",
     "FOLDED_NOTES",
     "INDEX",
@@ -84,14 +85,17 @@ NEWCOMERS: Final = "newcomers"
 """Record, in the partition of its own name: the last newcomers. Written by pairing, for a day after the last one."""
 SERVED: Final = "served"
 """Record, in the partition of its own name: the name of the bot that this store serves. Written by the operations."""
+EXPIRY: Final = "expiry"
+"""Record, in the partition of its own name: when the next sweep of expired data is due. Written by the sweep; kept."""
 FIRST_FORM: Final = "first_form"
 """Record, in the partition of its own name: until when unsealed records of the first release count. Written at start
 by the upgrade."""
 AUDIT: Final = "audit"
 """Log, one a partition: the chained audit lines of all actions, which name people by pseudonyms. Written with each
-change of an action."""
+change of an action; `audit` days of `ASKFIRST_RETENTION`."""
 SECURITY: Final = "security"
-"""Log, one a partition: refused presses and forged records. Written by decisions and by the inbox."""
+"""Log, one a partition: refused presses and forged records. Written by decisions and by the inbox; the last ones,
+`security` days of `ASKFIRST_RETENTION`."""
 
 
 class _Partitions(Protocol):
@@ -110,13 +114,14 @@ def key(
 
 
 def transcript(conversation: str) -> str:
-    """Log: the messages of the conversation as the model reads them. Written by each turn; kept."""
+    """Log: the messages of the conversation as the model reads them. Written by each turn; `transcript`
+    days of `ASKFIRST_RETENTION`."""
     return f"{TRANSCRIPT}/{conversation}"
 
 
 def visible_log(conversation: str) -> str:
     """Log: the lines that the person saw, for pages that read them from the gateway. Written by turns, decisions and
-    delivery; kept."""
+    delivery; `visible` days of `ASKFIRST_RETENTION`."""
     return f"visible/{conversation}"
 
 

@@ -15,7 +15,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import Judge, Judgement
 from gateway.engine.delivery.visible_log import person_line
 from gateway.engine.event_bodies import replay_body
-from gateway.engine.reply_limits import security_line
+from gateway.engine.reply_limits import note_refusal
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import event_id_of, run_of, tell_failed, tell_lost, tell_settled
 from gateway.logs import describe_error
@@ -25,7 +25,6 @@ from gateway.store.errors import StoreError
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting
-from gateway.stored import keys
 from gateway.stored.events import FollowUp, InternalEvent, Notification, event_of
 
 __all__ = ["Decisions"]
@@ -128,8 +127,7 @@ class Decisions:
             return
         transaction.consume.append((conversation, waiting.seq))
         if judgement.noted is not None and event is not None:
-            line = security_line(judgement.noted, event.person, conversation, waiting.stamp)
-            transaction.appends.append((keys.SECURITY, line))
+            note_refusal(transaction, judgement.noted, event.person, conversation, waiting.stamp)
         if isinstance(event, Message):
             person_line(transaction, self._context, conversation, event)
         if judgement.stop and event is not None:

@@ -30,7 +30,7 @@ from gateway.engine.event_bodies import event_body
 from gateway.engine.intake.addressing import Addressing
 from gateway.engine.intake.rates import Rates
 from gateway.engine.intake.shapes import Shapes
-from gateway.engine.reply_limits import once_a_minute, refusals, security_line
+from gateway.engine.reply_limits import note_refusal, once_a_minute, refusals
 from gateway.engine.strangers import Strangers
 from gateway.engine.turns.batch import is_plain
 from gateway.engine.turns.interrupts import interrupt
@@ -286,8 +286,9 @@ class Inbox:
         if await store.acquire([refusals(press.person)]):
             return
         conversation = self._context.conversation(press.address)
-        line = security_line("stranger", press.person, conversation, await store.now())
-        await store.commit(Transaction(partition=store.partition(conversation), appends=[(keys.SECURITY, line)]))
+        transaction = Transaction(partition=store.partition(conversation))
+        note_refusal(transaction, "stranger", press.person, conversation, await store.now())
+        await store.commit(transaction)
 
 
 def _twice(share: Share) -> Share:

@@ -1,0 +1,124 @@
+"""The removal of data that has been kept for as long as `ASKFIRST_RETENTION` says.
+
+A sweep looks at all logs once a day, in one process of a store, and not in the work of any turn. So a log that no turn
+writes again expires too, and another retention counts for what is stored already. A sweep that is killed has removed
+whole pages, and the next one begins an hour later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway.retention import Retention
+from gateway.store.base import Store
+from gateway.store.codec import micros, moment
+from gateway.store.embedded import is_embedded
+from gateway.store.errors import Conflict, StoreUnavailable
+from gateway.store.transaction import LogCut, Put, Transaction
+from gateway.store.types import Key, LogEntry
+from gateway.stored import keys
+
+__all__ = ["Expiry"]
+
+log = logging.getLogger("askfirst.expiry")
+
+_EVERY: Final = timedelta(days=1)
+_AGAIN: Final = timedelta(hours=1)
+"""The time after which another process takes over a sweep that has not ended."""
+_PAGE: Final = 100
+"""The most lines or dead letters that are read, and removed, in one call of the store."""
+
+
+class Expiry:
+    """The sweep of one store."""
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store, self._retention = store, retention
+        self._due = Key(store.partition(keys.EXPIRY), keys.EXPIRY)
+
+    async def run(self, now: datetime) -> bool:
+        """Remove what has expired, if a sweep is due. Return True if it was. Raises StoreError.
+
+        The first sweep of a store is due a day after the first call: so all processes of an older release, which cannot
+        read a log that was cut, can be replaced before it.
+        """
+        record = (await self._store.get([self._due]))[self._due]
+        is_first = not isinstance(record.value, int)
+        if isinstance(record.value, int) and now < moment(record.value):
+            return False
+        if not await self._postpone(record.version, now + (_EVERY if is_first else _AGAIN)) or is_first:
+            return False
+        removed = await self._sweep(now)
+        await self._postpone(record.version + 1, now + _EVERY)
+        if removed:
+            log.info("expired: %d lines and dead letters", removed)
+            if is_embedded(self._store):
+                with contextlib.suppress(StoreUnavailable):  # while a backup reads the file; the next sweep does it
+                    await self._store.scrub()
+        return True
+
+    async def _postpone(self, version: int, due: datetime) -> bool:
+        """Write when the next sweep is due. Return False if another process has written it."""
+        name = self._due.name
+        written = Transaction(partition=self._due.partition, expect={name: version}, puts={name: Put(micros(due))})
+        try:
+            await self._store.commit(written)
+        except Conflict:
+            return False
+        return True
+
+    async def _sweep(self, now: datetime) -> int:
+        """Return the number of lines and dead letters that were removed."""
+        days, store = self._retention, self._store
+        removed = 0
+        for prefix, kept in ((keys.transcript(""), days.transcript), (keys.visible_log(""), days.visible)):
+            before = now - timedelta(days=kept)
+            for found in await store.logs(prefix, before=before):
+                removed += await self._cut(found, before)
+        for partition in store.partitions:
+            removed += await self._cut(Key(partition, keys.SECURITY), now - timedelta(days=days.security))
+            removed += await self._cut(Key(partition, keys.AUDIT), now - timedelta(days=days.audit))
+        return removed + await self._drop_letters(now - timedelta(days=days.dead_letters))
+
+    async def _cut(self, found: Key, before: datetime) -> int:
+        """Remove the lines of a log that are older than a moment. Return their number."""
+        removed = 0
+        while True:
+            page = await self._store.read(found, first=_PAGE)
+            old = [entry for entry in page if entry.stamp < before]
+            if found.name == keys.AUDIT:
+                old = await self._without_record(found.partition, old)
+            if old:
+                cut = LogCut(log=found.name, upto=old[-1].seq)
+                await self._store.commit(Transaction(partition=found.partition, cut=[cut]))
+                removed += len(old)
+            if len(old) < _PAGE:
+                return removed
+
+    async def _without_record(self, partition: str, lines: list[LogEntry]) -> list[LogEntry]:
+        """Return the lines before the first one of an action that has a record: its chain is kept whole."""
+        of = {entry.seq: _record_of(partition, entry) for entry in lines}
+        snapshot = await self._store.get(list({key for key in of.values() if key is not None}))
+        there = {key for key, record in snapshot.records.items() if record.version}
+        first = next((number for number, entry in enumerate(lines) if of[entry.seq] in there), len(lines))
+        return lines[:first]
+
+    async def _drop_letters(self, before: datetime) -> int:
+        """Remove the dead letters that are older than a moment. Return their number."""
+        removed = 0
+        while True:
+            page = await self._store.dead_letters(limit=_PAGE)
+            old = [letter for letter in page if letter.stamp is not None and letter.stamp < before]
+            for letter in old:
+                removed += await self._store.drop(letter.dead_id)
+            if len(old) < _PAGE:
+                return removed
+
+
+def _record_of(partition: str, entry: LogEntry) -> Key | None:
+    """Return the record of the action of an audit line."""
+    action_id = entry.value.get("action") if isinstance(entry.value, dict) else None
+    return Key(partition, keys.action(action_id)) if isinstance(action_id, str) else None
