@@ -41,5 +41,10 @@ class Retention:
             found[kind] = int(days)
         return cls(**found)
 
+    @property
+    def transcript_seconds(self) -> float:
+        """The time for which the records beside a transcript are kept: memories, facts and people."""
+        return self.transcript * 86_400.0
+
     def __str__(self) -> str:
         return ",".join(f"{kind}={days}" for kind, days in asdict(self).items())

@@ -126,7 +126,8 @@ def visible_log(conversation: str) -> str:
 
 
 def people(conversation: str) -> str:
-    """Record: who wrote here, and whether it is a group. Written by the turn in which a person writes first; kept."""
+    """Record: who wrote here, and whether it is a group. Written by the turn in which a person writes first;
+    `transcript` days of `ASKFIRST_RETENTION` after its last write."""
     return f"{PEOPLE}/{conversation}"
 
 
@@ -143,18 +144,20 @@ def folded_notes(conversation: str) -> str:
 
 
 def memory(lane: str, what: str) -> str:
-    """Record, in the partition of a memory lane: a summary, entities or relations. Written by that lane; kept."""
+    """Record, in the partition of a memory lane: a summary, entities or relations. Written by that lane; `transcript`
+    days of `ASKFIRST_RETENTION` after its last write."""
     return f"memory/{what}/{lane}"
 
 
 def knowledge(lane: str) -> str:
-    """Record, in the partition of a person's memory lane: the facts about that person. Written by that lane; kept."""
+    """Record, in the partition of a person's memory lane: the facts about that person. Written by that lane;
+    `transcript` days of `ASKFIRST_RETENTION` after its last write."""
     return f"knowledge/{lane}"
 
 
 def memory_epoch(conversation: str) -> str:
     """Record: the event that last emptied the transcript. Memories of an earlier epoch do not count. Written by turns
-    and decisions; kept."""
+    and decisions; `transcript` days of `ASKFIRST_RETENTION`."""
     return f"memory_epoch/{conversation}"
 
 

@@ -19,6 +19,7 @@ from gateway import (
     KnowledgeMemory,
     ProviderError,
 )
+from gateway.retention import Retention
 from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
@@ -314,3 +315,18 @@ def test_memory_lanes_are_no_conversations_of_a_channel() -> None:
     assert not is_memory_lane("Bot/telegram:1:2")
     lanes = conversation_lane("Bot/sms:1:2"), conversation_lane("Bot/sms:1:2/3"), person_lane("Bot", "sms:1:2")
     assert len(set(lanes)) == 3
+
+
+async def test_memories_end_with_the_transcript() -> None:
+    config = AgentConfig(
+        entity_memory=EntityMemory(provider=ScriptedProvider([entities(ALICE)] * 2)), knowledge_memory=KnowledgeMemory()
+    )
+    model = ScriptedProvider([ToolCall("remember", NOTED), "Noted.", "Hello."])
+    async with ChatDriver(Agent(config=config), provider=model) as chat:
+        chat.engine.context.retention = Retention(transcript=30)
+        await chat.says("ana", "Alice called")
+        await chat.clock.advance(29 * DAY)
+        assert len(await chat.engine.context.store.scan("")) > 2
+        await chat.clock.advance(2 * DAY)
+        await chat.says("ana", "hello")
+        assert system(model) == ""

@@ -46,7 +46,7 @@ class MemoryFiller:
                 memory = next(each for each in self._agent.extractions if each.extracts == name)
                 filled = await self._extracted(memory, kept, messages, tells)
             if filled is not None:
-                puts[key.name] = Put(filled.to_json())
+                puts[key.name] = Put(filled.to_json(), context.retention.transcript_seconds)
         return puts
 
     async def _extracted(

@@ -112,7 +112,8 @@ class MemoryRunner:
             for event in events
             for fact in event.facts
         ]
-        transaction.puts[key.name] = Put(knowledge.added(record.value, facts, await context.store.now()))
+        known = knowledge.added(record.value, facts, await context.store.now())
+        transaction.puts[key.name] = Put(known, context.retention.transcript_seconds)
 
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
         """Fill the memories of a conversation, and commit them. What was spent is booked, also after a failure."""

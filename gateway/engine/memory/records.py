@@ -71,7 +71,7 @@ def epoch_of(found: Snapshot, key: Key) -> str:
 def begin_epoch(transaction: Transaction, context: EngineContext, conversation: str, epoch: str) -> None:
     """Begin a new epoch of a conversation whose transcript is emptied: its memories no longer count."""
     if turn_memories(context.bot.agent):
-        transaction.puts[keys.memory_epoch(conversation)] = Put(epoch)
+        transaction.puts[keys.memory_epoch(conversation)] = Put(epoch, context.retention.transcript_seconds)
 
 
 async def remembered(context: EngineContext, turn: Turn) -> Remembered:

@@ -46,7 +46,7 @@ def _note_people(transaction: Transaction, context: EngineContext, lease: Lease,
         if message.person is not None and str(message.person) not in there.people:
             there = there.with_person(str(message.person), batch.at, group=message.address.group)
     if there is not known:
-        transaction.puts[key.name] = Put(there.to_json())
+        transaction.puts[key.name] = Put(there.to_json(), context.retention.transcript_seconds)
 
 
 def release(context: EngineContext, lease: Lease) -> Transaction:
