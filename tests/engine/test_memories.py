@@ -268,7 +268,7 @@ async def test_calls_that_fail_again_and_again_wait_for_a_turn() -> None:
         assert "Alice called" in reader.requests[-1].messages[0].content  # no line was left out
 
 
-@pytest.mark.ledger("MEM-15", "MEM-19", "MEM-26", "OBS-22")
+@pytest.mark.ledger("MEM-15", "MEM-19", "MEM-26", "OBS-22", "TRC-13")
 async def test_observers_are_told_of_each_filling() -> None:
     reader = ScriptedProvider(["They met.", entities(ALICE, ACME), triples(MANAGES)])
     watch = RecordingObserver()
@@ -280,6 +280,10 @@ async def test_observers_are_told_of_each_filling() -> None:
     memory = ConversationMemory(1, summarize_on_trim=True, summarize_provider=reader)
     async with ChatDriver(Agent(config=config, memory=memory), provider=ScriptedProvider(["Hello."])) as chat:
         await chat.says("ana", "Alice of Acme Corp manages Project Alpha")
+        traces: list[Any] = [record.value for _, record in await chat.engine.context.store.scan("trace/")]
+    (turn,) = [each for each in traces if each.get("parent_run_id") is None]
+    (trace,) = [each for each in traces if each.get("parent_run_id") == turn["run_id"]]
+    assert [step["type"] for step in trace["steps"]] == ["memory_summarize", "entity_extraction", "kg_extraction"]
     names = ["memory_summarize", "entity_extraction", "kg_extraction"]
     told = {name: fields for name, fields in watch.events if name in names}
     assert list(told) == names

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from gateway.agent import Expenses
 from gateway.agent.remembering import tell_learned
@@ -26,11 +25,8 @@ class MemoryFiller:
         self._context, self._conversation, self._events, self._expenses = context, conversation, events, expenses
         self._agent = context.bot.agent
 
-    async def fill(self, tells: list[Callable[[], None]]) -> Mapping[str, Put]:
-        """Return the records of the memories that have read something new, by name.
-
-        Appends to `tells` what is to be called after their commit. Raises ProviderError.
-        """
+    async def fill(self) -> Mapping[str, Put]:
+        """Return the records of the memories that have read new messages, by name. Raises ProviderError."""
         context, conversation = self._context, self._conversation
         memory_keys = {name: memory_key(context, conversation, name) for name in turn_memories(self._agent)}
         epoch_key = keys.key(context.store, conversation, keys.memory_epoch)
@@ -41,29 +37,25 @@ class MemoryFiller:
         for name, key in memory_keys.items():
             kept = KeptMemory.of(found[key], epoch_of(found, epoch_key))
             if name == SUMMARY:
-                filled = await self._summary(kept, messages, tells)
+                filled = await self._summary(kept, messages)
             else:
                 memory = next(each for each in self._agent.extractions if each.extracts == name)
-                filled = await self._extracted(memory, kept, messages, tells)
+                filled = await self._extracted(memory, kept, messages)
             if filled is not None:
                 puts[key.name] = Put(filled.to_json(), context.retention.transcript_seconds)
         return puts
 
-    async def _extracted(
-        self, memory: Extraction, kept: KeptMemory, messages: NumberedMessages, tells: list[Callable[[], None]]
-    ) -> KeptMemory | None:
+    async def _extracted(self, memory: Extraction, kept: KeptMemory, messages: NumberedMessages) -> KeptMemory | None:
         unread = messages.unread(kept.through, memory.relevance_window)
         if not unread:
             return None
         aside = await self._agent.aside(memory.provider, memory.model, self._expenses.add)
         now, turn = await self._context.store.now(), kept.turns + 1
         learned = await extract(memory, aside, kept.value, unread, at=now, turn=turn)
-        tells.append(partial(tell_learned, self._events, memory, learned, turn))
+        tell_learned(self._events, memory, learned, turn)
         return kept.read_to(messages.last, learned.value)
 
-    async def _summary(
-        self, kept: KeptMemory, messages: NumberedMessages, tells: list[Callable[[], None]]
-    ) -> KeptMemory | None:
+    async def _summary(self, kept: KeptMemory, messages: NumberedMessages) -> KeptMemory | None:
         """Return the summary with the messages that have left the window; None if it has read them all before."""
         memory = self._agent.memory
         if memory is None:
@@ -75,5 +67,5 @@ class MemoryFiller:
         aside = await self._agent.aside(memory.summarize_provider, memory.summarize_model, self._expenses.add)
         earlier = kept.value if isinstance(kept.value, str) else ""
         text = await summarize(aside, gone, earlier=earlier, max_tokens=memory.summarize_max_tokens)
-        tells.append(partial(self._events.tell_now, MemorySummarize, summary=text, messages_summarized=len(gone)))
+        self._events.tell_now(MemorySummarize, summary=text, messages_summarized=len(gone))
         return kept.read_to(messages.numbers[outside - 1], text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -18,6 +18,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.memory.filling import MemoryFiller
 from gateway.engine.turns.expenses import PersonExpenses
+from gateway.engine.turns.traces import keep_trace
 from gateway.logs import describe_error
 from gateway.memory import NotedFact
 from gateway.observe.runs import run_id_of
@@ -117,20 +118,21 @@ class MemoryRunner:
 
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
         """Fill the memories of a conversation, and commit them. What was spent is booked, also after a failure."""
-        context, events, tells = self._context, self._begun(lease, due), list[Callable[[], None]]()
+        context, events = self._context, self._begun(lease, due)
         expenses = PersonExpenses(context, due.conversation, Person.parse(due.person), events)
         try:
             if await expenses.used_up() is None:
                 filler = MemoryFiller(context, due.conversation, events, expenses)
-                transaction.puts |= await filler.fill(tells)
+                filled = await filler.fill()
+                transaction.puts |= filled
+                if filled:
+                    keep_trace(transaction, context, lease.lane, events.trace.trace("answered"))
         except (Fenced, NewerForm):
             raise
         except Exception as error:  # noqa: BLE001 - a memory must not end the loop of the turns
-            transaction, tells = await self._after_failure(lease, error), []
+            transaction = await self._after_failure(lease, error)
         with expenses.booked_by(transaction):
             await context.commit(transaction)
-        for tell in tells:
-            tell()
 
     def _begun(self, lease: Lease, due: MemoryDue) -> RunTeller:
         """Return the teller of this work: a run that belongs to the turn whose end asked for it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.engine.context import EngineContext
-from gateway.memory import RESET, from_entries
+from gateway.memory import RESET, from_entries, lines_read
 from gateway.providers.base import ModelMessage
 from gateway.store.form import check_form
 from gateway.stored import keys
@@ -15,7 +15,8 @@ from gateway.stored import keys
 __all__ = ["NumberedMessages", "read_messages"]
 
 _MOST_LINES: Final = 400
-"""The last lines of a transcript that are read. A memory that is further behind leaves the earlier ones out."""
+"""The last lines of a transcript that are read beside its window. A memory that is further behind leaves the earlier
+ones out."""
 _MOST_UNREAD: Final = 40
 """The most messages of one extraction, so that the transcript of a bot that had no memory before is not read whole."""
 
@@ -52,7 +53,7 @@ async def read_messages(context: EngineContext, conversation: str) -> NumberedMe
     """Return the last messages of a conversation. Raises NewerForm, StoreError, and ValueError for a line that cannot
     be read."""
     log = keys.key(context.store, conversation, keys.transcript)
-    entries = await context.store.read(log, last=_MOST_LINES)
+    entries = await context.store.read(log, last=lines_read(context.bot.agent.memory) + _MOST_LINES)
     for entry in entries:
         check_form(entry.value)
     resets = [place for place, entry in enumerate(entries) if entry.value == RESET]

@@ -76,7 +76,8 @@ class TurnConcluder:
         post_result(transaction, context, conversation, batch.messages, outcome)
         transcript = keys.key(context.store, conversation, keys.transcript).name
         transaction.appends += [(transcript, line) for line in outcome.transcript]
-        keep_trace(transaction, context, running, outcome)
+        if outcome.loop is not None:
+            keep_trace(transaction, context, conversation, outcome.loop.trace)
         await accept_follow_ups(transaction, context, running, outcome, language)
         keep_raw_results(transaction, context, conversation, outcome)
         if RESET in outcome.transcript:
