@@ -31,12 +31,12 @@ class Story:
 
 def make_story(conversations: int, messages: int, chance: random.Random) -> Story:
     """A third of the messages has an effect, every third conversation asks for something that must be confirmed, every
-    other third for something that is approved in other chats, and one in 50 messages is a trouble: half of these are
-    over once they were tried again."""
+    sixth for something that is approved in other chats, and one in 50 messages is a trouble: half of these are over
+    once they were tried again."""
     told = [[("note" if chance.random() < 1 / 3 else "plain") for _ in range(messages)] for _ in range(conversations)]
     for kinds in told[::3]:
         kinds[chance.randrange(messages)] = "pay"
-    for kinds in told[1::3]:
+    for kinds in told[1::6]:  # no more: the platform takes one message a second for a manager
         kinds[chance.randrange(messages)] = "wire"
     troubles = ["poison", "flaky", "flaky", "killer"] * round(conversations * messages / 200)
     for trouble in troubles:
