@@ -52,7 +52,7 @@ class Changes:
     tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
     """SHA-256 of a new token -> the id of its action, and the token's time to live in seconds."""
     audit: list[Noted] = field(default_factory=list)
-    """What the audit gets a line for, in order."""
+    """The events that the audit gets a line for, in order."""
     timers: list[Timer] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     """The ids of the timers to cancel."""
