@@ -93,8 +93,7 @@ class Gateway:
         WrongOption for an unknown option. With `console`, for trying a bot out, missing approvers are only logged."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
-        self.role = role
-        home = self._home()
+        self.role, home = role, self._home()
         self.ways = self.settings.channels_on(way)
         """The way in which each channel's messages come in."""
         self.channels: dict[str, Channel] = {

@@ -57,7 +57,7 @@ class LogCut:
     upto: int | None = None
     """Lines with a greater number stay."""
     keep: int = 0
-    """So many of the last lines stay."""
+    """The number of the last lines, which stay."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -150,6 +150,17 @@ def leaves(transaction: Transaction, partition_of: Callable[[str], str]) -> bool
     return any(partition_of(event.conversation) != transaction.partition for event in transaction.hand_over)
 
 
+def _records_and_logs(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
+    for name, new in transaction.puts.items():
+        yield "put", name, encode(new.value), "" if new.ttl_seconds is None else span(new.ttl_seconds)
+    for name in transaction.deletes:
+        yield "delete", name
+    for cut in transaction.cut:
+        yield "cut", to_bytes(cut.log), "" if cut.upto is None else cut.upto, cut.keep
+    for log, line in transaction.appends:
+        yield "append", log, encode(line)
+
+
 def _operations(transaction: Transaction, partition_of: Callable[[str], str]) -> Iterator[tuple[Value, ...]]:
     """Yield the operations in the order in which they take effect, with values as JSON text."""
     lease = transaction.lease
@@ -159,14 +170,7 @@ def _operations(transaction: Transaction, partition_of: Callable[[str], str]) ->
         yield "not_after", micros(transaction.not_after)
     for name, version in transaction.expect.items():
         yield "expect", name, version
-    for name, new in transaction.puts.items():
-        yield "put", name, encode(new.value), "" if new.ttl_seconds is None else span(new.ttl_seconds)
-    for name in transaction.deletes:
-        yield "delete", name
-    for cut in transaction.cut:
-        yield "cut", to_bytes(cut.log), "" if cut.upto is None else cut.upto, cut.keep
-    for log, line in transaction.appends:
-        yield "append", log, encode(line)
+    yield from _records_and_logs(transaction)
     for conversation, seq in transaction.consume:
         yield "consume", conversation, seq
     for conversation, seq in transaction.drop_pointers:
