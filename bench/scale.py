@@ -26,7 +26,8 @@ from redis import Redis
 
 from bench.rounds import machine
 from channels import Json
-from gateway import Agent, ChannelAgent
+from channels.direct import shared_place
+from gateway import Agent, ChannelAgent, ConversationMemory
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
@@ -36,6 +37,7 @@ from gateway.testing import ScriptedProvider
 from tests.store.redis_server import RedisServer, answers
 
 TURNS, IDS, KNOWN = 1_000, 20_000, 100_000
+LONG, LONG_TURNS = 10_000, 200
 AT_ONCE = 50
 IDLE_SECONDS = 10.0
 ANSWER = "It is on its way, and will be with you on Thursday between nine and noon. " * 4
@@ -100,6 +102,26 @@ async def turns(kept: Sqlite, many: int) -> None:
         show("a turn, ms of the worker's core", f"{cpu / many * 1000:.2f}")
         show("turns per second and worker core", f"{many / cpu:,.0f}")
         show("a turn, ms of the server", f"{busy / many * 1000:.2f}")
+
+
+async def remembering(kept: Sqlite, messages: int, turns: int) -> None:
+    """Run turns in a conversation with few messages, and in one with many, of a bot with a memory."""
+    memory = ConversationMemory(20)
+    bot = ChannelAgent(Agent([], provider=ScriptedProvider([ANSWER] * 3 * turns), memory=memory), store=kept.store)
+    lines: list[Json] = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
+    async with bot:
+        for name, many in (("before", 40), ("few", 40), ("many", messages)):
+            place = f"{bot.name}/{shared_place('-', name)}"
+            for _ in range(many // 40):
+                appends = [(f"transcript/{place}", line) for line in lines * 20]
+                await kept.store.commit(Transaction(partition=kept.store.partition(place), appends=appends))
+            (_, busy), cpu = kept.scripts(), time.process_time()
+            for _ in range(turns):
+                await bot.ask_channel("u", QUESTION, conversation_id=name)
+            cpu, busy = time.process_time() - cpu, kept.scripts()[1] - busy
+            if name != "before":
+                show(f"a turn with a memory after {many:,} messages, ms", f"{cpu / turns * 1000:.2f}")
+                show("and ms of the server", f"{busy / turns * 1000:.2f}")
 
 
 async def filled(kept: Sqlite) -> None:
@@ -187,6 +209,7 @@ def main() -> None:
             print(f"\n{type(kept).__name__}")
             idles(kept, "no")
             asyncio.run(turns(kept, TURNS))
+            asyncio.run(remembering(kept, LONG, LONG_TURNS))
             asyncio.run(filled(kept))
             idles(kept, f"{KNOWN:,}")
             show("all of it, MB", f"{kept.bytes() / 2**20:,.0f}")

@@ -1,7 +1,7 @@
 """The count of tokens: how much of a model's context messages take.
 
 Only a vendor can count the tokens of its models. The vendor's own count of the last call is taken for the next ones,
-and before the first a token for four bytes of UTF-8 text. Nothing is fetched for it.
+and before the first a token for four bytes of UTF-8 text. No table is fetched for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.providers.base import ModelMessage
 __all__ = ["TokenCount", "message_size", "size"]
 
 _FEWEST_PER_BYTE, _MOST_PER_BYTE = 1 / 8, 1.0
-"""The limits of what is taken from a count, which a server may get wrong."""
+"""The limits of a count, which a server may get wrong."""
 _COUNTED_FROM: Final = 4_000
 """The least request, in bytes, whose count is taken: in a short one the vendor's own additions weigh too much."""
 _IMAGE_SIZE, _LARGEST_PDF_SIZE = 6_400, 400_000
@@ -59,7 +59,7 @@ def message_size(message: ModelMessage) -> int:
 
 
 def _file_size(file: Media) -> int:
-    """Return what a file takes of the window, in bytes of text."""
+    """Return the size of a file in the window, in bytes of text."""
     if file.mime_type != "application/pdf":
         return _IMAGE_SIZE
     return min(_LARGEST_PDF_SIZE, max(_IMAGE_SIZE, file.size // 10))
