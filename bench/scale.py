@@ -14,6 +14,7 @@ import contextlib
 import gc
 import json
 import os
+import secrets
 import sqlite3
 import subprocess
 import sys
@@ -201,6 +202,7 @@ def main() -> None:
         url = sys.argv[1]
         asyncio.run(idle((OnRedis if url.startswith("redis://") else Sqlite)(url).store))
         return
+    os.environ.setdefault("ASKFIRST_SECRET", secrets.token_hex(16))  # a bot on Redis does not start without one
     print(machine())
     with tempfile.TemporaryDirectory() as here, (server := RedisServer(Path(here))).running():
         while not answers(server.url):

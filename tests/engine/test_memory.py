@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -192,3 +193,24 @@ async def asked(chat: Rig) -> tuple[dict[str, int], int]:
     made = {name: number - calls.get(name, 0) for name, number in wire.calls.items()}
     await work(chat)
     return {name: number for name, number in made.items() if number}, len(lease.lines)
+
+
+@pytest.mark.ledger("MEM-02", "MEM-06")
+async def test_a_turn_that_dies_leaves_no_half_of_it(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    model = ScriptedProvider([ToolCall("look", {}), hold, "Never said.", "It is seen.", "Bye."])
+    async with rig(bot(model, ConversationMemory()), tmp_path) as chat:
+        await chat.says("ana", "look")
+        lease = await chat.worker.lease("turn", lease_seconds=0.0)
+        dying = asyncio.ensure_future(chat.worker.turn_of(lease))
+        while len(model.requests) < 2:
+            await asyncio.sleep(0)
+        other = chat.another()
+        taken = await other.lease("turn")
+        assert (taken.died, list(taken.lines)) == (True, []), "nothing of the turn is in the memory yet"
+        hold.set()
+        assert await dying is None
+        assert await other.turn_of(taken) is not None
+        await asks(chat, "bye")
+        roles = [each.role for each in model.requests[-1].messages]
+        assert roles == ["user", "assistant", "tool", "assistant", "user"]

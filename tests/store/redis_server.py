@@ -62,8 +62,10 @@ class RedisServer:
     def running(self) -> Iterator[None]:
         """From outside of an event loop; it may not answer yet."""
         with subprocess.Popen(self._command, stdout=subprocess.DEVNULL) as process:
-            yield
-            process.kill()
+            try:
+                yield
+            finally:
+                process.kill()  # also after an error, or the end of the block would wait for ever
 
     async def command(self, *words: str | bytes | int) -> object:
         """Raises what redis-py raises."""
