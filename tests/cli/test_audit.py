@@ -71,7 +71,7 @@ async def test_forgotten_people_are_shown_by_pseudonyms(here: Path) -> None:
     await store.close()
     assert await told("audit", "--person", "app:-:bob") == []
     lines = (await command("audit", bobs)).stdout.splitlines()
-    [shown] = {line.split(maxsplit=4)[4] for line in lines if "decided" in line}
+    [shown] = {line.split(maxsplit=3)[3] for line in lines if "decided" in line}
     assert re.fullmatch(r"~[0-9a-f]{8} \(forgotten\)", shown)
     forgotten = [line for line in await told("audit") if line.get("forgotten")]
     assert {line["action"] for line in forgotten} == {bobs}
