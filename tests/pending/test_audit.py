@@ -39,11 +39,11 @@ def chain(action_id: str, words: Sequence[str] = WORDS) -> tuple[Lines, str]:
     return lines, action.audit
 
 
-def faults(lines: Lines, **heads: str) -> dict[str, str]:
+def faults(lines: Lines, *, was_cut: bool = False, **heads: str) -> dict[str, str]:
     check = AuditCheck(heads)
     for line in lines:
         check.take(line)
-    return check.faults()
+    return check.faults(was_cut=was_cut)
 
 
 @given(st.randoms(use_true_random=False))
@@ -92,3 +92,19 @@ def test_a_record_and_its_lines_belong_together() -> None:
     assert faults([], one=head) == {"one": "its last lines are missing"}
     assert faults(lines) == {}
     assert faults([], old="") == {}, "a record of a release without an audit"
+
+
+@given(chance=st.randoms(use_true_random=False), expired=st.integers(1, 4))
+def test_a_chain_without_its_expired_lines_is_whole(chance: Any, expired: int) -> None:
+    lines, head = chain("one")
+    left = lines[expired:]
+    chance.shuffle(left)
+    assert faults(left, was_cut=True) == {}
+    assert faults(left).keys() == faults(left, was_cut=True, one=head).keys() == {"one"}, "lines of a record are kept"
+
+
+@given(gone=st.integers(1, 2), expired=st.integers(0, 2))
+def test_a_line_missing_behind_the_expired_ones_is_seen(gone: int, expired: int) -> None:
+    lines, _ = chain("one", [*WORDS, "receipted"])
+    left = [line for place, line in enumerate(lines) if place >= expired and place != expired + gone]
+    assert faults(left, was_cut=True).keys() == {"one"}
