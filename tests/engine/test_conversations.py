@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +126,23 @@ async def test_export_of_a_person_has_no_words_of_others(chat: ChatDriver) -> No
 async def test_secret_fields_of_actions_are_not_exported(chat: ChatDriver) -> None:
     found: Any = await conversations(chat).export(f"{NAME}ana")
     assert not {"address", "ballots", "audit", "seal", "tokens"} & set(found["actions"][0])
+
+
+@pytest.mark.ledger("MEM-10")
+async def test_name_like_a_path_is_a_name_and_touches_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    strange = ["../../ana", "/etc/passwd", "a\0b", "..", "a/../b"]
+    async with ChatDriver(Agent(), provider=ScriptedProvider(["1", "2", "3", "4", "5"])) as chat:
+        for number, name in enumerate(strange, start=1):
+            await chat.says(name, f"message {number}")
+        names = await conversations(chat).list()
+        assert len(names) == len(strange)
+        said = [[each.content for each in await conversations(chat).read(name)] for name in names]
+        assert sorted(said) == [[f"message {number}", str(number)] for number in range(1, 6)]
+        for name in ("", "..", "agent/../agent/test:bot:ana"):
+            with pytest.raises(UnknownConversation):
+                await conversations(chat).read(name)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_bot_that_does_not_run_has_no_conversations() -> None:

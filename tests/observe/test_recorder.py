@@ -322,6 +322,7 @@ def test_a_recorder_does_not_keep_an_error_alive(run: Run) -> None:
 # ── what is told by one event ──
 
 
+@pytest.mark.ledger("TRC-14")
 @pytest.mark.parametrize(
     ("kind", "fields", "type", "summary"),
     [
