@@ -276,7 +276,7 @@ def conversations() -> None:
 @_on_a_store
 def conversations_list(settings: Settings, person: str, limit: int, *, as_json: bool) -> None:
     """List the names of the conversations, in order."""
-    found = operate(settings, "conversations", person=person, limit=limit)
+    found = operate(settings, "conversations", person=person, limit=str(limit))
     _tell(found, as_json=as_json, plain="\n".join(map(visible, found)) or "There are no conversations.")
 
 
@@ -286,7 +286,7 @@ def conversations_list(settings: Settings, person: str, limit: int, *, as_json: 
 @_on_a_store
 def conversations_show(settings: Settings, conversation: str, last: int, *, as_json: bool) -> None:
     """Show the last messages of a CONVERSATION, as the model reads them."""
-    found = operate(settings, "history", conversation=conversation, last=last)
+    found = operate(settings, "history", conversation=conversation, last=str(last))
     _tell(found, as_json=as_json, plain="\n".join(map(_said, found)) or "It has no messages.")
 
 
@@ -297,7 +297,7 @@ def conversations_show(settings: Settings, conversation: str, last: int, *, as_j
 @_on_a_store
 def conversations_search(settings: Settings, text: str, person: str, limit: int, *, as_json: bool) -> None:
     """Find the newest messages that contain TEXT."""
-    found = operate(settings, "search", text=text, person=person, limit=limit)
+    found = operate(settings, "search", text=text, person=person, limit=str(limit))
     lines = [f"{each['at'][:19]}  {each['conversation']}\n  {_said(each['message'])}" for each in found]
     _tell(found, as_json=as_json, plain="\n".join(lines) or "It was never said.")
 

@@ -10,24 +10,24 @@ __all__ = ["HistoryCommands"]
 
 
 class HistoryCommands(StoreCommands):
-    """Commands on the histories of conversations."""
+    """Commands on the histories of conversations. Arguments are texts, because they may cross a socket."""
 
-    async def conversations(self, person: str = "", limit: int = 100) -> list[str]:
+    async def conversations(self, person: str = "", limit: str = "100") -> list[str]:
         """Return the names of the conversations, or of the ones in which a person has written. Raises NotDone."""
-        return [*await (await self._histories()).list(person=person or None, limit=limit)]
+        return [*await (await self._histories()).list(person=person or None, limit=_number(limit))]
 
-    async def history(self, conversation: str, last: int = 60) -> list[JsonObject]:
+    async def history(self, conversation: str, last: str = "60") -> list[JsonObject]:
         """Return the last messages of a conversation, oldest first. Raises NotDone."""
         try:
-            messages = await (await self._histories()).read(conversation, last=last)
+            messages = await (await self._histories()).read(conversation, last=_number(last))
         except UnknownConversation as error:
             raise NotDone(str(error)) from None
         return [dict(line) for line in to_entries(messages) if isinstance(line, dict)]
 
-    async def search(self, text: str, person: str = "", limit: int = 5) -> list[JsonObject]:
+    async def search(self, text: str, person: str = "", limit: str = "5") -> list[JsonObject]:
         """Return the newest messages that contain a text. Raises NotDone."""
         try:
-            found = await (await self._histories()).search(text, person=person or None, limit=limit)
+            found = await (await self._histories()).search(text, person=person or None, limit=_number(limit))
         except ValueError as error:
             raise NotDone(str(error)) from None
         return [
@@ -47,3 +47,10 @@ class HistoryCommands(StoreCommands):
         if bot is None:
             raise NotDone("no bot was ever served from this store: start it once with `askfirst serve`")
         return Conversations(self._store, self._keyring, bot)
+
+
+def _number(text: str) -> int:
+    """Return the number of a text. Raises NotDone for others, and below 1."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise NotDone(f"write a number from 1 on, not {text!r}")
+    return int(text)

@@ -512,3 +512,5 @@ async def test_conversations_are_listed_shown_searched_and_exported(here: Path) 
                 await wrong
         with pytest.raises(NotDone, match="is empty"):
             await operator.search(" ")
+        with pytest.raises(NotDone, match="a number from 1 on"):
+            await operator.conversations(limit="none")
