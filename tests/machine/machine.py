@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.tampering import Change, Tamperer
-from tests.machine.witness import Thing
+from tests.machine.witness import ASKED_ONCE, Thing
 from tests.machine.world import Behaviour, Mood, World
 
 __all__ = ["Machine", "Violated"]
@@ -92,7 +92,8 @@ class Machine(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def ask_again(self, number: int) -> None:
         thing = self._thing(number)
-        self.then(self.world.asks(thing.requester, thing.place, thing.tool, [thing.invoice]), True)
+        if thing.tool not in ASKED_ONCE:
+            self.then(self.world.asks(thing.requester, thing.place, thing.tool, [thing.invoice]), True)
 
     @precondition(lambda self: self.witness.things)
     @rule(number=NUMBERS, way=WAYS, behaviour=BEHAVIOURS, off=st.booleans())
@@ -317,11 +318,16 @@ class Machine(RuleBasedStateMachine):
         match way:
             case "press":
                 mine = [token for token, found in world.witness.tokens.items() if found == (thing, intent)]
+                mine = [token for token in mine if world.witness.token_place[token] == place] or mine
+                if not mine:  # whoever asked cannot confirm what only others approve
+                    return world.answers(person, place, "yes" if yes else "no")
                 return world.presses(person, place, mine[self.asked % len(mine)])
             case "code":
                 return world.types_code(person, place, thing, "ok" if yes else "no")
             case "reply":
                 prompts = [number for number, shown in enumerate(world.witness.shown) if thing in shown.things]
+                here = [number for number in prompts if world.witness.shown[number].place == place]
+                prompts = here or prompts
                 return world.replies(person, prompts[self.asked % len(prompts)], "yes" if yes else "no")
             case _:
                 return world.answers(person, place, "yes" if yes else "no")

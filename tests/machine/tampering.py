@@ -91,13 +91,13 @@ class Tamperer:
 
     def _note_index(self, place: str) -> None:
         for thing in self.world.witness.things:
-            if thing.place == place:
+            if place in (thing.place, *thing.codes):
                 thing.changed.add("index")
 
     def _note_parts(self, place: str) -> None:
         """What was told in a message that somebody has changed lies with the operator, as it is now."""
         for thing in self.world.witness.things:
-            if thing.place == place:
+            if place in (thing.place, *thing.codes):
                 thing.changed |= {"record", "index"}
 
     async def swaps_codes(self, place: str, one: str, other: str) -> None:
@@ -118,7 +118,7 @@ class Tamperer:
             case "deleted index":
                 await self._delete(key)
             case "swapped codes":
-                codes = [thing.code for thing in self.world.witness.things if thing.place == place][-2:]
+                codes = [thing.code for thing in self.world.witness.things if thing.place == place and thing.code][-2:]
                 if len(codes) == 2:
                     await self.swaps_codes(place, *codes)
             case _:

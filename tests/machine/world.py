@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -31,7 +31,7 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from gateway import Agent, Approvers, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, ToolContext, tool
+from gateway import Agent, Approvers, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Standing, ToolContext, tool
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.engine.concurrency import WorkerPool
@@ -52,7 +52,19 @@ from gateway.store.errors import StoreError
 from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Waiting
 from gateway.testing.faulty_store import FaultyStore
 from tests.machine.places import OnRedis, OnSqlite
-from tests.machine.witness import ANSWER_WINDOW, APPROVERS, TTL, Effect, Thing, Witness
+from tests.machine.permissions import PERMITTED_SECONDS, PERMITTED_USES
+from tests.machine.witness import (
+    ANSWER_WINDOW,
+    APPROVERS,
+    ASKED_ONCE,
+    SIGNERS,
+    STANDIN,
+    TTL,
+    Effect,
+    ShownButton,
+    Thing,
+    Witness,
+)
 
 __all__ = ["KEYRING", "LEASE", "PLACES", "Behaviour", "Mood", "World", "address", "conversation", "person"]
 
@@ -66,8 +78,8 @@ Mood = Literal["up", "down", "lost answer", "blocked"]
 LEASE = 7.0
 """Seconds after which a lease of a process that died has lapsed."""
 
-PLACES = ("ana", "bob", "#team")
-TOOLS = ("pay", "archive", "move", "send", "file")
+PLACES = ("ana", "bob", "#team", "cleo", "dan", "eve")
+TOOLS = ("pay", "archive", "move", "send", "file", "sign", "share", "copy")
 OUTLASTED_SECONDS = 0.2
 """A call of the one tool that runs in a thread takes no longer, unless it is to outlast that."""
 
@@ -75,17 +87,24 @@ KEYRING = Keyring([b"a key of more than 16 bytes"])
 
 
 class Model:
-    """``pay INV-1 INV-2``, ``archive``, ``move``, ``send`` and ``file`` call the tools; anything else is talk."""
+    """``pay INV-1 INV-2`` and the like call the tools, also behind ``yes, but``; anything else is talk.
+
+    ``copy INV-1 2`` ends with a folder.
+    """
 
     name = "test"
 
     async def complete(self, request: Request) -> Response:
         users = [number for number, message in enumerate(request.messages) if message.role == "user"]
         last = users[-1] if users else 0
-        verb, *invoices = request.messages[last].content.split() or [""] if users else [""]
+        said = request.messages[last].content.rpartition(", but ")[2] if users else ""
+        verb, *words = said.split() or [""]
         if verb not in TOOLS or any(message.role == "tool" for message in request.messages[last:]):
             return Response(content="I see.")
-        calls = [ToolCall(call_id=f"c{n}", name=verb, args={"invoice_id": each}) for n, each in enumerate(invoices)]
+        invoices, folder = _invoices(said), {"folder": words[-1]} if verb == "copy" else {}
+        calls = [
+            ToolCall(call_id=f"c{n}", name=verb, args={"invoice_id": each, **folder}) for n, each in enumerate(invoices)
+        ]
         return Response(tool_calls=tuple(calls), finish="tools")
 
     async def stream(self, request: Request) -> Any:
@@ -132,6 +151,7 @@ class Platform:
         if mood == "down":
             raise Unavailable("503")
         if mood == "blocked" and part.buttons:
+            self._world.does_not_change(part)
             raise Undeliverable("403")
         number = await self._world.saw(address, part, lost=mood == "lost answer")
         if mood == "lost answer":
@@ -273,6 +293,7 @@ class World:
         stopped.cancel()
         paused.wire.pause_after = None
         if not task.done():
+            self.witness.is_sure(died=True)
             self.running.append((paused, task))
             self._replace(paused)
             self.witness.doubts += 1
@@ -334,12 +355,21 @@ class World:
         for worker in list(self.workers):
             self._replace(worker)
 
+    async def keep_time_at_once(self) -> None:
+        """Both processes look for what is due, and hand the same events over."""
+        await asyncio.gather(*(worker.keep_time() for worker in self.workers))
+        self._bury()
+
     async def work_off(self) -> None:
         """Everything that can be done now is done."""
         kinds: tuple[Kind, ...] = ("turn", "action", "out")
         for number in range(200):
             await self.workers[0].keep_time()
-            if not any([await self.step(number % 2, kind) for kind in kinds]):
+            if any([await self.step(number % 2, kind) for kind in kinds]):
+                continue
+            if not await self.store.pending_decisions():
+                if not self.running and not self.outlasting:
+                    self.witness.is_quiet()
                 return
         self.witness.violations.append("the work never ends")
 
@@ -364,7 +394,9 @@ class World:
         async def where(invoice_id: str) -> str:
             return f"Move invoice {invoice_id} to folder {self.folder}?"
 
-        approvers = Approvers(people=[str(person(name)) for name in sorted(APPROVERS)], need=len(APPROVERS))
+        approvers = Approvers(people=_people(APPROVERS), need=2)
+        all_three = Approvers(people=_people(APPROVERS), need=2, requester=True)
+        standing = Standing(max_seconds=PERMITTED_SECONDS, max_uses=PERMITTED_USES, same=["folder"])
 
         @tool(confirm="Pay invoice {invoice_id}?", version=version)
         async def pay(invoice_id: str, ctx: ToolContext) -> str:
@@ -396,7 +428,34 @@ class World:
             """File an invoice."""
             return self._filed(invoice_id, ctx, release)
 
-        return ChannelAgent(Agent([pay, archive, move, send, file], provider=Model()))
+        @tool(
+            confirm=Confirm("Sign invoice {invoice_id}?", approvers=self._signers(), ttl_seconds=TTL), version=version
+        )
+        async def sign(invoice_id: str, ctx: ToolContext) -> str:
+            """Sign an invoice."""
+            return await self._effect("sign", invoice_id, ctx, release)
+
+        @tool(confirm=Confirm("Share invoice {invoice_id}?", approvers=all_three, ttl_seconds=TTL), version=version)
+        async def share(invoice_id: str, ctx: ToolContext) -> str:
+            """Share an invoice."""
+            return await self._effect("share", invoice_id, ctx, release)
+
+        @tool(confirm=Confirm("Copy invoice {invoice_id} to folder {folder}?", standing=standing), version=version)
+        async def copy(invoice_id: str, folder: str, ctx: ToolContext) -> str:
+            """Copy an invoice to a folder."""
+            return await self._effect("copy", invoice_id, ctx, release, folder=folder)
+
+        return ChannelAgent(Agent([pay, archive, move, send, file, sign, share, copy], provider=Model()))
+
+    def _signers(self) -> Approvers:
+        return Approvers(people=_people(SIGNERS - self.witness.removed), need=2, standin=_people({STANDIN}))
+
+    def removes(self, name: str) -> None:
+        """One of the signers has the right no longer."""
+        self.witness.removed = frozenset({name})
+        signing = self.bot.tool("sign")
+        if signing is not None and signing.confirm is not None:
+            signing.confirm.approvers = self._signers()
 
     def _filed(self, invoice: str, ctx: ToolContext, release: int) -> str:
         """Run in a thread."""
@@ -412,9 +471,16 @@ class World:
         self.witness.happened(Effect(tool="file", invoice=invoice, folder="", key=ctx.idempotency_key, release=release))
         return f"file {invoice} is settled."
 
-    async def _effect(self, name: str, invoice: str, ctx: ToolContext, release: int) -> str:
+    async def _effect(self, name: str, invoice: str, ctx: ToolContext, release: int, *, folder: str = "") -> str:
+        thing = self.witness.begins(name, invoice)
+        try:
+            await asyncio.sleep(0)  # so that another one could begin
+            return await self._done(name, invoice, ctx, release, str(self.folder) if name == "move" else folder)
+        finally:
+            self.witness.ends(thing)
+
+    async def _done(self, name: str, invoice: str, ctx: ToolContext, release: int, folder: str) -> str:
         def happened() -> None:
-            folder = str(self.folder) if name == "move" else ""
             effect = Effect(tool=name, invoice=invoice, folder=folder, key=ctx.idempotency_key, release=release)
             self.witness.happened(effect)
 
@@ -458,13 +524,13 @@ class World:
             **flags,
         )
         if ask:
-            self.witness.wants(name, text.split()[1:])
+            self.witness.wants(name, place, _invoices(text), await self.now())
         await self._do(event, name)
 
     async def asks(self, name: str, place: str, verb: str, invoices: Sequence[str]) -> None:
         """A person asks for something that has to be confirmed.
 
-        What needs approvers is asked in groups only: the witness keeps no book of questions in other chats.
+        One tool with approvers is asked in groups only, where all of them are.
         """
         if verb == "send" and not place.startswith("#"):
             verb = "pay"
@@ -472,20 +538,39 @@ class World:
 
     async def presses(self, name: str, place: str, token: str) -> None:
         """A person presses a button that was shown somewhere, perhaps long ago."""
-        thing, intent = self.witness.tokens[token]
-        if intent == "confirm":
-            self.witness.says_yes(thing, name, place, TTL, await self.now())
+        if self.witness.token_place[token] == place:
+            await self._means(name, place, token)
         press = ButtonPress(
             event_ids=(f"p{len(self.events)}",), address=address(place), person=person(name), token=token
         )
         await self._do(press, name)
 
-    async def types_code(self, name: str, place: str, thing: Thing, word: str) -> None:
-        """A person writes a word and a code."""
+    async def _means(self, name: str, place: str, token: str) -> None:
+        now, witness = await self.now(), self.witness
+        if token in witness.for_all:
+            message, intent = witness.for_all[token]
+            if intent == "confirm" and all([witness.says_yes(each, name, place, TTL, now) for each in message.things]):
+                witness.selects(message.things)
+            return
+        thing, intent = witness.tokens[token]
+        match intent:
+            case "confirm":
+                witness.says_yes(thing, name, place, TTL, now)
+            case "cancel":
+                witness.says_no(thing, name, place, now)
+            case "standing" if witness.says_yes(thing, name, place, TTL, now):
+                witness.permissions.give((name, place, thing.folder), thing.release, now)
+
+    async def types_code(self, name: str, place: str, thing: Thing, word: str, *, standing: bool = False) -> None:
+        """A person writes a word and a code, perhaps the one that also gives the permission."""
+        now, code = await self.now(), thing.standing_code if standing else thing.codes.get(place, thing.code)
         for other in self.witness.things:
-            if (other.code, other.place) == (thing.code, place) and word == "ok":
-                self.witness.says_yes(other, name, place, TTL, await self.now())
-        await self.says(name, place, f"{word} {thing.code}")
+            if code in (other.codes.get(place), other.standing_code):
+                if word == "no":
+                    self.witness.says_no(other, name, place, now)
+                elif self.witness.says_yes(other, name, place, TTL, now) and code == other.standing_code:
+                    self.witness.permissions.give((name, place, other.folder), other.release, now)
+        await self.says(name, place, f"{word} {code}")
 
     async def replies(self, name: str, number: int, word: str) -> None:
         """A person answers one message of the bot, in its chat."""
@@ -502,6 +587,15 @@ class World:
         if (name, place, word) == ("ana", "ana", "yes"):
             self.yes_events.append(len(self.events))
         await self.says(name, place, word, **flags)
+
+    async def selects(self, name: str, place: str, words: str, numbers: Sequence[int]) -> None:
+        """A person confirms these items of the plan that was shown last, by their numbers or in other words."""
+        things = self.witness.plan_asked_last(name, place)
+        named = [things[number - 1] for number in numbers if number <= len(things)]
+        now = await self.now()
+        if named and all([self.witness.says_yes(each, name, place, ANSWER_WINDOW, now) for each in named]):
+            self.witness.selects(named)
+        await self.says(name, place, words)
 
     async def edits(self, name: str, place: str, text: str) -> None:
         """A person changes something they wrote."""
@@ -528,8 +622,11 @@ class World:
     async def replay(self, number: int, *, decides: bool) -> None:
         """An operator replays an event as if it had been put aside: it may ask, and answers nothing."""
         context, event = self.workers[0].context, self.events[number]
-        if isinstance(event, Message) and event.text.partition(" ")[0] in TOOLS:
-            self.witness.wanted.update(event.text.split()[1:])
+        verb = event.text.rpartition(", but ")[2].partition(" ")[0] if isinstance(event, Message) else ""
+        if verb in ASKED_ONCE:
+            return
+        if isinstance(event, Message) and verb in TOOLS:
+            self.witness.wanted.update(_invoices(event.text))
         where, now = conversation(event.address.place), await self.store.now()
         waiting = Waiting(
             seq=0, conversation=where, stamp=now, body=event_body(context.keyring, where, event, now), pointed=False
@@ -564,11 +661,17 @@ class World:
     async def saw(self, to: Address, part: Part, *, lost: bool) -> int:
         """The platform shows something; the answer to who sent it may be `lost`."""
         edits = part.arguments["edits"]
-        tokens = [button.token for button in part.buttons if button.style != "plain"]
+        buttons = [ShownButton(button.token, button.style, button.label) for button in part.buttons]
         number = int(str(edits)) if edits is not None else None
-        number = self.witness.saw(to.place, str(part.arguments["text"]), tokens, number, await self.now())
+        number = self.witness.saw(to.place, str(part.arguments["text"]), buttons, number, await self.now(), lost=lost)
         self.witness.doubts += lost
         return number
+
+    def does_not_change(self, part: Part) -> None:
+        """The platform refuses this part; a message that it would have changed stays as it is."""
+        edits = part.arguments["edits"]
+        if edits is not None:
+            self.witness.shown[int(str(edits))].known = False
 
     # ── the end ──
 
@@ -593,6 +696,8 @@ class World:
         decisions = [letter.reason for letter in letters if letter.reason.startswith("a decision")]
         violations += [reason for reason in decisions if not reason.endswith("made by somebody without the key")]
         self.witness.check_everything_is_told(aside)
+        self.witness.check_every_prompt_is_settled()
+        self.witness.check_approvers_are_told_once()
         self.witness.check_all_that_was_told_is_true()
         for action_id in self.witness.effect_keys():
             await self._check_chain(action_id)
@@ -606,7 +711,7 @@ class World:
         for before, line in itertools.pairwise(mine):
             if line["before"] != before["head"] and line["what"] != "forged":  # of an old copy, it shows where it broke
                 violations.append(f"the audit of {action_id} is broken at {line['what']}")
-        if "decided" not in [line["what"] for line in mine]:
+        if not {"decided", "permitted"} & {str(line["what"]) for line in mine}:
             violations.append(f"the audit of {action_id} knows no decision")
 
 
@@ -621,6 +726,14 @@ def conversation(place: str) -> str:
 
 def person(name: str) -> Person:
     return Person(channel="test", account="bot", user_id=name, name=name.capitalize())
+
+
+def _invoices(text: str) -> list[str]:
+    return [word for word in text.split() if word.startswith("INV-")]
+
+
+def _people(names: Iterable[str]) -> list[str]:
+    return [str(person(name)) for name in sorted(names)]
 
 
 def _now() -> datetime:

@@ -1,0 +1,55 @@
+"""The permissions that people have given for a while, as the witness saw them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["PERMITTED_SECONDS", "PERMITTED_USES", "Permissions", "Where"]
+
+PERMITTED_SECONDS, PERMITTED_USES = 400.0, 2
+_NEAR = 2.0
+Where = tuple[str, str, str]
+"""Who allows it, in which chat, and the folder that stays the same."""
+
+
+@dataclass(eq=False)
+class _Permission:
+    where: Where
+    release: int
+    until: float
+    uses: set[str] = field(default_factory=set)
+    """The keys of the effects."""
+    revoked: bool = False
+
+
+class Permissions:
+    """The book. What may be a permission is one: it is never narrower than that of the gateway."""
+
+    def __init__(self) -> None:
+        self._given: list[_Permission] = []
+
+    def give(self, where: Where, release: int, now: float) -> None:
+        self._given.append(_Permission(where, release, now + PERMITTED_SECONDS + _NEAR))
+
+    def revoke(self, person: str, place: str) -> None:
+        """Everything is worked off since this person has said /stop there."""
+        for permission in self._given:
+            permission.revoked = permission.revoked or permission.where[:2] == (person, place)
+
+    def use(self, where: Where, key: str, release: int, asked_at: float) -> bool:
+        """Count the use of the permission that ends first; False without one. A repeated effect is the same use."""
+        if self.is_used_by(key):
+            return True
+        fits = [
+            each
+            for each in sorted(self._given, key=lambda each: each.until)
+            if (each.where, each.release, each.revoked) == (where, release, False)
+            and asked_at <= each.until
+            and len(each.uses) < PERMITTED_USES
+        ]
+        for permission in fits[:1]:
+            permission.uses.add(key)
+        return bool(fits)
+
+    def is_used_by(self, key: str) -> bool:
+        return any(key in permission.uses for permission in self._given)
