@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,17 +12,34 @@ import pytest
 
 from channels import ButtonPress, Message
 from gateway.engine.decisions import judging
+from gateway.engine.delivery import outbox
 from gateway.engine.decisions.judging import Judge, Judgement
 from gateway.engine.execution.effects import Effects
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake import inbox
 from gateway.engine.messages import is_typed
 from gateway.engine.tool_locks import HeldLock
+from gateway.engine.turns import bare_replies
 from gateway.engine.turns.bare_replies import BareReplyHandler
-from gateway.pending import deciding, loading, prompting, settling, transitions
+from gateway.pending import (
+    applying,
+    deciding,
+    loading,
+    plans,
+    prompting,
+    propose,
+    settling,
+    standing,
+    transitions,
+    voting,
+)
+from gateway.pending.actions import ConversationActions
+from gateway.pending.changes import Changes
+from gateway.pending.index import StandingPermission
 from gateway.pending.loading import Counters
 from gateway.pending.reading import decides
 from gateway.pending.seal import Keyring
+from gateway.pending.selecting import Selection
 from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
@@ -31,22 +48,7 @@ from gateway.tools.locks import Lock
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.tool import Tool
 
-__all__ = [
-    "command_read_as_text",
-    "event_of_another_person",
-    "head_counter_off",
-    "index_trusted",
-    "late_end_dropped",
-    "launch_twice",
-    "lock_freed_early",
-    "order_check_off",
-    "preview_not_compared",
-    "seal_off",
-    "showings_unlimited",
-    "token_of_another_chat",
-    "twin_accepted",
-    "window_ignored",
-]
+__all__ = ["OF_ACTIONS", "OF_ROOMS"]
 
 
 def seal_off(patch: pytest.MonkeyPatch) -> None:
@@ -166,3 +168,147 @@ def command_read_as_text(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(judging, "is_typed", lambda message: is_typed(bare(message)))
     patch.setattr(inbox, "decides", lambda event, lang: decides(bare(event), lang))
+
+
+# ── approvers in their own chats, plans, changed questions and standing permissions ──
+
+
+def vote_counted_twice(patch: pytest.MonkeyPatch) -> None:
+    """The second yes of one person counts as that of another one."""
+    real: Any = transitions.approve
+
+    def approve(action: PendingAction, *args: Any) -> PendingAction:
+        others = tuple(replace(vote, person=f"{vote.person}?") for vote in action.votes)
+        approved: PendingAction = real(replace(action, votes=others), *args)
+        return approved
+
+    patch.setattr(transitions, "approve", approve)
+
+
+def removed_approver_counts(patch: pytest.MonkeyPatch) -> None:
+    """The approvers of the question count, whoever they are now."""
+    patch.setattr(propose, "asks_more", lambda tool, action: False)
+
+
+def ballot_left_open(patch: pytest.MonkeyPatch) -> None:
+    """The end of an action is not handed over to its ballots."""
+    patch.setattr(settling, "end_ballots", lambda actions, action, at: None)
+
+
+def handed_over_twice(patch: pytest.MonkeyPatch) -> None:
+    """What is handed over arrives twice, as two events."""
+    real: Any = Changes.hand_over
+
+    def hand_over(self: Changes, conversation: str, event: Any, at: datetime) -> None:
+        for event_id in (event.event_id, f"{event.event_id}/again"):
+            real(self, conversation, replace(event, event_id=event_id), at)
+
+    patch.setattr(Changes, "hand_over", hand_over)
+
+
+def no_of_an_approver_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A no that comes from another chat does not reach the action."""
+    real: Any = applying.report
+
+    def report(actions: ConversationActions, ballot: PendingAction, what: str, *args: Any, **more: Any) -> None:
+        if what != "cancel":
+            real(actions, ballot, what, *args, **more)
+
+    patch.setattr(applying, "report", report)
+
+
+def requester_approves(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks is one of the approvers, whatever the author says."""
+    real: Any = transitions.may_approve
+    patch.setattr(transitions, "may_approve", lambda action, person: person == action.requester or real(action, person))
+
+
+def other_item_selected(patch: pytest.MonkeyPatch) -> None:
+    """An item runs that was not named."""
+    real: Any = bare_replies.read_selection
+
+    def read(text: str, items: int, words: Any) -> Selection | None:
+        found: Selection | None = real(text, items, words)
+        return Selection(found.confirmed | {2}, found.refused - {2}) if found is not None and found.confirmed else found
+
+    patch.setattr(bare_replies, "read_selection", read)
+
+
+def items_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The items of a plan do not wait for each other."""
+    patch.setattr(plans, "is_next", lambda actions, action: True)
+
+
+def replaced_still_runs(patch: pytest.MonkeyPatch) -> None:
+    """A question stays open when another one takes its place."""
+    for module in (outbox, voting, applying):
+        patch.setattr(module, "close_replaced", lambda actions, action_ids, at: None)
+
+
+def uses_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A permission is never used up."""
+
+    def kept(value: Any, **fields: Any) -> Any:
+        return replace(value, **{name: new for name, new in fields.items() if name != "uses"})
+
+    patch.setattr(standing, "replace", kept)
+
+
+def permission_of_another(patch: pytest.MonkeyPatch) -> None:
+    """A permission is good for all people of the conversation."""
+
+    def all_of_them(actions: ConversationActions, person: str) -> list[StandingPermission]:
+        return [each for each in actions.index.permissions if standing._holds(each, actions.now)]
+
+    patch.setattr(standing, "permissions_of", all_of_them)
+
+
+def permission_for_everything(patch: pytest.MonkeyPatch) -> None:
+    """What has to stay the same is not looked at."""
+    patch.setattr(standing, "canonical_json", lambda value: "")
+
+
+def permission_not_revoked(patch: pytest.MonkeyPatch) -> None:
+    """/stop says that it has ended the permissions, and has not."""
+    patch.setattr(standing, "revoke", lambda actions, person, permission_id=None: [])
+
+
+def permission_without_end(patch: pytest.MonkeyPatch) -> None:
+    """A permission holds until it is used up."""
+    patch.setattr(standing, "_holds", lambda permission, now: permission.uses > 0)
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+OF_ACTIONS: tuple[Plant, ...] = (
+    command_read_as_text,
+    event_of_another_person,
+    head_counter_off,
+    index_trusted,
+    late_end_dropped,
+    launch_twice,
+    lock_freed_early,
+    order_check_off,
+    preview_not_compared,
+    seal_off,
+    showings_unlimited,
+    token_of_another_chat,
+    twin_accepted,
+    window_ignored,
+)
+OF_ROOMS: tuple[Plant, ...] = (
+    ballot_left_open,
+    handed_over_twice,
+    items_at_once,
+    no_of_an_approver_forgotten,
+    other_item_selected,
+    permission_for_everything,
+    permission_not_revoked,
+    permission_of_another,
+    permission_without_end,
+    removed_approver_counts,
+    replaced_still_runs,
+    requester_approves,
+    uses_not_counted,
+    vote_counted_twice,
+)

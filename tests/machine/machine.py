@@ -114,7 +114,7 @@ class Machine(RuleBasedStateMachine):
     def meddle(self, number: int, way: str, elsewhere: bool, off: bool) -> None:
         """Somebody else says yes, or the right person in another chat."""
         thing = self._thing(number)
-        other = next(each for each in ("dora", "bob", "ana")[number % 2 :] if each not in thing.deciders)
+        other = next(each for each in ("dora", "bob", "ana", "dora")[number % 2 :] if each not in thing.deciders)
         there = "#team" if thing.place != "#team" else thing.requester
         person, place = (thing.requester, there) if elsewhere else (other, thing.place)
         self.then(self._answer(way, person, place, thing, "confirm"), off)

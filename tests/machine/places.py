@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Literal
 
 from redis import Redis
 
-from gateway.store.redis import RedisStore
+from gateway.store.errors import StoreUnavailable
+from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
 
-__all__ = ["OnRedis", "OnSqlite", "Places"]
+__all__ = ["OnRedis", "OnSqlite", "Places", "RelayStep"]
+
+RelayStep = Literal["read", "accept", "remove"]
+"""Of handing an event over: it is read where it was committed, accepted where it belongs, and removed."""
 
 
 class OnSqlite:
@@ -29,6 +34,12 @@ class OnSqlite:
     def jump(self, seconds: float) -> None:
         self._nanoseconds += int(seconds * 10**9)
 
+    def breaks(self, step: RelayStep, *, lost: bool) -> None:
+        """Nothing can break: the commit itself hands over."""
+
+    def mend(self) -> None:
+        """Nothing is broken."""
+
     def forget(self) -> None:
         """Nothing is left of it."""
 
@@ -39,6 +50,26 @@ class OnRedis:
     def __init__(self, url: str, prefix: str) -> None:
         self._prefix, self._redis = prefix, Redis.from_url(url)
         self.store = RedisStore(url, prefix=prefix, ack_seconds=5)
+
+    def breaks(self, step: RelayStep, *, lost: bool) -> None:
+        """The next hand-over ends in this step, as if its process died there; `lost`: right after the step."""
+        steps = {"read": scripts.DUE_TIMERS, "accept": scripts.ACCEPT, "remove": scripts.FIRE_TIMERS}
+        self.mend()
+        server, run = self.store._server, self.store._server.run
+
+        async def broken(script: Any, *arguments: Any) -> Any:
+            if script is not steps[step]:
+                return await run(script, *arguments)
+            self.mend()
+            if lost:
+                await run(script, *arguments)
+            raise StoreUnavailable("the process died")
+
+        server.run = broken  # type: ignore[method-assign]
+
+    def mend(self) -> None:
+        """The next hand-over comes to its end."""
+        vars(self.store._server).pop("run", None)
 
     def jump(self, seconds: float) -> None:
         self.store.offset_seconds += seconds

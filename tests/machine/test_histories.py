@@ -27,6 +27,7 @@ from gateway.store.types import Lease
 from tests.machine import defects
 from tests.machine.machine import Machine, Violated
 from tests.machine.places import Places
+from tests.machine.rooms import Rooms
 from tests.machine.world import World
 
 pytestmark = pytest.mark.usefixtures("nobody_waits_long")
@@ -38,7 +39,7 @@ STEPS = 40
 _MINUTES = 8.0
 
 
-def play(places: Places, number: int, *, count: int = HISTORIES) -> None:
+def play(places: Places, number: int, kind: type[Machine] = Rooms, *, count: int = HISTORIES) -> None:
     """Play so many histories, which are the same for the same number. Raises Violated."""
     many = settings(
         max_examples=count,
@@ -48,7 +49,7 @@ def play(places: Places, number: int, *, count: int = HISTORIES) -> None:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(seed(number)(lambda: Machine(places())), settings=many)  # type: ignore[arg-type]  # called
+    run_state_machine_as_test(seed(number)(lambda: kind(places())), settings=many)  # type: ignore[arg-type]  # called
 
 
 @pytest.mark.ledger("PEND-19", "PEND-20")
@@ -62,7 +63,6 @@ def test_random_histories_violate_nothing(places: Places, number: int) -> None:
     play(places, number)
 
 
-DEFECTS = [getattr(defects, name) for name in defects.__all__]
 LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.event_of_another_person]
 """On Redis. There `token_of_another_chat` does no harm: these chats are of three partitions, and a commit is of one."""
 
@@ -71,7 +71,7 @@ LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.e
 @pytest.mark.parametrize(
     ("kept_on", "plant"),
     [
-        *(pytest.param("sqlite", plant) for plant in DEFECTS),
+        *(pytest.param("sqlite", plant) for plant in defects.OF_ACTIONS),
         pytest.param("redis", defects.window_ignored),
         *(pytest.param("redis", plant, marks=pytest.mark.chaos) for plant in LONG),
     ],
@@ -79,6 +79,21 @@ LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.e
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_planted_defect_is_found_by_the_machine(
+    plant: Callable[[pytest.MonkeyPatch], None], places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violated):
+        play(places, 5, Machine, count=400)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("kept_on", "plant"),
+    [pytest.param(kind, plant) for plant in defects.OF_ROOMS for kind in ("sqlite", "redis")],
+    indirect=["kept_on"],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_planted_defect_of_a_room_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)

@@ -227,7 +227,7 @@ class World:
 
     def __init__(self, files: Path, place: OnSqlite | OnRedis) -> None:
         self.files = files
-        self._place = place
+        self.place = place
         self.store: Store = place.store
         self.witness = Witness()
         self.platform = Platform(self)
@@ -263,14 +263,14 @@ class World:
             task.cancel()
         await asyncio.gather(*(task for _, task in self.running), return_exceptions=True)
         await self.store.close()
-        self._place.forget()
+        self.place.forget()
 
     async def now(self) -> float:
         return (await self.store.now()).timestamp()
 
     def jump(self, seconds: float) -> None:
         """Time passes, for deadlines and for leases."""
-        self._place.jump(seconds)
+        self.place.jump(seconds)
 
     async def step(self, worker: int, kind: Kind) -> bool:
         """One piece of work by one process; whoever died is replaced."""
@@ -376,6 +376,7 @@ class World:
     async def until_the_end(self) -> None:
         """Nothing is broken any more, and all windows pass."""
         self.platform.mood, self.behaviour = "up", "works"
+        self.place.mend()
         for worker in self.workers:
             worker.wire.calls_left = None
         await self.let_go()

@@ -1,0 +1,234 @@
+"""What may happen besides: approvers in their own chats, plans, changed questions and standing permissions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from tests.machine.machine import NUMBERS, SECONDS, Machine
+from tests.machine.places import RelayStep
+from tests.machine.witness import ASKED_ELSEWHERE, SIGNERS, Thing
+
+__all__ = ["Rooms"]
+
+ELSEWHERE = st.sampled_from(["sign", "sign", "share"])
+VOTERS = st.sampled_from(["bob", "cleo", "dan", "eve", "ana"])
+VOTES = st.sampled_from(["confirm", "confirm", "confirm", "cancel"])
+OWN_PLACES = st.sampled_from(["ana", "ana", "bob", "#team"])
+VOTE_WAYS = st.sampled_from(["press", "press", "code", "code", "word"])
+PLAN_VERBS = st.sampled_from(["pay", "pay", "move", "archive"])
+CHANGED_VERBS = st.sampled_from(["pay", "pay", "move", "sign"])
+SHORTER = st.sampled_from([0.0, 0.0, 61.0, 400.0, 905.0])
+FOLDERS = st.sampled_from(["1", "1", "1", "2"])
+WORDS = st.sampled_from(
+    [
+        ("1,3", (1, 3)),
+        ("3 and 1", (1, 3)),
+        ("1", (1,)),
+        ("only 2", (2,)),
+        ("the first two", (1, 2)),
+        ("all", (1, 2, 3)),
+        ("all but 2", (1, 3)),
+        ("none", ()),
+        ("1?", ()),
+        ("2 if it is paid", ()),
+        ("4", ()),
+    ]
+)
+
+
+class Rooms(Machine):
+    """A history of one world in which people also approve elsewhere, answer plans, change and allow."""
+
+    # ── approvers in their own chats ──
+
+    @rule(person=st.sampled_from(["ana", "ana", "bob"]), place=OWN_PLACES, verb=ELSEWHERE, off=st.booleans())
+    def ask_elsewhere(self, person: str, place: str, verb: str, off: bool) -> None:
+        self.then(self.world.asks(person, place, verb, [self._invoice()]), off)
+
+    @precondition(lambda self: self._asked_elsewhere())
+    @rule(number=NUMBERS, by=VOTERS, way=VOTE_WAYS, intent=VOTES, off=st.booleans())
+    def vote(self, number: int, by: str, way: str, intent: str, off: bool) -> None:
+        """Somebody answers in their own chat, or where it was asked."""
+        asked = self._asked_elsewhere()
+        thing = asked[-1 - number % min(len(asked), 3)]
+        self._vote(thing, by, way, intent, off)
+
+    @rule(
+        place=OWN_PLACES,
+        verb=ELSEWHERE,
+        voters=st.permutations(["bob", "cleo", "dan", "eve", "ana"]),
+        ways=st.tuples(VOTE_WAYS, VOTE_WAYS, VOTE_WAYS),
+        intents=st.tuples(VOTES, VOTES, VOTES),
+        late=SHORTER,
+        off=st.booleans(),
+    )
+    def ask_elsewhere_and_vote(
+        self,
+        place: str,
+        verb: str,
+        voters: list[str],
+        ways: tuple[str, ...],
+        intents: tuple[str, ...],
+        late: float,
+        off: bool,
+    ) -> None:
+        thing = self._asked_alone("ana", place, verb)
+        if thing is not None:
+            for number, (by, way, intent) in enumerate(zip(voters, ways, intents, strict=False)):
+                if number == 1 and late:
+                    self.time_passes(late)
+                self._vote(thing, by, way, intent, off)
+
+    @rule(place=OWN_PLACES, by=VOTERS, ways=st.tuples(VOTE_WAYS, VOTE_WAYS))
+    def one_votes_twice(self, place: str, by: str, ways: tuple[str, str]) -> None:
+        thing = self._asked_alone("ana", place, "sign")
+        for way in ways if thing is not None else ():
+            self._vote(thing, by, way, "confirm", True)
+
+    @precondition(lambda self: not self.world.running and not self.witness.removed)
+    @rule(place=OWN_PLACES, name=st.sampled_from(sorted(SIGNERS)), before=st.booleans())
+    def an_approver_is_removed(self, place: str, name: str, before: bool) -> None:
+        """Whoever is removed says yes right before it or after it, and so does another one."""
+        thing = self._asked_alone("ana", place, "sign")
+        other = min(SIGNERS - {name})
+        for by in (name, other) if thing is not None else ():
+            if by == (other if before else name):
+                self.world.removes(name)
+            self._vote(thing, by, "code", "confirm", True)
+
+    @rule(step=st.sampled_from(["read", "accept", "remove"]), lost=st.booleans())
+    def hand_over_breaks(self, step: RelayStep, lost: bool) -> None:
+        """The process that hands over next dies in this step of it."""
+        self.world.place.breaks(step, lost=lost)
+
+    @rule()
+    def keep_time_at_once(self) -> None:
+        self.run(self.world.keep_time_at_once())
+
+    # ── plans ──
+
+    @rule(place=st.sampled_from(["ana", "ana", "#team"]), verb=PLAN_VERBS, count=st.integers(2, 3))
+    def plan(self, place: str, verb: str, count: int) -> None:
+        self.then(self.world.asks("ana", place, verb, [self._invoice() for _ in range(count)]), True)
+
+    @rule(verb=PLAN_VERBS, words=WORDS, late=SHORTER, both=st.booleans(), off=st.booleans())
+    def plan_and_select(
+        self, verb: str, words: tuple[str, tuple[int, ...]], late: float, both: bool, off: bool
+    ) -> None:
+        self.plan("ana", verb, 3)
+        if late:
+            self.time_passes(late)
+        self.run(self.world.selects("ana", "ana", *words))
+        if both:
+            self.run(self.world.together("turn"))
+            self.run(self.world.together("action"))
+        if off:
+            self.run(self.world.work_off())
+
+    @rule(words=WORDS, by=st.sampled_from(["ana", "ana", "bob"]), off=st.booleans())
+    def select(self, words: tuple[str, tuple[int, ...]], by: str, off: bool) -> None:
+        self.then(self.world.selects(by, "ana", *words), off)
+
+    @precondition(lambda self: self.witness.for_all)
+    @rule(number=NUMBERS, by=st.sampled_from(["ana", "ana", "bob"]), both=st.booleans(), off=st.booleans())
+    def press_all(self, number: int, by: str, both: bool, off: bool) -> None:
+        tokens = list(self.witness.for_all)
+        token = tokens[-1 - number % min(len(tokens), 4)]
+        self.run(self.world.presses(by, self.witness.token_place[token], token))
+        if both:
+            self.run(self.world.together("action"))
+        if off:
+            self.run(self.world.work_off())
+
+    # ── changes ──
+
+    @rule(
+        place=OWN_PLACES,
+        verb=CHANGED_VERBS,
+        pressed=st.booleans(),
+        before=st.booleans(),
+        off=st.booleans(),
+        then=st.sampled_from(["old", "old", "new", "refuse", ""]),
+    )
+    def change(self, place: str, verb: str, pressed: bool, before: bool, off: bool, then: str) -> None:
+        """Ana wants something else instead; then she answers the old question, or the new one."""
+        thing = self._asked_alone("ana", place, verb)
+        if thing is None:
+            return
+        doubts = self.witness.doubts
+        if pressed:
+            self.then(self._answer("press", "ana", place, thing, "change"), True)
+        text = f"{'' if pressed else 'yes, but '}{verb} {self._invoice()}"
+        self.then(self.world.says("ana", place, text, ask=True), off)
+        new = self.witness.things[-1]
+        if new is thing:
+            return
+        thing.replaced = thing.replaced or (pressed and doubts == self.witness.doubts and not self.world.running)
+        intent = "cancel" if then == "refuse" else "confirm"
+        for by in ("bob", "cleo", "dan") if verb == "sign" and then else ("ana",) if then else ():
+            answered = thing if then == "old" else new
+            self._vote(answered, by, "code" if before else "press", intent, True)
+
+    # ── standing permissions ──
+
+    @rule(
+        place=st.sampled_from(["ana", "#team", "#team"]),
+        folder=FOLDERS,
+        code=st.booleans(),
+        plain=st.booleans(),
+        users=st.lists(st.sampled_from(["ana", "ana", "bob"]), max_size=4),
+        late=SHORTER,
+        revoked=st.booleans(),
+    )
+    def allow_and_use(
+        self, place: str, folder: str, code: bool, plain: bool, users: list[str], late: float, revoked: bool
+    ) -> None:
+        """Ana allows it for a while, or says a plain yes. Then she and others want the like."""
+        thing = self._asked_alone("ana", place, "copy", folder)
+        if thing is None:
+            return
+        if plain:
+            self.then(self._answer("code" if code else "press", "ana", place, thing, "confirm"), True)
+        elif code:
+            self.then(self.world.types_code("ana", place, thing, "ok", standing=True), True)
+        else:
+            self.then(self._answer("press", "ana", place, thing, "standing"), True)
+        if late:
+            self.time_passes(late)
+        if revoked:
+            self.revoke(place)
+        for user in users:
+            self.copy_to("#team" if place == "#team" else user, user, folder, True)
+
+    @rule(place=OWN_PLACES, person=st.sampled_from(["ana", "ana", "bob"]), folder=FOLDERS, off=st.booleans())
+    def copy_to(self, place: str, person: str, folder: str, off: bool) -> None:
+        self.then(self.world.says(person, place, f"copy {self._invoice()} {folder}", ask=True), off)
+
+    @rule(place=OWN_PLACES)
+    def revoke(self, place: str) -> None:
+        doubts = self.witness.doubts
+        self.then(self.world.says("ana", place, "", command="stop"), True)
+        if doubts == self.witness.doubts and not self.world.running:
+            self.witness.permissions.revoke("ana", place)
+
+    # ── which ──
+
+    def _invoice(self) -> str:
+        self.asked += 1
+        return f"INV-{self.asked - 1}"
+
+    def _asked_elsewhere(self) -> list[Thing]:
+        return [thing for thing in self.witness.things if thing.tool in ASKED_ELSEWHERE]
+
+    def _asked_alone(self, person: str, place: str, verb: str, *more: str) -> Thing | None:
+        """Have a person ask for something; return it, unless it did not come to a question."""
+        before = len(self.witness.things)
+        self.then(self.world.says(person, place, " ".join([verb, self._invoice(), *more]), ask=True), True)
+        return self.witness.things[-1] if len(self.witness.things) == before + 1 else None
+
+    def _vote(self, thing: Any, by: str, way: str, intent: str, off: bool) -> None:
+        place = by if by in thing.codes and by != thing.place else thing.place
+        self.then(self._answer(way, by, place, thing, intent), off)
