@@ -34,6 +34,8 @@ def take_vote(
 
     `digest` is that of the question they saw.
     """
+    if action.settled:
+        return PressFeedback(key=outcome_key(action, at), language=action.language)
     if digest != action.digest or not is_eligible(actions, action, intent, person, at):
         return PressFeedback(key="not_yours")
     return apply(actions, action, intent, person, at, by_code=True, remark=remark)

@@ -53,6 +53,9 @@ class IndexEntry:
     """The fence under which it was launched."""
     standing_code: str = ""
     """The code that confirms it and gives its standing permission."""
+    ballots: tuple[tuple[str, str], ...] = ()
+    """Each approver that is asked in their own chat, with its conversation: an action whose record was changed ends
+    there too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +322,7 @@ def _entry(action: PendingAction, at: datetime) -> IndexEntry:
         prompts=action.prompts,
         at=action.requested_at if action.open else at,
         standing_code=action.standing.code if action.standing is not None else "",
+        ballots=tuple((each.person, each.conversation) for each in action.ballots if each.state in ("asked", "shown")),
     )
 
 

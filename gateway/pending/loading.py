@@ -24,7 +24,7 @@ from gateway.store.base import Store
 from gateway.store.form import NewerForm
 from gateway.store.types import Key, Record, Snapshot
 from gateway.stored import keys
-from gateway.tools.pending_action import PendingAction
+from gateway.tools.pending_action import Ballot, PendingAction
 
 __all__ = ["Counters", "Find", "ReadIndex", "conversation_of", "load_actions", "read_index", "stored_action"]
 
@@ -279,6 +279,7 @@ def _stub(entry: IndexEntry, actions: ConversationActions) -> PendingAction:
         language=entry.language,
         requested_at=entry.at,
         fence=entry.fence,
+        ballots=tuple(Ballot(person=person, conversation=where) for person, where in entry.ballots),
     )
 
 

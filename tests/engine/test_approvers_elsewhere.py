@@ -349,6 +349,23 @@ async def test_ballot_edited_in_the_store_is_no_vote(chats: Rig, invoices: Invoi
     assert invoices.deleted == []
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_action_edited_in_the_store_ends_its_ballots(chats: Rig, invoices: Invoices, deleted: bool) -> None:
+    await chats.says("ana", "delete 42")
+    await settle(chats)
+    (key, record) = next(
+        (key, record) for key, record in await chats.store.scan(keys.action("")) if "ballot_of" not in str(record.value)
+    )
+    forged = json.loads(json.dumps(record.value).replace("42", "43"))
+    change = {"deletes": [key.name]} if deleted else {"puts": {key.name: Put(forged)}}
+    await chats.store.commit(Transaction(partition=key.partition, **change))
+    await chats.says("ben", f"OK {code_in(chats, 'ben')}")
+    await settle(chats)
+    assert "Its record was changed from outside the chat." in chats.platform.texts("ben")[-1]
+    assert [action.open for action in (await chats.worker.context.actions("agent/test:bot:ben")).by_id.values()] == []
+    assert invoices.deleted == []
+
+
 async def test_replayed_or_forged_vote_decides_nothing(chats: Rig, invoices: Invoices) -> None:
     await chats.says("ana", "delete 42")
     await settle(chats)
