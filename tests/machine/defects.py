@@ -12,8 +12,8 @@ import pytest
 
 from channels import ButtonPress, Message
 from gateway.engine.decisions import judging
-from gateway.engine.delivery import outbox
 from gateway.engine.decisions.judging import Judge, Judgement
+from gateway.engine.delivery import outbox
 from gateway.engine.execution.effects import Effects
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake import inbox
@@ -48,7 +48,7 @@ from gateway.tools.locks import Lock
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.tool import Tool
 
-__all__ = ["OF_ACTIONS", "OF_ROOMS"]
+__all__ = ["OF_ACTIONS", "OF_ALLOWING", "OF_APPROVING", "OF_CHANGING", "OF_PLANNING"]
 
 
 def seal_off(patch: pytest.MonkeyPatch) -> None:
@@ -296,19 +296,20 @@ OF_ACTIONS: tuple[Plant, ...] = (
     twin_accepted,
     window_ignored,
 )
-OF_ROOMS: tuple[Plant, ...] = (
+OF_APPROVING: tuple[Plant, ...] = (
     ballot_left_open,
     handed_over_twice,
-    items_at_once,
     no_of_an_approver_forgotten,
-    other_item_selected,
+    removed_approver_counts,
+    requester_approves,
+    vote_counted_twice,
+)
+OF_PLANNING: tuple[Plant, ...] = (items_at_once, other_item_selected)
+OF_CHANGING: tuple[Plant, ...] = (replaced_still_runs,)
+OF_ALLOWING: tuple[Plant, ...] = (
     permission_for_everything,
     permission_not_revoked,
     permission_of_another,
     permission_without_end,
-    removed_approver_counts,
-    replaced_still_runs,
-    requester_approves,
     uses_not_counted,
-    vote_counted_twice,
 )

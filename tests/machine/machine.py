@@ -16,7 +16,7 @@ from tests.machine.tampering import Change, Tamperer
 from tests.machine.witness import ASKED_ONCE, Thing
 from tests.machine.world import Behaviour, Mood, World
 
-__all__ = ["Machine", "Violated"]
+__all__ = ["NUMBERS", "Ground", "Machine", "Violated"]
 
 PEOPLE = st.sampled_from(["ana", "ana", "ana", "bob"])
 PLACES = st.sampled_from(["ana", "ana", "ana", "#team", "bob"])
@@ -36,8 +36,8 @@ class Violated(AssertionError):
     """The witness saw something that must never be."""
 
 
-class Machine(RuleBasedStateMachine):
-    """A history of one world."""
+class Ground(RuleBasedStateMachine):
+    """A history of one world in which time passes, and processes and the platform fail."""
 
     def __init__(self, place: OnSqlite | OnRedis) -> None:
         super().__init__()
@@ -72,6 +72,91 @@ class Machine(RuleBasedStateMachine):
     def nothing_is_wrong(self) -> None:
         if self.witness.violations:
             raise Violated("; ".join(self.witness.violations))
+
+    # ── time, processes, platform, tools, the file ──
+
+    @rule(seconds=SECONDS)
+    def time_passes(self, seconds: float) -> None:
+        self.world.jump(seconds)
+        self.run(self.world.workers[0].keep_time())
+
+    @rule(worker=WHO, calls=CALLS, lost=st.booleans())
+    def will_die(self, worker: int, calls: int, lost: bool) -> None:
+        wire = self.world.workers[worker].wire
+        wire.calls_left, wire.last_answer_lost = calls, lost
+
+    @rule(who=st.integers(0, 2), kind=KINDS)
+    def work(self, who: int, kind: Any) -> None:
+        self.run(self.world.together(kind) if who == 2 else self.world.step(who, kind))
+
+    @precondition(lambda self: len(self.world.running) < 2)
+    @rule(worker=WHO, kind=KINDS, calls=CALLS, in_effect=st.booleans(), then=SECONDS)
+    def stand_still(self, worker: int, kind: Any, calls: int, in_effect: bool, then: float) -> None:
+        self.run(self.world.hold_effect(worker) if in_effect else self.world.pause(worker, kind, calls))
+        self.world.jump(max(then, 7.0))
+
+    @precondition(lambda self: self.world.running)
+    @rule()
+    def go_on(self) -> None:
+        self.run(self.world.go_on())
+
+    @rule(mood=st.sampled_from(["up", *get_args(Mood)]))
+    def platform(self, mood: Any) -> None:
+        self.world.platform.mood = mood
+
+    @precondition(lambda self: not self.world.running)
+    @rule()
+    def the_world_changes(self) -> None:
+        """What a preview saw is no longer so."""
+        self.world.folder += 1
+
+    @rule()
+    def deploy(self) -> None:
+        self.world.deploy()
+
+    # ── which ──
+
+    def _thing(self, number: int) -> Thing:
+        """One of the newest three."""
+        return self.witness.things[-1 - number % min(len(self.witness.things), 3)]
+
+    def _answer(self, way: str, person: str, place: str, thing: Thing, intent: str) -> Coroutine[Any, Any, Any]:
+        world, yes = self.world, intent == "confirm"
+        match way:
+            case "press":
+                mine = [token for token, found in world.witness.tokens.items() if found == (thing, intent)]
+                mine = [token for token in mine if world.witness.token_place[token] == place] or mine
+                if not mine:  # whoever asked cannot confirm what only others approve
+                    return world.answers(person, place, "yes" if yes else "no")
+                return world.presses(person, place, mine[self.asked % len(mine)])
+            case "code":
+                return world.types_code(person, place, thing, "ok" if yes else "no")
+            case "reply":
+                prompts = [number for number, shown in enumerate(world.witness.shown) if thing in shown.things]
+                here = [number for number in prompts if world.witness.shown[number].place == place]
+                prompts = here or prompts
+                return world.replies(person, prompts[self.asked % len(prompts)], "yes" if yes else "no")
+            case _:
+                return world.answers(person, place, "yes" if yes else "no")
+
+    def _invoice(self) -> str:
+        self.asked += 1
+        return f"INV-{self.asked - 1}"
+
+    def _asked_alone(self, person: str, place: str, verb: str, *more: str) -> Thing | None:
+        """Have a person ask for something; return it, unless it did not come to a question."""
+        before = len(self.witness.things)
+        self.then(self.world.says(person, place, " ".join([verb, self._invoice(), *more]), ask=True), True)
+        return self.witness.things[-1] if len(self.witness.things) == before + 1 else None
+
+    def _vote(self, thing: Thing, by: str, way: str, intent: str, off: bool) -> None:
+        """Have a person answer in their own chat, if they are asked there, else where it was asked."""
+        place = by if by in thing.codes and by != thing.place else thing.place
+        self.then(self._answer(way, by, place, thing, intent), off)
+
+
+class Machine(Ground):
+    """A history of one world in which one person is asked at a time, and somebody writes to the store."""
 
     # ── people ──
 
@@ -223,43 +308,6 @@ class Machine(RuleBasedStateMachine):
         last = len(self.world.events)
         self.then(self.world.again(last - 1 - number % min(last, 6)), off)
 
-    # ── time, processes, platform, tools, the file ──
-
-    @rule(seconds=SECONDS)
-    def time_passes(self, seconds: float) -> None:
-        self.world.jump(seconds)
-        self.run(self.world.workers[0].keep_time())
-
-    @rule(worker=WHO, calls=CALLS, lost=st.booleans())
-    def will_die(self, worker: int, calls: int, lost: bool) -> None:
-        wire = self.world.workers[worker].wire
-        wire.calls_left, wire.last_answer_lost = calls, lost
-
-    @rule(who=st.integers(0, 2), kind=KINDS)
-    def work(self, who: int, kind: Any) -> None:
-        self.run(self.world.together(kind) if who == 2 else self.world.step(who, kind))
-
-    @precondition(lambda self: len(self.world.running) < 2)
-    @rule(worker=WHO, kind=KINDS, calls=CALLS, in_effect=st.booleans(), then=SECONDS)
-    def stand_still(self, worker: int, kind: Any, calls: int, in_effect: bool, then: float) -> None:
-        self.run(self.world.hold_effect(worker) if in_effect else self.world.pause(worker, kind, calls))
-        self.world.jump(max(then, 7.0))
-
-    @precondition(lambda self: self.world.running)
-    @rule()
-    def go_on(self) -> None:
-        self.run(self.world.go_on())
-
-    @rule(mood=st.sampled_from(["up", *get_args(Mood)]))
-    def platform(self, mood: Any) -> None:
-        self.world.platform.mood = mood
-
-    @precondition(lambda self: not self.world.running)
-    @rule()
-    def the_world_changes(self) -> None:
-        """What a preview saw is no longer so."""
-        self.world.folder += 1
-
     @precondition(lambda self: not self.world.running)
     @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["press", "code", "reply"]))
     def the_world_changes_before_the_yes(self, place: str, way: str) -> None:
@@ -267,10 +315,6 @@ class Machine(RuleBasedStateMachine):
         if thing is not None:
             self.world.folder += 1
             self.then(self._answer(way, "ana", place, thing, "confirm"), True)
-
-    @rule()
-    def deploy(self) -> None:
-        self.world.deploy()
 
     # ── the store ──
 
@@ -301,33 +345,8 @@ class Machine(RuleBasedStateMachine):
             self.run(self.tamperer.does("old record", thing, -1))
             self.then(self._answer(way, "ana", place, thing, "confirm"), True)
 
-    # ── which ──
-
-    def _thing(self, number: int) -> Thing:
-        """One of the newest three."""
-        return self.witness.things[-1 - number % min(len(self.witness.things), 3)]
-
     def _asked_anew(self, place: str, verb: str) -> Thing | None:
         """Have Ana ask for something; return it, unless it did not come to a question."""
         before = len(self.witness.things)
         self.ask("ana", place, verb, several=False)
         return self.witness.things[-1] if len(self.witness.things) == before + 1 else None
-
-    def _answer(self, way: str, person: str, place: str, thing: Thing, intent: str) -> Coroutine[Any, Any, Any]:
-        world, yes = self.world, intent == "confirm"
-        match way:
-            case "press":
-                mine = [token for token, found in world.witness.tokens.items() if found == (thing, intent)]
-                mine = [token for token in mine if world.witness.token_place[token] == place] or mine
-                if not mine:  # whoever asked cannot confirm what only others approve
-                    return world.answers(person, place, "yes" if yes else "no")
-                return world.presses(person, place, mine[self.asked % len(mine)])
-            case "code":
-                return world.types_code(person, place, thing, "ok" if yes else "no")
-            case "reply":
-                prompts = [number for number, shown in enumerate(world.witness.shown) if thing in shown.things]
-                here = [number for number in prompts if world.witness.shown[number].place == place]
-                prompts = here or prompts
-                return world.replies(person, prompts[self.asked % len(prompts)], "yes" if yes else "no")
-            case _:
-                return world.answers(person, place, "yes" if yes else "no")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.machine.machine import NUMBERS, SECONDS, Machine
+from tests.machine.machine import NUMBERS, Ground, Machine
 from tests.machine.places import RelayStep
 from tests.machine.witness import ASKED_ELSEWHERE, SIGNERS, Thing
 
-__all__ = ["Rooms"]
+__all__ = ["Allowing", "Approving", "Changing", "Planning", "Rooms"]
 
 ELSEWHERE = st.sampled_from(["sign", "sign", "share"])
 VOTERS = st.sampled_from(["bob", "cleo", "dan", "eve", "ana"])
@@ -20,7 +18,7 @@ OWN_PLACES = st.sampled_from(["ana", "ana", "bob", "#team"])
 VOTE_WAYS = st.sampled_from(["press", "press", "code", "code", "word"])
 PLAN_VERBS = st.sampled_from(["pay", "pay", "move", "archive"])
 CHANGED_VERBS = st.sampled_from(["pay", "pay", "move", "sign"])
-SHORTER = st.sampled_from([0.0, 0.0, 61.0, 400.0, 905.0])
+SHORTER = st.sampled_from([0.0, 0.0, 0.0, 0.0, 61.0, 400.0, 905.0])
 FOLDERS = st.sampled_from(["1", "1", "1", "2"])
 WORDS = st.sampled_from(
     [
@@ -39,10 +37,8 @@ WORDS = st.sampled_from(
 )
 
 
-class Rooms(Machine):
-    """A history of one world in which people also approve elsewhere, answer plans, change and allow."""
-
-    # ── approvers in their own chats ──
+class Approving(Ground):
+    """Approvers are asked in their own chats."""
 
     @rule(person=st.sampled_from(["ana", "ana", "bob"]), place=OWN_PLACES, verb=ELSEWHERE, off=st.booleans())
     def ask_elsewhere(self, person: str, place: str, verb: str, off: bool) -> None:
@@ -108,7 +104,12 @@ class Rooms(Machine):
     def keep_time_at_once(self) -> None:
         self.run(self.world.keep_time_at_once())
 
-    # ── plans ──
+    def _asked_elsewhere(self) -> list[Thing]:
+        return [thing for thing in self.witness.things if thing.tool in ASKED_ELSEWHERE]
+
+
+class Planning(Ground):
+    """Several things are asked in one message."""
 
     @rule(place=st.sampled_from(["ana", "ana", "#team"]), verb=PLAN_VERBS, count=st.integers(2, 3))
     def plan(self, place: str, verb: str, count: int) -> None:
@@ -136,14 +137,26 @@ class Rooms(Machine):
     @rule(number=NUMBERS, by=st.sampled_from(["ana", "ana", "bob"]), both=st.booleans(), off=st.booleans())
     def press_all(self, number: int, by: str, both: bool, off: bool) -> None:
         tokens = list(self.witness.for_all)
-        token = tokens[-1 - number % min(len(tokens), 4)]
+        self._press_all(tokens[-1 - number % min(len(tokens), 4)], by, both, off)
+
+    @rule(place=st.sampled_from(["ana", "#team"]), verb=PLAN_VERBS, both=st.booleans(), off=st.booleans())
+    def plan_and_press_all(self, place: str, verb: str, both: bool, off: bool) -> None:
+        before = len(self.witness.for_all)
+        self.plan(place, verb, 3)
+        for token in list(self.witness.for_all)[before:][:1]:
+            self._press_all(token, "ana", both, off)
+
+    def _press_all(self, token: str, by: str, both: bool, off: bool) -> None:
+        """Press; perhaps both processes then look for work at once."""
         self.run(self.world.presses(by, self.witness.token_place[token], token))
         if both:
             self.run(self.world.together("action"))
         if off:
             self.run(self.world.work_off())
 
-    # ── changes ──
+
+class Changing(Ground):
+    """A question is changed, not refused."""
 
     @rule(
         place=OWN_PLACES,
@@ -172,19 +185,21 @@ class Rooms(Machine):
             answered = thing if then == "old" else new
             self._vote(answered, by, "code" if before else "press", intent, True)
 
-    # ── standing permissions ──
+
+class Allowing(Ground):
+    """People allow the like for a while."""
 
     @rule(
         place=st.sampled_from(["ana", "#team", "#team"]),
         folder=FOLDERS,
         code=st.booleans(),
         plain=st.booleans(),
-        users=st.lists(st.sampled_from(["ana", "ana", "bob"]), max_size=4),
+        uses=st.lists(st.tuples(st.sampled_from(["ana", "ana", "bob"]), FOLDERS), max_size=4),
         late=SHORTER,
         revoked=st.booleans(),
     )
     def allow_and_use(
-        self, place: str, folder: str, code: bool, plain: bool, users: list[str], late: float, revoked: bool
+        self, place: str, folder: str, code: bool, plain: bool, uses: list[tuple[str, str]], late: float, revoked: bool
     ) -> None:
         """Ana allows it for a while, or says a plain yes. Then she and others want the like."""
         thing = self._asked_alone("ana", place, "copy", folder)
@@ -200,8 +215,8 @@ class Rooms(Machine):
             self.time_passes(late)
         if revoked:
             self.revoke(place)
-        for user in users:
-            self.copy_to("#team" if place == "#team" else user, user, folder, True)
+        for user, used_for in uses:
+            self.copy_to("#team" if place == "#team" else user, user, used_for, True)
 
     @rule(place=OWN_PLACES, person=st.sampled_from(["ana", "ana", "bob"]), folder=FOLDERS, off=st.booleans())
     def copy_to(self, place: str, person: str, folder: str, off: bool) -> None:
@@ -214,21 +229,6 @@ class Rooms(Machine):
         if doubts == self.witness.doubts and not self.world.running:
             self.witness.permissions.revoke("ana", place)
 
-    # ── which ──
 
-    def _invoice(self) -> str:
-        self.asked += 1
-        return f"INV-{self.asked - 1}"
-
-    def _asked_elsewhere(self) -> list[Thing]:
-        return [thing for thing in self.witness.things if thing.tool in ASKED_ELSEWHERE]
-
-    def _asked_alone(self, person: str, place: str, verb: str, *more: str) -> Thing | None:
-        """Have a person ask for something; return it, unless it did not come to a question."""
-        before = len(self.witness.things)
-        self.then(self.world.says(person, place, " ".join([verb, self._invoice(), *more]), ask=True), True)
-        return self.witness.things[-1] if len(self.witness.things) == before + 1 else None
-
-    def _vote(self, thing: Any, by: str, way: str, intent: str, off: bool) -> None:
-        place = by if by in thing.codes and by != thing.place else thing.place
-        self.then(self._answer(way, by, place, thing, intent), off)
+class Rooms(Machine, Approving, Planning, Changing, Allowing):
+    """All of that in one world."""

@@ -51,8 +51,8 @@ from gateway.store.base import Store
 from gateway.store.errors import StoreError
 from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Waiting
 from gateway.testing.faulty_store import FaultyStore
-from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.permissions import PERMITTED_SECONDS, PERMITTED_USES
+from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.witness import (
     ANSWER_WINDOW,
     APPROVERS,
@@ -550,7 +550,8 @@ class World:
         now, witness = await self.now(), self.witness
         if token in witness.for_all:
             message, intent = witness.for_all[token]
-            if intent == "confirm" and all([witness.says_yes(each, name, place, TTL, now) for each in message.things]):
+            counts = [witness.says_yes(each, name, place, TTL, now) for each in message.things if intent == "confirm"]
+            if counts and all(counts):
                 witness.selects(message.things)
             return
         thing, intent = witness.tokens[token]
@@ -594,7 +595,8 @@ class World:
         things = self.witness.plan_asked_last(name, place)
         named = [things[number - 1] for number in numbers if number <= len(things)]
         now = await self.now()
-        if named and all([self.witness.says_yes(each, name, place, ANSWER_WINDOW, now) for each in named]):
+        counts = [self.witness.says_yes(each, name, place, ANSWER_WINDOW, now) for each in named]
+        if counts and all(counts):
             self.witness.selects(named)
         await self.says(name, place, words)
 
