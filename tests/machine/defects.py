@@ -23,11 +23,13 @@ from gateway.engine.turns import bare_replies
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.pending import (
     applying,
+    ballots,
     deciding,
     loading,
     plans,
     prompting,
     propose,
+    selecting,
     settling,
     standing,
     transitions,
@@ -208,7 +210,7 @@ def handed_over_twice(patch: pytest.MonkeyPatch) -> None:
 
 def no_of_an_approver_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A no that comes from another chat does not reach the action."""
-    real: Any = applying.report
+    real: Any = ballots.report
 
     def report(actions: ConversationActions, ballot: PendingAction, what: str, *args: Any, **more: Any) -> None:
         if what != "cancel":
@@ -225,7 +227,7 @@ def requester_approves(patch: pytest.MonkeyPatch) -> None:
 
 def other_item_selected(patch: pytest.MonkeyPatch) -> None:
     """An item runs that was not named."""
-    real: Any = bare_replies.read_selection
+    real: Any = selecting.read_selection
 
     def read(text: str, items: int, words: Any) -> Selection | None:
         found: Selection | None = real(text, items, words)

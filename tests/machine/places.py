@@ -65,7 +65,7 @@ class OnRedis:
                 await run(script, *arguments)
             raise StoreUnavailable("the process died")
 
-        server.run = broken  # type: ignore[method-assign]
+        server.run = broken  # type: ignore[method-assign, assignment]
 
     def mend(self) -> None:
         """The next hand-over comes to its end."""

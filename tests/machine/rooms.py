@@ -81,8 +81,17 @@ class Approving(Ground):
     @rule(place=OWN_PLACES, by=VOTERS, ways=st.tuples(VOTE_WAYS, VOTE_WAYS))
     def one_votes_twice(self, place: str, by: str, ways: tuple[str, str]) -> None:
         thing = self._asked_alone("ana", place, "sign")
-        for way in ways if thing is not None else ():
-            self._vote(thing, by, way, "confirm", True)
+        if thing is not None:
+            for way in ways:
+                self._vote(thing, by, way, "confirm", True)
+
+    @rule(place=OWN_PLACES, voters=st.permutations(sorted(SIGNERS)), way=st.sampled_from(["press", "code"]))
+    def a_no_counts_for_all(self, place: str, voters: list[str], way: str) -> None:
+        """One approver says no; the others say yes all the same."""
+        thing = self._asked_alone("ana", place, "sign")
+        if thing is not None:
+            for by in voters:
+                self._vote(thing, by, way, "cancel" if by == voters[0] else "confirm", True)
 
     @precondition(lambda self: not self.world.running and not self.witness.removed)
     @rule(place=OWN_PLACES, name=st.sampled_from(sorted(SIGNERS)), before=st.booleans())
@@ -90,10 +99,11 @@ class Approving(Ground):
         """Whoever is removed says yes right before it or after it, and so does another one."""
         thing = self._asked_alone("ana", place, "sign")
         other = min(SIGNERS - {name})
-        for by in (name, other) if thing is not None else ():
-            if by == (other if before else name):
-                self.world.removes(name)
-            self._vote(thing, by, "code", "confirm", True)
+        if thing is not None:
+            for by in (name, other):
+                if by == (other if before else name):
+                    self.world.removes(name)
+                self._vote(thing, by, "code", "confirm", True)
 
     @rule(step=st.sampled_from(["read", "accept", "remove"]), lost=st.booleans())
     def hand_over_breaks(self, step: RelayStep, lost: bool) -> None:

@@ -567,7 +567,7 @@ class World:
         """A person writes a word and a code, perhaps the one that also gives the permission."""
         now, code = await self.now(), thing.standing_code if standing else thing.codes.get(place, thing.code)
         for other in self.witness.things:
-            if code in (other.codes.get(place), other.standing_code):
+            if code and code in (other.codes.get(place), other.standing_code):
                 if word == "no":
                     self.witness.says_no(other, name, place, now)
                 elif self.witness.says_yes(other, name, place, TTL, now) and code == other.standing_code:
