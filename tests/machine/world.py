@@ -83,6 +83,9 @@ TOOLS = ("pay", "archive", "move", "send", "file", "sign", "share", "copy")
 OUTLASTED_SECONDS = 0.2
 """A call of the one tool that runs in a thread takes no longer, unless it is to outlast that."""
 
+_LONG_ENOUGH = 0.01
+"""While both processes take work, an effect lasts so long that that of the other one could begin."""
+
 KEYRING = Keyring([b"a key of more than 16 bytes"])
 
 
@@ -243,6 +246,7 @@ class World:
         self.workers = [Worker(self, "first"), Worker(self, "second")]
         self.filing = self.workers[0]
         """The process that took work last."""
+        self._effect_seconds = 0.0
         self._count = 2
         self.running: list[tuple[Worker, asyncio.Task[bool]]] = []
         self.events: list[Event] = []
@@ -280,7 +284,9 @@ class World:
 
     async def together(self, kind: Kind) -> None:
         """Both take work at once."""
+        self._effect_seconds = _LONG_ENOUGH
         await asyncio.gather(*(worker.work(kind) for worker in self.workers))
+        self._effect_seconds = 0.0
         self._bury()
 
     async def pause(self, worker: int, kind: Kind, calls: int) -> None:
@@ -475,7 +481,7 @@ class World:
     async def _effect(self, name: str, invoice: str, ctx: ToolContext, release: int, *, folder: str = "") -> str:
         thing = self.witness.begins(name, invoice)
         try:
-            await asyncio.sleep(0)  # so that another one could begin
+            await asyncio.sleep(self._effect_seconds)
             return await self._done(name, invoice, ctx, release, str(self.folder) if name == "move" else folder)
         finally:
             self.witness.ends(thing)
