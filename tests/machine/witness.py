@@ -236,7 +236,7 @@ class Witness:
 
     def says_no(self, thing: Thing, person: str, place: str, now: float) -> None:
         """From the same people and the one who asked. What runs already does not end by it."""
-        may = person in thing.deciders or (person == thing.requester and place == thing.place)
+        may = person in thing.deciders - self.removed or (person == thing.requester and place == thing.place)
         if may and thing.may_answer(person, place) and now <= thing.showings[-1].at + TTL - NEAR:
             thing.said_no = self.doubts
 
