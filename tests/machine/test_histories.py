@@ -1,7 +1,7 @@
 """Random histories of people, platforms and processes, and what must hold in every one of them.
 
-No effect without one valid decision; none twice that must not be; the arguments that were shown; and whatever was shown
-comes to an end that is told.
+No effect without a valid decision of enough people, or a permission; none twice that must not be; the arguments that
+were shown; and whatever was shown comes to an end that is told, in every chat.
 """
 
 from __future__ import annotations
