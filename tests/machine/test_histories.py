@@ -55,12 +55,12 @@ def play(places: Places, number: int, kind: type[Ground] = Rooms, *, count: int 
 @pytest.mark.ledger("PEND-19", "PEND-20")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("kept_on", "number"),
-    [("sqlite", 1), ("sqlite", 2), ("sqlite", 3), ("sqlite", 4), ("redis", 1)],
+    ("kept_on", "number", "count"),
+    [*(("sqlite", number, HISTORIES) for number in range(1, 5)), ("redis", 1, HISTORIES // 2)],
     indirect=["kept_on"],
 )
-def test_random_histories_violate_nothing(places: Places, number: int) -> None:
-    play(places, number)
+def test_random_histories_violate_nothing(places: Places, number: int, count: int) -> None:
+    play(places, number, count=count)
 
 
 DEFECTS_OF_ROOMS = {
