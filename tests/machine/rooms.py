@@ -92,6 +92,10 @@ class Approving(Ground):
             for by, way in zip((first, second), ways, strict=True):
                 self._vote(thing, by, way, "confirm", True)
 
+    @rule(by=st.sampled_from(["bob", "cleo"]), way=st.sampled_from(["press", "code"]))
+    def one_says_yes_twice(self, by: str, way: str) -> None:
+        self.two_say_yes("#team", by, by, (way, "press"))
+
     @rule(place=OWN_PLACES, voters=st.permutations(sorted(SIGNERS)), way=st.sampled_from(["press", "code"]))
     def a_no_counts_for_all(self, place: str, voters: list[str], way: str) -> None:
         """One approver says no; the others say yes all the same."""
