@@ -19,8 +19,7 @@ from gateway.agent.caching import Caching
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
-from gateway.agent.full_result import FULL_RESULT, full_result_tool
-from gateway.agent.metered import Metered
+from gateway.agent.full_result import with_full_result
 from gateway.agent.model import OnText
 from gateway.agent.noting import with_remember
 from gateway.agent.outcome import LoopOutcome
@@ -40,18 +39,16 @@ from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StreamChunk
 from gateway.observe.runs import new_run_id
 from gateway.observe.teller import Teller, begin_run
-from gateway.observe.usage import UsageMeter
+from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
-from gateway.providers.aside import Aside
-from gateway.providers.base import ToolSpec, Usage
 from gateway.structured import ResponseFormat
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource
 
 __all__ = ["Agent"]
 
 
-class Agent(Metered):
+class Agent:
     """An agent: it answers messages with a model that may call tools.
 
     It has no state of a conversation, so any number of runs may be active at once. `run`, `stream` and `batch` run it
@@ -87,11 +84,11 @@ class Agent(Metered):
         self.instructions = instructions
         self._provider = _given(provider)
         self._making = threading.Lock()
-        self._sides = SideProviders(self._made)
         cache = self.config.cache
         self._caching = None if cache is None else Caching(cache=cache, agent=self.config.name)
         counts = memory is not None and memory.max_tokens is not None
         self._window, self._meter = Window(self.config.context_tokens, counts=counts), UsageMeter()
+        self.sides = SideProviders(self._made, self._meter)
         # The warning names the line that calls this: `checked` and pydantic stand between.
         hooks = [HooksObserver(self.config.hooks, stacklevel=6)] if self.config.hooks else []
         self.observers: tuple[AgentObserver, ...] = (*self.config.observers, *hooks)
@@ -142,29 +139,11 @@ class Agent(Metered):
 
     def providers(self) -> list[Provider]:
         """Return the providers of this agent and of the agents behind its tools. Raises ProviderConfigurationError."""
-        found = [self.provider, *self._sides.made()]
+        found = [self.provider, *self.sides.made()]
         for each in self.tools.values():
             if isinstance(each, AgentTool):
                 found += [provider for provider in each.agent.providers() if provider not in found]
         return found
-
-    async def aside(self, provider: str | Completes | None, model: str | None, book: Callable[[Usage], None]) -> Aside:
-        """Return the small calls to a model beside the conversation. None: this agent's provider, or its model.
-
-        `book` is called with the usage of each, which also counts in the sums of this agent. Raises
-        ProviderConfigurationError.
-        """
-
-        def add(usage: Usage) -> None:
-            self._meter.add(usage)
-            book(usage)
-
-        return Aside(
-            provider=await self._sides.get(provider),
-            model=model or (self.config.model if provider is None else None),
-            timeout_seconds=self.config.request_timeout_seconds,
-            book=add,
-        )
 
     def caches(self) -> list[Cache]:
         """Return the caches of this agent and of the agents behind its tools."""
@@ -183,7 +162,7 @@ class Agent(Metered):
     def using(self, provider: str | Completes | None) -> Self:
         """Return a copy of the agent with another provider."""
         other = copy.copy(self)
-        other._provider, other._sides = _given(provider), SideProviders(other._made)
+        other._provider, other.sides = _given(provider), SideProviders(other._made, other._meter)
         return other
 
     def with_sources(self, *sources: ToolSource) -> Self:
@@ -236,10 +215,10 @@ class Agent(Metered):
             remember = Remembering(
                 memory=self.memory,
                 extractions=self.extractions,
-                knowledge=self.config.knowledge_memory,
+                config=self.config,
                 said=messages,
                 context=context,
-                aside=self.aside,
+                sides=self.sides,
                 tokens=self._window.tokens,
                 events=events,
             )
@@ -330,6 +309,30 @@ class Agent(Metered):
         await self._teller.drain()
         await self.close_sources()
 
+    # ── usage ──
+
+    @property
+    def total_tokens(self) -> int:
+        """The tokens of all runs of this agent in this process since the last `reset_usage`."""
+        return self._meter.total().total_tokens
+
+    @property
+    def total_cost(self) -> float | None:
+        """The cost of these runs in US dollars. None: the price of a model is unknown."""
+        return self._meter.total().cost_usd
+
+    def get_usage_summary(self) -> str:
+        """Return the usage of these runs in one line."""
+        return usage_text(self._meter.total())
+
+    def reset_usage(self) -> None:
+        """Begin to count anew at 0."""
+        self._meter.reset()
+
+    def get_analytics(self) -> AgentAnalytics | None:
+        """Return how the tools were used since the last `reset_usage`. None without `enable_analytics`."""
+        return AgentAnalytics(by_tool=self._meter.total().by_tool) if self.config.enable_analytics else None
+
     async def turn(
         self,
         messages: Sequence[ModelMessage],
@@ -355,16 +358,14 @@ class Agent(Metered):
     ) -> LoopOutcome:
         system = self.instructions(context) if callable(self.instructions) else self.instructions
         strategy = self.config.reasoning_strategy
-        # What changes from turn to turn comes last, so that vendors cache the rest.
+        # The part that changes from turn to turn comes last, so that vendors cache the rest.
         known = "" if ports.remembered is None else ports.remembered.text()
         parts = [system, "" if strategy is None else STRATEGIES[strategy], known]
         await self._tools.refresh()
         box = self._tools.now()
         tools, specs = box.on(context.channel), box.specs
-        if self.config.tool.compress_results and FULL_RESULT not in tools:
-            full_result = full_result_tool()
-            tools = {**tools, FULL_RESULT: full_result}
-            specs = {**specs, FULL_RESULT: ToolSpec(**full_result.schema())}
+        if self.config.tool.compress_results:
+            tools, specs = with_full_result(tools, specs)
         return await run_loop(
             AgentSpec(
                 tools=tools,
@@ -373,7 +374,7 @@ class Agent(Metered):
                 policy=self.policy,
                 window=self._window,
                 meter=self._meter,
-                sides=self._sides,
+                sides=self.sides,
                 caching=self._caching,
             ),
             messages,

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from gateway.agent.config import AgentConfig
 from gateway.agent.expenses import Expenses
 from gateway.observe.usage import UsageMeter
 from gateway.providers import Completes, FallbackProvider, Provider, as_provider, make_provider
+from gateway.providers.aside import Aside
 from gateway.providers.base import NO_USAGE, Usage
 
 __all__ = ["Book", "SideProviders"]
@@ -17,8 +19,8 @@ __all__ = ["Book", "SideProviders"]
 class SideProviders:
     """The providers of an agent's small calls. Each is made once."""
 
-    def __init__(self, own: Callable[[], Awaitable[Provider]]) -> None:
-        self._own = own
+    def __init__(self, own: Callable[[], Awaitable[Provider]], meter: UsageMeter) -> None:
+        self._own, self._meter = own, meter
         self._made: dict[str | int, Provider] = {}
 
     async def get(self, provider: str | Completes | None) -> Provider:
@@ -33,6 +35,26 @@ class SideProviders:
             # It is made in a thread, because that reads the installed packages.
             self._made.setdefault(key, await asyncio.to_thread(_made, provider))
         return self._made[key]
+
+    async def calls(
+        self, provider: str | Completes | None, model: str | None, config: AgentConfig, book: Callable[[Usage], None]
+    ) -> Aside:
+        """Return the small calls to a model. None: the agent's own provider, and as its model the one of `config`.
+
+        `book` is called with the usage of each, which also counts in the sums of the agent. Raises
+        ProviderConfigurationError.
+        """
+
+        def add(usage: Usage) -> None:
+            self._meter.add(usage)
+            book(usage)
+
+        return Aside(
+            provider=await self.get(provider),
+            model=model or (config.model if provider is None else None),
+            timeout_seconds=config.request_timeout_seconds,
+            book=add,
+        )
 
     def made(self) -> list[Provider]:
         """Return the providers that were made, without the agent's own."""

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
+from gateway.providers.base import ToolSpec
 from gateway.tools import Tool, ToolContext, ToolFailed
 
-__all__ = ["FULL_RESULT", "EarlierResults", "RawResults", "full_result_tool"]
+__all__ = ["FULL_RESULT", "EarlierResults", "RawResults", "full_result_tool", "with_full_result"]
 
 FULL_RESULT: Final = "full_result"
 """The name of the tool. A tool of the author's with this name stays, and this one is not offered."""
@@ -40,6 +41,16 @@ class RawResults:
         """Return the raw results of a tool, of this run and of earlier ones."""
         earlier = await self._earlier(tool_name) if self._earlier is not None else ()
         return [*self._by_tool.get(tool_name, ()), *earlier][:MOST_OF_A_TOOL]
+
+
+def with_full_result(
+    tools: Mapping[str, Tool], specs: Mapping[str, ToolSpec]
+) -> tuple[Mapping[str, Tool], Mapping[str, ToolSpec]]:
+    """Return these tools and specs with the built-in tool, unless the author has one of its name."""
+    if FULL_RESULT in tools:
+        return tools, specs
+    tool = full_result_tool()
+    return {**tools, FULL_RESULT: tool}, {**specs, FULL_RESULT: ToolSpec(**tool.schema())}
 
 
 @cache

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
+from gateway.agent.aside import SideProviders
 from gateway.agent.config import AgentConfig
 from gateway.agent.outcome import LoopOutcome
 from gateway.logs import describe_error
 from gateway.memory import (
     ConversationMemory,
     Extraction,
-    KnowledgeMemory,
     Learned,
     Remembered,
     extract,
@@ -23,8 +22,6 @@ from gateway.memory.extraction import about
 from gateway.memory.tokens import TokenCount
 from gateway.observe.events import EntityExtraction, KgExtraction, MemorySummarize, MemoryTrim, RunUsage
 from gateway.observe.teller import RunTeller
-from gateway.providers import Completes
-from gateway.providers.aside import Aside
 from gateway.providers.base import NO_USAGE, ModelMessage, ProviderError, Usage
 from gateway.tools import ToolContext
 from gateway.tools.stopping import Stopped
@@ -32,8 +29,6 @@ from gateway.tools.stopping import Stopped
 __all__ = ["Remembering", "extractions_of", "tell_learned"]
 
 log = logging.getLogger(__name__)
-
-_MakeAside: TypeAlias = Callable[[str | Completes | None, str | None, Callable[[Usage], None]], Awaitable[Aside]]
 
 
 def extractions_of(config: AgentConfig) -> list[Extraction]:
@@ -59,11 +54,11 @@ class Remembering:
 
     memory: ConversationMemory | None
     extractions: Sequence[Extraction]
-    knowledge: KnowledgeMemory | None
+    config: AgentConfig
     said: Sequence[ModelMessage]
     """The messages that the run answers."""
     context: ToolContext
-    aside: _MakeAside
+    sides: SideProviders
     tokens: TokenCount
     events: RunTeller
     usage: Usage = NO_USAGE
@@ -78,8 +73,8 @@ class Remembering:
         lines = {each.extracts: each.lines(each.alone, about(messages, each)) for each in self.extractions}
         lasting: Sequence[str] = ()
         recent: Sequence[str] = ()
-        if self.knowledge is not None:
-            lasting, recent = self.knowledge.lines(self.knowledge.alone.get(context.person), context.clock())
+        if (knowledge := self.config.knowledge_memory) is not None:
+            lasting, recent = knowledge.lines(knowledge.alone.get(context.person), context.clock())
         return Remembered(
             summary=(self.memory.summary if self.memory is not None else None) or "",
             entities=lines.get("entities", ()),
@@ -100,9 +95,9 @@ class Remembering:
                 await self.events.tell(MemoryTrim, **cut._asdict())
             if self.memory.summarize_on_trim and goes_on:
                 await self._summarize(self.memory)
-        if self.knowledge is not None and outcome.noted:
-            known = self.knowledge.alone.get(self.context.person)
-            self.knowledge.alone[self.context.person] = self.knowledge.added(known, outcome.noted, self.context.clock())
+        if (knowledge := self.config.knowledge_memory) is not None and outcome.noted:
+            person, known = self.context.person, knowledge.alone.get(self.context.person)
+            knowledge.alone[person] = knowledge.added(known, outcome.noted, self.context.clock())
         for memory in self.extractions if goes_on else ():
             await self._extract(memory, [*earlier, *new][-max(len(new), memory.relevance_window) :])
         if not self.usage.total_tokens:
@@ -128,7 +123,7 @@ class Remembering:
             await self.events.tell(MemorySummarize, summary=summary, messages_summarized=len(dropped))
 
     async def _summary(self, memory: ConversationMemory, dropped: Sequence[ModelMessage]) -> str:
-        aside = await self.aside(memory.summarize_provider, memory.summarize_model, self._book)
+        aside = await self.sides.calls(memory.summarize_provider, memory.summarize_model, self.config, self._book)
         return await summarize(aside, dropped, earlier=memory.summary or "", max_tokens=memory.summarize_max_tokens)
 
     async def _extract(self, memory: Extraction, messages: Sequence[ModelMessage]) -> None:
@@ -136,7 +131,7 @@ class Remembering:
         turn = memory.runs + 1
 
         async def learned() -> Learned:
-            aside = await self.aside(memory.provider, memory.model, self._book)
+            aside = await self.sides.calls(memory.provider, memory.model, self.config, self._book)
             return await extract(memory, aside, memory.alone, messages, at=self.context.clock(), turn=turn)
 
         try:

@@ -16,6 +16,7 @@ from gateway.agent.config import AgentConfig
 from gateway.agent.run import run_loop
 from gateway.agent.spec import AgentSpec
 from gateway.observe.teller import RunTeller, Teller, begin_run
+from gateway.observe.usage import UsageMeter
 from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
 from gateway.tools.pending_action import PendingAction
@@ -139,7 +140,7 @@ class Turn:
                 specs=[ToolSpec(**tool.schema()) for tool in self.tools],
                 config=self.config,
                 policy=self.policy,
-                sides=SideProviders(self._own_provider),
+                sides=SideProviders(self._own_provider, UsageMeter()),
                 caching=None if self.config.cache is None else Caching(cache=self.config.cache, agent="agent"),
             ),
             [ModelMessage(role="user", content=text)],

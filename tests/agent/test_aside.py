@@ -6,6 +6,7 @@ import pytest
 
 from gateway.agent import Agent
 from gateway.agent.aside import SideProviders
+from gateway.observe.usage import UsageMeter
 from gateway.providers import FallbackProvider, ProviderError, Usage
 from gateway.providers.aside import Aside
 from tests.agent.scripted import Script
@@ -31,14 +32,14 @@ async def test_a_failed_side_call_is_not_booked_and_not_retried() -> None:
 async def test_a_chain_answers_a_side_call() -> None:
     first, second = Script([ProviderError("first", "down", retryable=True)]), Script(["short"])
     agent = Agent(provider=Script([]))
-    provider = await SideProviders(agent._made).get(FallbackProvider([first, second]))
+    provider = await SideProviders(agent._made, UsageMeter()).get(FallbackProvider([first, second]))
     response = await Aside(provider=provider, model=None, timeout_seconds=5, book=lambda _: None).ask("x", max_tokens=9)
     assert response.content == "short"
 
 
 async def test_each_side_provider_is_made_once() -> None:
     agent = Agent(provider=Script([]))
-    sides = SideProviders(agent._made)
+    sides = SideProviders(agent._made, UsageMeter())
     assert await sides.get(None) is agent.provider and sides.made() == []
     assert await sides.get("demo") is await sides.get("demo")
     assert [provider.name for provider in sides.made()] == ["demo"]

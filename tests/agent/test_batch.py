@@ -62,7 +62,7 @@ async def test_one_failure_is_one_failed_result() -> None:
     first, second, third = await agent.batch(messages, on_progress=lambda done, total: ended.append((done, total)))
     assert (first.stop_reason, first.content) == ("answered", "You said Cancel my sub.")
     assert (second.stop_reason, second.content) == ("error", "")
-    assert second.error == "TypeError: 'int' object is not iterable"
+    assert second.error == "TypeError: Value after * must be an iterable, not int"
     assert (third.stop_reason, third.error) == ("provider_error", "echo: down")
     assert ended == [(1, 3), (2, 3), (3, 3)]
     told = {name: fields for name, fields in seen.events if name.startswith("batch_")}

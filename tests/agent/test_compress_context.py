@@ -18,6 +18,7 @@ from gateway.agent.spec import AgentSpec
 from gateway.agent.window import Window, fitted
 from gateway.memory.tokens import TokenCount, size
 from gateway.observe.teller import SILENT, begin_run
+from gateway.observe.usage import UsageMeter
 from gateway.options import WrongOption
 from gateway.providers import Provider, ProviderError, Request, Response, Usage
 from gateway.providers.anthropic.request import Conversation
@@ -173,7 +174,9 @@ async def compressed(messages: Sequence[ModelMessage], turns: int) -> Sequence[M
         return script
 
     config = AgentConfig(compress_context=True, compress_context_threshold=0.0001, compress_context_keep_turns=turns)
-    spec = AgentSpec(tools={}, specs=(), config=config, window=Window(), caching=None, sides=SideProviders(own))
+    spec = AgentSpec(
+        tools={}, specs=(), config=config, window=Window(), caching=None, sides=SideProviders(own, UsageMeter())
+    )
     events = begin_run(SILENT, clock=ToolContext(person="app:-:-").clock)
     compressor = ContextCompressor(spec=spec, events=events, stopping=Stopping(), book=lambda usage: None)
     return await compressor.compress(Request(), messages, len(messages))

@@ -254,6 +254,24 @@ async def test_failed_call_is_tried_again_later() -> None:
         assert "Alice" in system(model)
 
 
+async def test_memory_that_fails_holds_up_no_other() -> None:
+    down = ProviderError("scripted", "it is down", retryable=True)
+    people = ScriptedProvider([down, entities(ALICE)])
+    relations = ScriptedProvider([triples(MANAGES)])
+    config = AgentConfig(
+        entity_memory=EntityMemory(provider=people), knowledge_graph=KnowledgeGraphMemory(provider=relations)
+    )
+    async with ChatDriver(Agent(config=config), provider=ScriptedProvider(["Noted."])) as chat:
+        await chat.says("ana", "Alice manages Project Alpha")
+        store, lane = chat.engine.context.store, conversation_lane(conversation(chat, "ana"))
+        relations_key, people_key = (keys.key(store, lane, keys.memory, what) for what in ("relations", "entities"))
+        found = await store.get([relations_key, people_key])
+        assert found[relations_key].value is not None and found[people_key].value is None
+        await chat.clock.advance(31)
+        assert (await store.get([people_key]))[people_key].value is not None
+        assert len(relations.requests) == 1  # it has read all messages
+
+
 async def test_calls_that_fail_again_and_again_wait_for_a_turn() -> None:
     down = ProviderError("scripted", "it is down", retryable=True)
     reader = ScriptedProvider([*[down] * 5, entities(ALICE)])

@@ -12,6 +12,7 @@ from gateway.engine.memory.records import SUMMARY, KeptMemory, epoch_of, memory_
 from gateway.memory import Extraction, extract, summarize
 from gateway.observe.events import MemorySummarize
 from gateway.observe.teller import RunTeller
+from gateway.providers.base import ProviderError
 from gateway.store.transaction import Put
 from gateway.stored import keys
 
@@ -25,31 +26,38 @@ class MemoryFiller:
         self._context, self._conversation, self._events, self._expenses = context, conversation, events, expenses
         self._agent = context.bot.agent
 
-    async def fill(self) -> Mapping[str, Put]:
-        """Return the records of the memories that have read new messages, by name. Raises ProviderError."""
+    async def fill(self) -> tuple[Mapping[str, Put], ProviderError | None]:
+        """Return the records of the memories that have read new messages, by name, and the failure of another one."""
         context, conversation = self._context, self._conversation
         memory_keys = {name: memory_key(context, conversation, name) for name in turn_memories(self._agent)}
         epoch_key = keys.key(context.store, conversation, keys.memory_epoch)
         # The epoch is read before the transcript: lines from before a reset never get the epoch after it.
         found = await context.store.get([epoch_key, *memory_keys.values()])
         messages = await read_messages(context, conversation)
-        puts = {}
+        puts: dict[str, Put] = {}
+        failure: ProviderError | None = None
         for name, key in memory_keys.items():
-            kept = KeptMemory.of(found[key], epoch_of(found, epoch_key))
-            if name == SUMMARY:
-                filled = await self._summary(kept, messages)
-            else:
-                memory = next(each for each in self._agent.extractions if each.extracts == name)
-                filled = await self._extracted(memory, kept, messages)
+            try:
+                filled = await self._filled(name, KeptMemory.of(found[key], epoch_of(found, epoch_key)), messages)
+            except ProviderError as error:
+                failure = error
+                continue
             if filled is not None:
                 puts[key.name] = Put(filled.to_json(), context.retention.transcript_seconds)
-        return puts
+        return puts, failure
+
+    async def _filled(self, name: str, kept: KeptMemory, messages: NumberedMessages) -> KeptMemory | None:
+        """Return a memory that has read all messages; None if it has read them all before. Raises ProviderError."""
+        if name == SUMMARY:
+            return await self._summary(kept, messages)
+        memory = next(each for each in self._agent.extractions if each.extracts == name)
+        return await self._extracted(memory, kept, messages)
 
     async def _extracted(self, memory: Extraction, kept: KeptMemory, messages: NumberedMessages) -> KeptMemory | None:
         unread = messages.unread(kept.through, memory.relevance_window)
         if not unread:
             return None
-        aside = await self._agent.aside(memory.provider, memory.model, self._expenses.add)
+        aside = await self._agent.sides.calls(memory.provider, memory.model, self._agent.config, self._expenses.add)
         now, turn = await self._context.store.now(), kept.turns + 1
         learned = await extract(memory, aside, kept.value, unread, at=now, turn=turn)
         tell_learned(self._events, memory, learned, turn)
@@ -64,7 +72,9 @@ class MemoryFiller:
         gone = messages.after(kept.through, outside)
         if not gone:
             return None
-        aside = await self._agent.aside(memory.summarize_provider, memory.summarize_model, self._expenses.add)
+        aside = await self._agent.sides.calls(
+            memory.summarize_provider, memory.summarize_model, self._agent.config, self._expenses.add
+        )
         earlier = kept.value if isinstance(kept.value, str) else ""
         text = await summarize(aside, gone, earlier=earlier, max_tokens=memory.summarize_max_tokens)
         self._events.tell_now(MemorySummarize, summary=text, messages_summarized=len(gone))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -117,20 +117,23 @@ class MemoryRunner:
         transaction.puts[key.name] = Put(known, context.retention.transcript_seconds)
 
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
-        """Fill the memories of a conversation, and commit them. What was spent is booked, also after a failure."""
+        """Fill the memories of a conversation, and commit the filled ones. What was spent is booked also after a failure."""
         context, events = self._context, self._begun(lease, due)
         expenses = PersonExpenses(context, due.conversation, Person.parse(due.person), events)
+        filled: Mapping[str, Put] = {}
+        failure: Exception | None = None
         try:
             if await expenses.used_up() is None:
-                filler = MemoryFiller(context, due.conversation, events, expenses)
-                filled = await filler.fill()
-                transaction.puts |= filled
-                if filled:
-                    keep_trace(transaction, context, lease.lane, events.trace.trace("answered"))
+                filled, failure = await MemoryFiller(context, due.conversation, events, expenses).fill()
         except (Fenced, NewerForm):
             raise
         except Exception as error:  # noqa: BLE001 - a memory must not end the loop of the turns
-            transaction = await self._after_failure(lease, error)
+            failure = error
+        if failure is not None:
+            transaction = await self._after_failure(lease, failure)
+        transaction.puts |= filled
+        if filled:
+            keep_trace(transaction, context, lease.lane, events.trace.trace("answered"))
         with expenses.booked_by(transaction):
             await context.commit(transaction)
 
