@@ -38,7 +38,7 @@ from gateway.testing import ScriptedProvider
 from tests.store.redis_server import RedisServer, answers
 
 TURNS, IDS, KNOWN = 1_000, 20_000, 100_000
-LONG, LONG_TURNS = 10_000, 200
+LONG, LONG_TURNS = 10_000, 100
 AT_ONCE = 50
 IDLE_SECONDS = 10.0
 ANSWER = "It is on its way, and will be with you on Thursday between nine and noon. " * 4

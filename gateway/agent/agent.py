@@ -51,9 +51,9 @@ __all__ = ["Agent"]
 class Agent:
     """An agent: it answers messages with a model that may call tools.
 
-    It has no state of a conversation, so any number of runs may be active at once. `run`, `stream` and `batch` run it
-    without a chat. There, a call that needs a confirmation is not made unless the config's `confirm_action` approves
-    it.
+    Without a memory it has no state of a conversation, so any number of runs may be active at once. `run`, `stream` and
+    `batch` run it without a chat. There, a call that needs a confirmation is not made unless the config's
+    `confirm_action` approves it.
     """
 
     @checked

@@ -127,6 +127,14 @@ async def test_what_does_not_fit_is_compressed_and_not_left_out() -> None:
     assert read(script)[:2] == ["[Compressed context] short", "q2"]
 
 
+async def test_no_turn_begins_between_a_call_and_its_result() -> None:
+    _, made, result, answer = turn(0, 10, 1, noted=False)
+    script = Script(["short", "done"])
+    between = [user("first"), made, user("and?"), result, answer]
+    await agent(script, compress_context_keep_turns=2).run([*talk(16), *between, user("now?")])
+    assert read(script) == ["[Compressed context] short", "first", "", "and?", "r", "a0", "now?"]
+
+
 async def test_a_stop_ends_the_compression() -> None:
     stopping = Stopping()
 

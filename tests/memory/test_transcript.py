@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from pydantic import ValidationError
 
-from gateway.memory import RESET, Transcripts, to_entries
+from gateway.memory import RESET, ConversationMemory, Transcripts, to_entries
 from gateway.providers import ModelMessage, ToolCall
 from gateway.store.codec import encode
 from gateway.store.form import FORM, NewerForm
@@ -27,6 +27,7 @@ def lines(messages: Sequence[ModelMessage]) -> list[str]:
 WHOLE = [ASKED, CALLED, DONE, SAID, HEARD, ASKED]
 
 
+@pytest.mark.ledger("MEM-04", "MEM-06")
 @pytest.mark.parametrize("last", range(len(WHOLE) + 1))
 def test_transcript_starts_with_a_message_that_needs_no_other(last: int) -> None:
     read = Transcripts().read("c", lines(WHOLE[last:]))
@@ -104,3 +105,22 @@ def test_what_cannot_be_read_is_said_every_time() -> None:
         with pytest.raises(ValueError, match="Expecting"):
             transcripts.read("c", [*written, "{"])
     assert transcripts.read("c", written) == [ASKED]
+
+
+@pytest.mark.ledger("MEM-03")
+def test_a_turn_is_trimmed_to_what_the_next_one_reads() -> None:
+    memory = ConversationMemory(3)
+    transcripts, turns = (
+        Transcripts(memory),
+        [to_entries([ASKED, CALLED, DONE, SAID]), to_entries([HEARD, ASKED, SAID])],
+    )
+    history: list[ModelMessage] = []
+    for number, turn in enumerate(turns):
+        trim = transcripts.trim(history, turn)
+        assert trim is not None
+        written = [encode(line) for each in turns[: number + 1] for line in each]
+        history = transcripts.read("c", written)
+        assert history == trim.kept
+    assert history == [SAID, HEARD, ASKED, SAID]
+    assert Transcripts().trim(history, turns[0]) is None, "without a memory there is no trim"
+    assert transcripts.trim(history, [RESET]) is None, "a reset is none"
