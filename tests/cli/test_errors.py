@@ -11,7 +11,7 @@ from gateway.cli import main
 @pytest.mark.parametrize(("written", "meant"), [("serv", "serve"), ("previw", "preview"), ("verson", "version")])
 def test_a_command_that_is_not_there_names_the_one_that_is(written: str, meant: str) -> None:
     result = CliRunner().invoke(main, [written])
-    assert (result.exit_code, f"Did you mean '{meant}'?" in result.output) == (2, True)
+    assert (result.exit_code, "Did you mean" in result.output, f"'{meant}'" in result.output) == (2, True, True)
 
 
 def test_every_command_is_listed_and_can_be_called() -> None:

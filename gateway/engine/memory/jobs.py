@@ -117,7 +117,7 @@ class MemoryRunner:
         transaction.puts[key.name] = Put(known, context.retention.transcript_seconds)
 
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
-        """Fill the memories of a conversation, and commit the filled ones. What was spent is booked also after a failure."""
+        """Fill the memories of a conversation, and commit the filled ones. The expenses are booked in any case."""
         context, events = self._context, self._begun(lease, due)
         expenses = PersonExpenses(context, due.conversation, Person.parse(due.person), events)
         filled: Mapping[str, Put] = {}
