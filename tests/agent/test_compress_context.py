@@ -53,6 +53,13 @@ def read(script: Script, number: int = -1) -> list[str]:
     return [message.content.rstrip("x") for message in script.requests[number].messages]
 
 
+@pytest.mark.ledger("CFG-34")
+def test_compression_is_off_unless_it_is_asked_for() -> None:
+    config = AgentConfig()
+    options = config.compress_context, config.compress_context_threshold, config.compress_context_keep_turns
+    assert options == (False, 0.75, 4)
+
+
 @pytest.mark.ledger("MISC-07", "CFG-34")
 async def test_older_messages_become_one_note_before_the_last_turns() -> None:
     script, seen = Script(["They talked.", "done"]), RecordingObserver()
