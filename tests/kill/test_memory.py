@@ -43,7 +43,7 @@ async def test_killed_while_a_memory_is_filled_it_is_filled_once_more(stage: Sta
     await stage.model.wait_for(lambda _: readings(stage) == 2)
     stage.model.script([Say("Tea with Alice?"), Say(NONE)])
     await stage.telegram.person_says(ana, ana, "what now?")
-    await stage.until(lambda: stage.texts(ana) == ["Noted.", "Tea with Alice?"])
+    await stage.until(lambda: stage.texts(ana)[-1] == "Tea with Alice?")  # the kill may have repeated "Noted."
     await stage.model.wait_for(lambda _: readings(stage) == 3)
     (read,) = [each for each in stage.model.requests if "what now?" in str(each) and each["model"] == "test-model"]
     system = read["messages"][0]["content"]
