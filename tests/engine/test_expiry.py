@@ -201,3 +201,17 @@ async def test_audit_is_whole_after_its_oldest_lines_expired(chat: Rig, invoices
     assert await verified(chat) == {"lines": 0, "actions": 0, "faults": {}}
     await says(chat, "ana", "delete INV-3")
     assert (await verified(chat))["faults"] == {}
+
+
+async def test_chain_that_begins_behind_the_expired_lines_is_whole(chat: Rig, invoices: Invoices) -> None:
+    await begun(chat)
+    await says(chat, "ana", "delete INV-1")
+    await chat.advance(600)
+    await says(chat, "ana", "yes")
+    assert invoices.deleted == ["INV-1"]
+    before = await verified(chat)
+    await chat.advance(31 * DAY - 300)
+    await sweep(chat, audit=31)
+    after = await verified(chat)
+    assert 0 < after["lines"] < before["lines"]
+    assert after["faults"] == {}

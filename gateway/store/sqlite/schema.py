@@ -234,7 +234,7 @@ def lock(path: Path) -> FileLock:
 def connect(path: Path | None) -> sqlite3.Connection:
     """Open the database (None: in memory), and migrate it. Raises StoreRefused, and then the file is unchanged."""
     if path is None:
-        return _migrated(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256))
+        return _migrated(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256), Path())
     logged = _size(f"{path}-wal") > 0
     if logged and not _size(path):  # SQLite would remove the log and start an empty database
         raise StoreRefused(f"{path} was removed, and {path}-wal, which belongs to it, was not: {_way_back(path)}.")
@@ -247,7 +247,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
         with _refusing(path):
             if not logged:
                 _check(db, path)
-            return _migrated(db)
+            return _migrated(db, path.parent)
     except StoreRefused:
         db.close()
         raise
@@ -319,14 +319,24 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
         raise StoreRefused(f"{path} is damaged ({damage}). It was left as it is: {_way_back(path)}.")
 
 
-def _migrated(db: sqlite3.Connection) -> sqlite3.Connection:
+def _vacuum(db: sqlite3.Connection, directory: Path) -> None:
+    """Write the file anew, without the bytes of what was removed. The copy on the way is in this directory."""
+    quoted = str(directory.absolute()).replace("'", "''")
+    db.execute(f"PRAGMA temp_store_directory = '{quoted}'")  # the usual one may be small, or in memory
+    try:
+        db.execute("VACUUM")
+    finally:
+        db.execute("PRAGMA temp_store_directory = ''")
+
+
+def _migrated(db: sqlite3.Connection, directory: Path) -> sqlite3.Connection:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute(f"PRAGMA journal_size_limit = {KEPT_BYTES}")
     db.execute("PRAGMA secure_delete = ON")  # what was removed is overwritten
     if 0 < version < _SCRUBBED:
-        db.execute("VACUUM")  # in a file beside this one, or in the directory for temporary files
+        _vacuum(db, directory)
     db.execute("PRAGMA temp_store = MEMORY")  # needs no other directory with free space
     for number, script in enumerate(_MIGRATIONS[version:], version + 1):
         db.executescript(
