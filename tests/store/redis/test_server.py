@@ -18,7 +18,7 @@ from gateway.assembly import home_of, open_store
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
-from gateway.store.redis import RedisStore
+from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.checks import judge
 from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Put, Transaction
@@ -124,8 +124,9 @@ async def test_a_server_without_a_bound_of_memory_is_warned_of(
 
 
 async def test_what_a_newer_release_wrote_is_refused(server: RedisServer) -> None:
-    await server.command("SET", "askfirst:format", 2)
-    with pytest.raises(StoreRefused, match=r"format 2.*newer release"):
+    newer = scripts.FORMAT + 1
+    await server.command("SET", "askfirst:format", newer)
+    with pytest.raises(StoreRefused, match=rf"format {newer}.*newer release"):
         await RedisStore(server.url).open()
 
 

@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
-from gateway.store.transaction import Chained, Put, Timer, Transaction
+from gateway.store.transaction import Chained, LogCut, Put, Timer, Transaction
 from gateway.store.types import Cell, Dead, Incoming, Key, Prefetch, QueuedPart, Spending
 from tests.store.redis_server import RedisServer
 
@@ -144,6 +144,8 @@ async def everything(store: Store) -> None:
     await store.spent(["{day}", "other"])
     await store.all_spent("{")
     await store.read(Key(partition, "{log}"))
+    await store.logs("{", before=due)
+    await store.commit(Transaction(partition=partition, cut=[LogCut(log="{log}")], appends=[("{log}", 2)]))
     await store.outbox(c)
     await store.has_work(c)
     await store.is_held(c)
