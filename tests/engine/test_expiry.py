@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -217,3 +217,16 @@ async def test_chain_that_begins_behind_the_expired_lines_is_whole(chat: Rig, in
     after = await verified(chat)
     assert 0 < after["lines"] < before["lines"]
     assert after["faults"] == {}
+
+
+@pytest.mark.parametrize("role", ["all", "worker"])
+async def test_started_engine_sweeps_with_its_own_retention(chat: Rig, role: Literal["all", "worker"]) -> None:
+    await says(chat, "ana", "hello")
+    await sweep(chat)
+    await chat.advance(2 * DAY)
+    context = chat.worker.context
+    context.retention = Retention(transcript=1)
+    chat.worker.engine.start(role)
+    async with asyncio.timeout(10):
+        while await lines(chat, "ana"):
+            await asyncio.sleep(0.001)
