@@ -32,11 +32,13 @@ from gateway.assembly import Storage, assemble, open_store
 from gateway.budgets import parse_budgets
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
+from gateway.engine.expiry import Expiry
 from gateway.engine.leases import prefetch
 from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
+from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.types import Kind, Lease
 from gateway.testing import ScriptedProvider
@@ -249,6 +251,7 @@ async def rig(
     """`people`: those who may talk."""
     store, platform = open_store("sqlite:///:memory:"), platform or Platform(**capabilities)
     await store.open()
+    await Expiry(store, Retention()).run(await store.now())  # a started engine need not write when the first one is due
     wire = FaultyStore(store)
     worker = Worker(bot, wire, {Platform.name: platform}, files, limits=limits, people=people, budgets=budgets)
     worker.context.clock.observe(await store.now())

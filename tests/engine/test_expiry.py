@@ -115,6 +115,8 @@ async def test_long_log_is_removed_page_by_page(chat: Rig, monkeypatch: pytest.M
 
 
 async def test_an_upgrade_has_a_day_before_the_first_sweep(chat: Rig) -> None:
+    partition = chat.store.partition(keys.EXPIRY)
+    await chat.store.commit(Transaction(partition=partition, deletes=[keys.EXPIRY]))  # an older release wrote none
     await says(chat, "ana", "hello")
     await chat.advance(5 * DAY)
     assert not await sweep(chat, transcript=1)
