@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Protocol
 
 from gateway.store.form import FORM
-from gateway.store.transaction import Committed, Transaction
+from gateway.store.transaction import Committed, Timer, Transaction
 from gateway.store.types import (
     Cell,
     Control,
     Dead,
+    Forgotten,
     Incoming,
     Key,
     Kind,
@@ -201,6 +202,23 @@ class Store(Protocol):
         """Accept the events of the timers that are due. Return the seconds to the next timer, or None.
 
         Every process may call it.
+        """
+        ...
+
+    async def timers(self, conversation: str) -> list[Timer]:
+        """Return the timers whose event is of a conversation, in no order. All timers are looked at.
+
+        A timer of a newer release is left out.
+        """
+        ...
+
+    async def forget(self, forgotten: Forgotten) -> Mapping[str, int]:
+        """Remove all of this, with its names. Return how many ``records``, ``lines``, ``events``, ``parts``,
+        ``timers``, ``dead letters`` and ``counts`` there were; none of a kind is left out.
+
+        Raises Conflict while one of the lanes is leased, before anything of its partition is removed. All names in the
+        store are looked at. After a StoreUnavailable some partitions may be done, and a repeat does the others.
+        Versions of the records begin anew.
         """
         ...
 

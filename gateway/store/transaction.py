@@ -89,6 +89,8 @@ class Transaction:
     """(log, value)"""
     cut: list[LogCut] = field(default_factory=list)
     """Lines to remove from logs. The lines of `appends` stay. Absent lines and logs are skipped."""
+    rewrite: list[tuple[str, int, Json]] = field(default_factory=list)
+    """(log, seq, value): lines that get another value, and keep their stamp. Absent ones are skipped."""
     consume: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): events to remove, with their pointers. Each must still wait, else Conflict."""
     drop_pointers: list[tuple[str, int]] = field(default_factory=list)

@@ -17,6 +17,7 @@ __all__ = [
     "Cell",
     "Control",
     "Dead",
+    "Forgotten",
     "Incoming",
     "Key",
     "Kind",
@@ -247,6 +248,36 @@ class Dead:
     """A platform's request that could not be read, kept by an earlier release. It cannot be replayed."""
     seq: int | None = None
     """Its place in the order of dead letters, set by the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What `Store.forget` removes: lanes with all that is of them, and all that is named after a subject."""
+
+    lanes: frozenset[str] = frozenset()
+    """Conversations and actions. All that waits in them goes, with their checkpoints, timers and dead letters, and each
+    record, log, count and rate whose name ends with one of them as a path."""
+    subjects: frozenset[str] = frozenset()
+    """Each record, log, count, rate, timer and event id goes whose name has one of these as a whole part of its path:
+    ``a/b`` is one of ``x/a/b/y`` and none of ``x/a/bc``. A part of an event id may also end at a colon."""
+    kept: frozenset[str] = frozenset()
+    """The names of records that stay all the same."""
+
+    def names(self, name: str) -> bool:
+        """Return True for the name of a record, log, count, rate or timer that goes."""
+        parts = name.split("/")
+        ends = range(1, len(parts) + 1)
+        found = ("/".join(parts[first:end]) for end in ends for first in range(end))
+        return name not in self.kept and (
+            any("/".join(parts[first:]) in self.lanes for first in range(len(parts)))
+            or any(part in self.subjects for part in found)
+        )
+
+    def names_event(self, event_id: str) -> bool:
+        """Return True for the id of an event that goes."""
+        pieces = event_id.split(":")
+        beginnings = (":".join(pieces[:end]) for end in range(1, len(pieces)))
+        return self.names(event_id) or any(beginning in self.subjects for beginning in beginnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

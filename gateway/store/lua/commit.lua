@@ -52,6 +52,7 @@ local changes = {
   put = put,
   delete = remove_record,
   cut = cut,
+  rewrite = rewrite_line,
   append = function(log, value)
     append(log, text(now) .. ' ' .. value)
     written[key('log', log)] = true

@@ -97,6 +97,13 @@ local function cut(name, upto, keep)
   if format < CUT_FORMAT then redis.call('SET', key('format'), CUT_FORMAT) end
 end
 
+-- Gives the line with the number `seq` another value. It keeps its stamp.
+local function rewrite_line(name, seq, value)
+  local place = tonumber(seq) - numbers_before(name) - 1
+  local line = place >= 0 and redis.call('LINDEX', key('log', name), place)
+  if line then redis.call('LSET', key('log', name), place, line:match('^%d+') .. ' ' .. value) end
+end
+
 -- Returns the number of the line before the first one returned, and the lines of a log after `after`; at most the last
 -- `last` of them (-1: all).
 local function show_log(name, after, last, first)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import moment
@@ -177,13 +177,18 @@ class Server:
         self.check_open()
         await self.to_its_end(self._watch.look())
 
-    async def scan_keys(self, cursor: int, pattern: bytes, most: int) -> tuple[int, list[bytes]]:
-        """Return the lists with keys of a pattern among the next keys, and the next cursor; 0: it was the last one.
+    async def scan_keys(
+        self, cursor: int, pattern: bytes, most: int, only: Literal["list"] | None
+    ) -> tuple[int, list[bytes]]:
+        """Return the keys of a pattern among the next keys, and the next cursor; 0: it was the last one.
+
+        `only`: the ones of this type.
 
         Raises StoreUnavailable.
         """
         self.check_open()
-        call = self._work.command("SCAN", cursor, "MATCH", pattern, "COUNT", most, "TYPE", "list")
+        of_type = ("TYPE", only) if only is not None else ()
+        call = self._work.command("SCAN", cursor, "MATCH", pattern, "COUNT", most, *of_type)
         following, names = await self.to_its_end(call)
         return int(following), names
 

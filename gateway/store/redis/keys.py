@@ -59,6 +59,19 @@ class Keys:
         """Return the pattern of the keys of all logs whose name begins with `prefix`."""
         return to_bytes(f"{_literal(self._prefix)}:{{????}}:log:{_literal(prefix)}*")
 
+    def all(self) -> bytes:
+        """Return the pattern of the keys of all partitions and of the rates."""
+        return to_bytes(f"{_literal(self._prefix)}:{{*}}:*")
+
+    def named(self, key: bytes) -> tuple[str, str, str] | None:
+        """Return the base, the kind and the name of a key that has the pattern of `all`, or None for another one."""
+        text = key.decode("utf-8", "surrogatepass")
+        base, brace, rest = text[len(self._prefix) :].partition("}:")
+        kind, colon, name = rest.partition(":")
+        base = f"{self._prefix}{base}}}"
+        is_ours = brace and colon and (base == self.rates or base in self._bases.values())
+        return (base, kind, name) if is_ours else None
+
     def log_of(self, key: bytes) -> Key | None:
         """Return the log of a key that has the pattern of `logs`, or None for a key of another program."""
         base, _, name = key[len(to_bytes(self._prefix)) :].decode("utf-8", "surrogatepass").partition(":log:")

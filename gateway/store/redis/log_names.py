@@ -30,7 +30,7 @@ async def _pages(server: Server, prefix: str) -> AsyncIterator[set[Key]]:
     """Yield all logs with this prefix, page by page; a log may come twice."""
     pattern, cursor = server.keys.logs(prefix), 0
     while True:
-        cursor, names = await server.scan_keys(cursor, pattern, _KEYS)
+        cursor, names = await server.scan_keys(cursor, pattern, _KEYS, "list")
         if page := {key for name in names if (key := server.keys.log_of(name)) is not None}:
             yield page
         if not cursor:

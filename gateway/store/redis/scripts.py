@@ -26,6 +26,7 @@ __all__ = [
     "DUE_TIMERS",
     "FIRE_TIMERS",
     "FORMAT",
+    "FORGET",
     "GET",
     "GET_DEAD",
     "GIVE_BACK",
@@ -47,6 +48,7 @@ __all__ = [
     "STARTS",
     "STATS",
     "TIDY",
+    "TIMERS",
     "WAITING",
     "Script",
 ]
@@ -103,6 +105,8 @@ FIRE_TIMERS = Script("fire_timers", "allow-oom")
 DUE_TIMERS = Script("due_timers", "allow-oom")
 REPLAY_DEAD = Script("replay_dead", "allow-oom")
 ACQUIRE = Script("acquire", "allow-oom")
+FORGET = Script("forget", "allow-oom")
+TIMERS = Script("timers", "no-writes")
 MAILBOXES = Script("mailboxes", "no-writes")
 IN_MAILBOX = Script("in_mailbox", "no-writes")
 DROP_SOME = Script("drop_some", "allow-oom")

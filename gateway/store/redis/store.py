@@ -13,7 +13,7 @@ from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import decode, decode_all, decode_loosely, micros, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
 from gateway.store.form import FORM
-from gateway.store.redis import dead_letters, log_names, scripts, spent, wire
+from gateway.store.redis import dead_letters, forgetting, log_names, scripts, spent, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
 from gateway.store.redis.ingest import RedisBatcher
@@ -21,12 +21,13 @@ from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.redis.leases import LaneQuery, Leases
 from gateway.store.redis.timers import RedisTimers
 from gateway.store.redis.timings import RedisTimings
-from gateway.store.transaction import Committed, Transaction
+from gateway.store.transaction import Committed, Timer, Transaction
 from gateway.store.types import (
     TIMERS_COUNTED,
     Cell,
     Control,
     Dead,
+    Forgotten,
     Incoming,
     Key,
     Kind,
@@ -317,6 +318,12 @@ class RedisStore:
 
     async def run_timers(self) -> float | None:
         return await self._timers.run(self._server)
+
+    async def timers(self, conversation: str) -> list[Timer]:
+        return await forgetting.timers(self._server, conversation)
+
+    async def forget(self, forgotten: Forgotten) -> Mapping[str, int]:
+        return await forgetting.forget(self._server, forgotten)
 
     async def acquire(self, cells: Sequence[Cell]) -> float:
         sent = [word for cell in cells for word in wire.cell_arguments(cell)]

@@ -80,6 +80,7 @@ def only_adds(transaction: Transaction) -> bool:
         transaction.defer_decisions,
         transaction.sent,
         transaction.cut,
+        transaction.rewrite,
     )
     return transaction.lease is None and not any(takes_off)
 
@@ -157,6 +158,8 @@ def _records_and_logs(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
         yield "delete", name
     for cut in transaction.cut:
         yield "cut", to_bytes(cut.log), "" if cut.upto is None else cut.upto, cut.keep
+    for log, seq, line in transaction.rewrite:
+        yield "rewrite", log, seq, encode(line)
     for log, line in transaction.appends:
         yield "append", log, encode(line)
 

@@ -24,6 +24,7 @@ from gateway.store.form import NewerForm
 from gateway.store.sqlite import lanes
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.rows import EVENT_COLUMNS, waiting_from_row
+from gateway.store.transaction import Timer
 from gateway.store.types import Dead, Incoming, Mailbox, QueuedPart, Waiting, conversation_limit
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "queue",
     "replay",
     "run_timers",
+    "timers",
 ]
 
 T = TypeVar("T")
@@ -277,6 +279,17 @@ def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
         (part.part_id, part.conversation, at.now, encode(part.body), part.pool),
     )
     lanes.wake(db, at, "out", part.conversation, part.pool)
+
+
+def timers(db: sqlite3.Connection, at: Moment, conversation: str) -> list[Timer]:
+    """Return the timers whose event is of a conversation. A newer release's are left out."""
+    found: list[Timer] = []
+    for timer_id, due, text in db.execute("SELECT timer_id, due, incoming FROM timer").fetchall():
+        with suppress(NewerForm):
+            incoming = incoming_from_text(text)
+            if incoming.conversation == conversation:
+                found.append(Timer(timer_id=timer_id, due=moment(due), incoming=incoming))
+    return found
 
 
 def run_timers(db: sqlite3.Connection, at: Moment) -> float | None:

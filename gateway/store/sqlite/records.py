@@ -21,6 +21,7 @@ __all__ = [
     "logs",
     "put",
     "read",
+    "rewrite",
     "scan",
     "version",
 ]
@@ -97,6 +98,11 @@ def cut(db: sqlite3.Connection, cuts: Sequence[LogCut]) -> None:
         db.execute("DELETE FROM log WHERE log = ? AND seq <= ?", (each.log, upto))
         if upto == last:
             db.execute("UPDATE emptied SET upto = max(upto, ?)", (last,))
+
+
+def rewrite(db: sqlite3.Connection, lines: Sequence[tuple[str, int, str]]) -> None:
+    """Give lines of logs another value. Each comes with the name of its log and its number."""
+    db.executemany("UPDATE log SET value = ?3 WHERE log = ?1 AND seq = ?2", lines)
 
 
 def logs(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int) -> list[tuple[str, int]]:

@@ -16,7 +16,7 @@ from gateway.store.codec import micros, moment
 from gateway.store.embedded import Rewriting
 from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.store.form import FORM
-from gateway.store.sqlite import cleanup, lanes, leases, mailbox, records, rows, spent, stats
+from gateway.store.sqlite import cleanup, forgetting, lanes, leases, mailbox, records, rows, spent, stats
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
 from gateway.store.sqlite.disk_space import DiskSpace
@@ -25,11 +25,12 @@ from gateway.store.sqlite.jobs import Operation
 from gateway.store.sqlite.rewriting import rewrite
 from gateway.store.sqlite.timings import SqliteTimings
 from gateway.store.sqlite.writer import Writer
-from gateway.store.transaction import Committed, Transaction
+from gateway.store.transaction import Committed, Timer, Transaction
 from gateway.store.types import (
     Cell,
     Control,
     Dead,
+    Forgotten,
     Incoming,
     Key,
     Kind,
@@ -283,6 +284,12 @@ class SqliteStore:
 
     async def run_timers(self) -> float | None:
         return await self._do(mailbox.run_timers, durable=True)
+
+    async def timers(self, conversation: str) -> list[Timer]:
+        return await self._do(partial(mailbox.timers, conversation=conversation))
+
+    async def forget(self, forgotten: Forgotten) -> Mapping[str, int]:
+        return await self._do(partial(forgetting.forget, forgotten=forgotten), durable=True)
 
     async def acquire(self, cells: Sequence[Cell]) -> float:
         cells = tuple(cells)

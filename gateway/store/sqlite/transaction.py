@@ -30,6 +30,8 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
     for name in transaction.deletes:
         records.delete(db, at, name)
     records.cut(db, transaction.cut)
+    if transaction.rewrite:
+        records.rewrite(db, [(log, seq, encode(line)) for log, seq, line in transaction.rewrite])
     if transaction.appends:
         records.append(db, at, [(log, encode(line)) for log, line in transaction.appends])
     _events(db, at, transaction)

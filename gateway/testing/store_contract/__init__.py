@@ -22,6 +22,7 @@ from gateway.testing.store_contract.commits import CommitsContract
 from gateway.testing.store_contract.cuts import CutsContract
 from gateway.testing.store_contract.deadletters import DeadLettersContract
 from gateway.testing.store_contract.decisions import DecisionsContract
+from gateway.testing.store_contract.forgetting import ForgettingContract
 from gateway.testing.store_contract.forms import FormsContract
 from gateway.testing.store_contract.handover import HandoverContract
 from gateway.testing.store_contract.lanes import LanesContract
@@ -59,6 +60,7 @@ class StoreContract(
     DeadLettersContract,
     CellsContract,
     SpendingContract,
+    ForgettingContract,
     FormsContract,
     ServiceContract,
     ModelContract,

@@ -1,0 +1,135 @@
+"""Removal of all that is kept of lanes, or named after a subject, in a Redis store; see `Store.forget`.
+
+The names are found by their keys: no write pays for an index of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.store.codec import decode, incoming_from_text, moment
+from gateway.store.errors import Conflict
+from gateway.store.form import NewerForm
+from gateway.store.redis import dead_letters, scripts, wire
+from gateway.store.redis.client import Value
+from gateway.store.redis.connection import Server
+from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
+from gateway.store.transaction import Timer
+from gateway.store.types import Forgotten
+
+__all__ = ["forget", "timers"]
+
+_KEYS: Final = 1000
+"""The most keys, of any kind, that the server looks at in one call."""
+_PAGE: Final = 500
+"""The most timers of one partition that are read in one call."""
+_COUNTED: Final = ("records", "lines", "events", "parts", "timers", "dead letters", "counts")
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """The names of one base that go, in the order in which forget.lua takes them."""
+
+    lanes: set[str] = field(default_factory=set)
+    records: set[str] = field(default_factory=set)
+    logs: set[str] = field(default_factory=set)
+    counts: set[str] = field(default_factory=set)
+    timers: set[str] = field(default_factory=set)
+    letters: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+
+    def arguments(self) -> list[Value]:
+        sent: list[Value] = []
+        for names in (
+            self.lanes,
+            self.records,
+            self.logs,
+            self.counts,
+            self.timers,
+            self.letters,
+            self.others,
+        ):
+            sent += [len(names), *map(to_bytes, sorted(names))]
+        return sent
+
+
+async def forget(server: Server, forgotten: Forgotten) -> Mapping[str, int]:
+    """Remove all of this. Raises Conflict while one of its lanes is leased."""
+    chosen: defaultdict[str, _Chosen] = defaultdict(_Chosen)
+    for lane in forgotten.lanes:
+        for partition in PARTITIONS:  # the lane of an action is in the partition of its conversation
+            chosen[server.keys.base(partition)].lanes.add(lane)
+    async for base, kind, name in _names(server):
+        _choose(chosen, base, kind, name, forgotten)
+    for partition in PARTITIONS:
+        async for timer_id, _, held in _timers(server, partition):
+            if forgotten.names(timer_id) or decode(held).get("conversation") in forgotten.lanes:
+                chosen[server.keys.base(partition)].timers.add(timer_id)
+    for letter in await dead_letters.read(server, 0, None):
+        if letter.conversation in forgotten.lanes:
+            chosen[server.keys.base(partition_of(letter.conversation))].letters.add(letter.dead_id)
+    if any(each.logs for each in chosen.values()):
+        await server.refuse_older()
+    gone: Counter[str] = Counter()
+    answers = await server.run_at(scripts.FORGET, [(base, each.arguments()) for base, each in chosen.items()])
+    held_lanes = [wire.text_of(lane) for lane, *_ in answers if lane]
+    if held_lanes:
+        raise Conflict(f"{held_lanes[0]} is leased")
+    for _, *counts in answers:
+        gone.update(dict(zip(_COUNTED, counts, strict=True)))
+    return {what: count for what, count in gone.items() if count}
+
+
+async def timers(server: Server, conversation: str) -> list[Timer]:
+    """Return the timers whose event is of a conversation. A newer release's are left out."""
+    found: list[Timer] = []
+    for partition in PARTITIONS:
+        async for timer_id, due, held in _timers(server, partition):
+            with suppress(NewerForm):
+                incoming = incoming_from_text(held)
+                if incoming.conversation == conversation:
+                    found.append(Timer(timer_id=timer_id, due=moment(due), incoming=incoming))
+    return found
+
+
+def _choose(chosen: defaultdict[str, _Chosen], base: str, kind: str, name: str, forgotten: Forgotten) -> None:
+    if kind == "seen" and forgotten.names_event(name):
+        chosen[base].others.add(f"seen:{name}")
+    elif kind not in ("record", "log", "spent", "cell") or not forgotten.names(name):
+        return
+    elif kind == "record":
+        chosen[base].records.add(name)
+    elif kind == "log":
+        chosen[base].logs.add(name)
+    elif kind == "spent":
+        chosen[base].counts.add(name)
+    else:
+        chosen[base].others.add(f"cell:{name}")
+
+
+async def _names(server: Server) -> AsyncIterator[tuple[str, str, str]]:
+    """Yield the keys that have a name: their base, kind and name. A key may come twice."""
+    cursor = 0
+    while True:
+        cursor, found = await server.scan_keys(cursor, server.keys.all(), _KEYS, None)
+        for key in found:
+            if (named := server.keys.named(key)) is not None:
+                yield named
+        if not cursor:
+            return
+
+
+async def _timers(server: Server, partition: str) -> AsyncIterator[tuple[str, int, str]]:
+    """Yield the timers of a partition: id, due and event."""
+    rank = 0
+    while True:
+        [page] = await server.run(scripts.TIMERS, [partition], rank, _PAGE)
+        for timer_id, due, held in page:
+            yield wire.text_of(timer_id), int(due), held.decode()
+        if len(page) < _PAGE:
+            return
+        rank += _PAGE
