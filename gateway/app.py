@@ -207,7 +207,9 @@ class Gateway:
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
             context = self.engine.context
-            operator = Operator(context.store, context.channels, context.keyring, bot=self.bot.name)
+            operator = Operator(
+                context.store, context.channels, context.keyring, bot=self.bot.name, artifacts=context.artifacts
+            )
             await stack.enter_async_context(control(operator, self.store_file))
             if self.settings.metrics_port is not None:
                 port = self._metrics.on_port(self.metrics_host, self.settings.metrics_port)

@@ -44,6 +44,7 @@ OPERATIONS = frozenset(
         "history",
         "search",
         "export",
+        "forget",
     }
 )
 LONGEST_PATH = 103

@@ -1,15 +1,17 @@
-"""The conversations of a bot, as its operator reads them: listed, read, searched and exported."""
+"""The conversations of a bot, as its operator reads them: listed, read, searched, exported and forgotten."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from channels import AskfirstError, Json
+from channels import AskfirstError, Json, Person
 from gateway.access.budgets import UsageCount, count_name
+from gateway.artifacts import ArtifactStore
+from gateway.forgetting import forget
 from gateway.memory import RESET, from_entries, to_entries
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
@@ -56,8 +58,9 @@ class Conversations:
     turn waits for it. Every method raises StoreUnavailable while the store does not answer.
     """
 
-    def __init__(self, store: Store, keyring: Keyring, bot: str) -> None:
-        self._store, self._keyring, self._bot = store, keyring, bot
+    def __init__(self, store: Store, keyring: Keyring, bot: str, artifacts: ArtifactStore | None = None) -> None:
+        """`artifacts` are the files of the bot; None: forgetting deletes none."""
+        self._store, self._keyring, self._bot, self._artifacts = store, keyring, bot, artifacts
 
     async def list(self, *, person: str | None = None, limit: int = 100) -> Sequence[str]:
         """Return the names of the conversations, in order; of a `person`, the ones in which they have written.
@@ -126,6 +129,17 @@ class Conversations:
         if not any(found[part] for part in found if part != "person"):
             raise UnknownConversation(who)
         return found
+
+    async def forget(self, who: str) -> Mapping[str, int]:
+        """Remove all that is kept of a conversation, or of a person like ``telegram:123:456``.
+
+        Return how many of what went; it is empty if there was nothing. Of a person their own conversations go as a
+        whole, and their turns in groups. Raises NotForgotten while something of it runs: then, and after a process was
+        killed, a repeat removes the rest. Raises ValueError for neither a conversation nor a person.
+        """
+        if not who.startswith(f"{self._bot}/"):
+            Person.parse(who)
+        return await forget(self._store, self._keyring, self._bot, who, self._artifacts)
 
     # ── reading ──
 

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -116,6 +116,25 @@ class ArtifactStore:
     async def sweep(self, now: datetime) -> int:
         """Delete the files with an expired retention, and return their number. Any instance may call it."""
         return await in_thread(partial(self._sweep, now.timestamp()), threads=FILES)
+
+    async def names(self) -> frozenset[str]:
+        """Return the hashes of the kept files."""
+
+        def listed() -> frozenset[str]:
+            return frozenset(path.name for path in self._kept()) if self.directory.is_dir() else frozenset()
+
+        return await in_thread(listed, threads=FILES)
+
+    async def discard(self, hashes: Collection[str]) -> int:
+        """Delete the files with these hashes, and return their number."""
+
+        def deleted() -> int:
+            there = [path for path in map(self._file, hashes) if path.exists()]
+            for path in there:
+                path.unlink(missing_ok=True)
+            return len(there)
+
+        return await in_thread(deleted, threads=FILES)
 
     def _file(self, sha256: str) -> Path:
         return self.directory / sha256

@@ -20,7 +20,8 @@ from channels import AskfirstError, Channel, Json
 from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
-from gateway.assembly import home_of
+from gateway.artifacts import ArtifactStore
+from gateway.assembly import home_of, utc_now
 from gateway.control_server import socket_file, store_file
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
@@ -93,7 +94,8 @@ def _alone(settings: Settings, operation: str, arguments: Mapping[str, Json]) ->
     async def done() -> Any:
         await home.store.open()
         try:
-            operator = Operator(home.store, channels, Keyring(home.keys), bot=None)
+            files = ArtifactStore(home.artifacts, home.keys, public_url=None, now=utc_now)
+            operator = Operator(home.store, channels, Keyring(home.keys), bot=None, artifacts=files)
             return await getattr(operator, operation)(**arguments)
         finally:
             await home.store.close()

@@ -267,7 +267,7 @@ def audit(
 
 @click.group()
 def conversations() -> None:
-    """Conversations: list, show, search and export them."""
+    """Conversations: list, show, search, export and forget them."""
 
 
 @conversations.command("list")
@@ -308,6 +308,28 @@ def conversations_search(settings: Settings, text: str, person: str, limit: int,
 def conversations_export(settings: Settings, name: str, *, as_json: bool) -> None:
     """Print all that is kept of a conversation, or of a person like telegram:123:456, as JSON."""
     click.echo(json_text(operate(settings, "export", who=name)))
+
+
+@conversations.command("forget")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@_on_a_store
+def conversations_forget(settings: Settings, name: str, *, yes: bool, as_json: bool) -> None:
+    """Remove all that is kept of a conversation, or of a person like telegram:123:456. It cannot be undone.
+
+    In a group the turns of the person go, and the rest stays. Lines of the audit stay, and tell of no person any more.
+    """
+    if not yes:
+        click.confirm(f"Remove all that is kept of {visible(name)}? This cannot be undone.", abort=True, err=True)
+    found = operate(settings, "forget", who=name)
+    gone = ", ".join(f"{count} {what}" for what, count in sorted(found["gone"].items()))
+    plain = f"Gone: {gone}." if gone else f"Nothing is kept of {visible(name)}."
+    if found["shared"]:
+        plain += (
+            "\nRedis keeps the removed bytes in its append-only file and snapshots until it writes them anew: "
+            "run `redis-cli BGREWRITEAOF` and `redis-cli BGSAVE`."
+        )
+    _tell(found, as_json=as_json, plain=plain)
 
 
 def _said(message: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ class BotRuntime:
         self.context, self._decisions = context, decisions
         self._turns, self._memory, self._actions, self._sender = turns, memory, actions, sender
         self._calls = Calls(context)
-        self.conversations = Conversations(context.store, context.keyring, context.bot.name)
+        self.conversations = Conversations(context.store, context.keyring, context.bot.name, context.artifacts)
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
         """Run a message of the bot's own code through the engine, and return the result of its turn.

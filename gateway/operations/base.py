@@ -11,6 +11,7 @@ from datetime import date, datetime
 from typing import TypeAlias
 
 from channels import Address, AskfirstError, Channel, Json
+from gateway.artifacts import ArtifactStore
 from gateway.engine.parts import PartRenderer
 from gateway.operations.ownership import served_bot
 from gateway.pending.actions import OutgoingReply
@@ -32,9 +33,18 @@ class NotDone(AskfirstError):
 class StoreCommands:
     """Commands on one store."""
 
-    def __init__(self, store: Store, channels: Mapping[str, Channel], keyring: Keyring, *, bot: str | None) -> None:
-        """`bot` is the name of the bot that is served from this store, if it is known."""
+    def __init__(
+        self,
+        store: Store,
+        channels: Mapping[str, Channel],
+        keyring: Keyring,
+        *,
+        bot: str | None,
+        artifacts: ArtifactStore | None = None,
+    ) -> None:
+        """`bot` is the name of the bot that is served from this store, if it is known. `artifacts` are its files."""
         self._store, self._channels, self._keyring, self._bot = store, channels, keyring, bot
+        self._artifacts = artifacts
 
     async def _day(self, since: str) -> date | None:
         """Return the day of UTC that a command begins with, or None for an empty text. Raises NotDone for others."""

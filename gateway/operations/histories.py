@@ -1,8 +1,9 @@
-"""An operator's commands on what was said: list conversations, read one, search all, and export one or a person."""
+"""An operator's commands on what was said: list, read, search, export and forget conversations and people."""
 
 from __future__ import annotations
 
 from gateway.conversations import Conversations, UnknownConversation
+from gateway.forgetting import NotForgotten
 from gateway.memory import to_entries
 from gateway.operations.base import JsonObject, NotDone, StoreCommands
 
@@ -42,11 +43,22 @@ class HistoryCommands(StoreCommands):
         except UnknownConversation as error:
             raise NotDone(str(error)) from None
 
+    async def forget(self, who: str) -> JsonObject:
+        """Remove all that is kept of a conversation or of a person, and return how many of what went. Raises
+        NotDone."""
+        try:
+            gone = await (await self._histories()).forget(who)
+        except NotForgotten as error:
+            raise NotDone(str(error)) from None
+        except ValueError as error:
+            raise NotDone(f"{error}; `askfirst conversations list` shows conversations") from None
+        return {"gone": dict(gone), "shared": self._store.shared}
+
     async def _histories(self) -> Conversations:
         bot = await self._bot_name()
         if bot is None:
             raise NotDone("no bot was ever served from this store: start it once with `askfirst serve`")
-        return Conversations(self._store, self._keyring, bot)
+        return Conversations(self._store, self._keyring, bot, self._artifacts)
 
 
 def _number(text: str) -> int:

@@ -205,8 +205,8 @@ class Store(Protocol):
         """
         ...
 
-    async def timers(self, conversation: str) -> list[Timer]:
-        """Return the timers whose event is of a conversation, in no order. All timers are looked at.
+    async def timers(self, conversation: str | None = None) -> list[Timer]:
+        """Return the timers whose event is of a conversation, or all, in no order. All timers are looked at.
 
         A timer of a newer release is left out.
         """

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from channels import Address, Person
+from channels import Address, Json, Person
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.visible_log import person_line
 from gateway.engine.telling import event_id_of
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.notes import forget_folded
-from gateway.memory import to_entries
+from gateway.engine.turns.running import RunningTurn
+from gateway.memory import RESET, to_entries
 from gateway.pending.actions import ConversationActions
 from gateway.providers.base import ModelMessage
 from gateway.store.transaction import Put, Transaction
@@ -20,7 +21,16 @@ from gateway.stored import keys
 from gateway.stored.events import action_id_of
 from gateway.stored.people import PeopleOf
 
-__all__ = ["append_transcript", "failures_key", "finish_turn", "note_acted", "release", "turn_owner", "write_acted"]
+__all__ = [
+    "append_lines",
+    "append_transcript",
+    "failures_key",
+    "finish_turn",
+    "note_acted",
+    "release",
+    "turn_owner",
+    "write_acted",
+]
 
 
 def finish_turn(context: EngineContext, lease: Lease, batch: Batch) -> Transaction:
@@ -61,6 +71,18 @@ def append_transcript(
     """Append messages to the transcript."""
     name = keys.key(context.store, conversation, keys.transcript).name
     transaction.appends += [(name, line) for line in to_entries(messages)]
+
+
+def append_lines(transaction: Transaction, context: EngineContext, running: RunningTurn, lines: Sequence[Json]) -> None:
+    """Append the lines of a turn to the transcript.
+
+    Where several people may write, each line names the person of its turn. Forgetting a person finds them by it.
+    """
+    name, several = keys.key(context.store, running.conversation, keys.transcript).name, running.address.group
+    for line in lines:
+        if isinstance(line, dict) and line != RESET and (several or running.direct):
+            line = {**line, "person": str(running.person)}
+        transaction.appends.append((name, line))
 
 
 def note_acted(actions: ConversationActions, batch: Batch) -> None:

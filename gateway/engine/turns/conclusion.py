@@ -15,7 +15,7 @@ from gateway.engine.memory.handing import hand_to_memory
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.commits import finish_turn, note_acted
+from gateway.engine.turns.commits import append_lines, finish_turn, note_acted
 from gateway.engine.turns.follow_ups import accept_follow_ups
 from gateway.engine.turns.long_answers import with_files
 from gateway.engine.turns.raw_results import keep_raw_results
@@ -74,8 +74,7 @@ class TurnConcluder:
         context, conversation, batch = self._context, running.conversation, running.batch
         transaction = finish_turn(context, running.lease, batch)
         post_result(transaction, context, conversation, batch.messages, outcome)
-        transcript = keys.key(context.store, conversation, keys.transcript).name
-        transaction.appends += [(transcript, line) for line in outcome.transcript]
+        append_lines(transaction, context, running, outcome.transcript)
         if outcome.loop is not None:
             keep_trace(transaction, context, conversation, outcome.loop.trace)
         await accept_follow_ups(transaction, context, running, outcome, language)

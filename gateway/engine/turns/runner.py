@@ -28,7 +28,7 @@ from gateway.engine.turns.attachments import fetch_attachments
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.engine.turns.batch import Batch, choose
 from gateway.engine.turns.checkpoint import StoreJournal, are_genuine, events_of
-from gateway.engine.turns.commits import append_transcript, finish_turn, release, turn_owner, write_acted
+from gateway.engine.turns.commits import append_lines, append_transcript, finish_turn, release, turn_owner, write_acted
 from gateway.engine.turns.conclusion import TurnConcluder
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
@@ -355,7 +355,7 @@ class TurnRunner:
         context, lease, batch = self._context, running.lease, running.batch
         transaction = finish_turn(context, lease, batch)
         await write_acted(transaction, context, lease, batch)
-        append_transcript(transaction, context, lease.lane, _progress(running, turn))
+        append_lines(transaction, context, running, to_entries(_progress(running, turn)))
         post_result(transaction, context, lease.lane, batch.messages, error)
         await context.commit(transaction)
 

@@ -84,14 +84,14 @@ async def forget(server: Server, forgotten: Forgotten) -> Mapping[str, int]:
     return {what: count for what, count in gone.items() if count}
 
 
-async def timers(server: Server, conversation: str) -> list[Timer]:
-    """Return the timers whose event is of a conversation. A newer release's are left out."""
+async def timers(server: Server, conversation: str | None) -> list[Timer]:
+    """Return the timers whose event is of a conversation, or all. A newer release's are left out."""
     found: list[Timer] = []
     for partition in PARTITIONS:
         async for timer_id, due, held in _timers(server, partition):
             with suppress(NewerForm):
                 incoming = incoming_from_text(held)
-                if incoming.conversation == conversation:
+                if conversation in (None, incoming.conversation):
                     found.append(Timer(timer_id=timer_id, due=moment(due), incoming=incoming))
     return found
 

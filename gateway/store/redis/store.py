@@ -319,7 +319,7 @@ class RedisStore:
     async def run_timers(self) -> float | None:
         return await self._timers.run(self._server)
 
-    async def timers(self, conversation: str) -> list[Timer]:
+    async def timers(self, conversation: str | None = None) -> list[Timer]:
         return await forgetting.timers(self._server, conversation)
 
     async def forget(self, forgotten: Forgotten) -> Mapping[str, int]:

@@ -281,13 +281,13 @@ def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
     lanes.wake(db, at, "out", part.conversation, part.pool)
 
 
-def timers(db: sqlite3.Connection, at: Moment, conversation: str) -> list[Timer]:
-    """Return the timers whose event is of a conversation. A newer release's are left out."""
+def timers(db: sqlite3.Connection, at: Moment, conversation: str | None) -> list[Timer]:
+    """Return the timers whose event is of a conversation, or all. A newer release's are left out."""
     found: list[Timer] = []
     for timer_id, due, text in db.execute("SELECT timer_id, due, incoming FROM timer").fetchall():
         with suppress(NewerForm):
             incoming = incoming_from_text(text)
-            if incoming.conversation == conversation:
+            if conversation in (None, incoming.conversation):
                 found.append(Timer(timer_id=timer_id, due=moment(due), incoming=incoming))
     return found
 

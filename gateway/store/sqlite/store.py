@@ -285,7 +285,7 @@ class SqliteStore:
     async def run_timers(self) -> float | None:
         return await self._do(mailbox.run_timers, durable=True)
 
-    async def timers(self, conversation: str) -> list[Timer]:
+    async def timers(self, conversation: str | None = None) -> list[Timer]:
         return await self._do(partial(mailbox.timers, conversation=conversation))
 
     async def forget(self, forgotten: Forgotten) -> Mapping[str, int]:

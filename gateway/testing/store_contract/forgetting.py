@@ -138,6 +138,7 @@ class ForgettingContract:
         await store.commit(transaction(store, timers=[*others, wanted]))
         assert await store.timers("c") == [wanted]
         assert await store.timers("none") == []
+        assert {timer.timer_id for timer in await store.timers()} == {"t", *(f"o{n}" for n in range(600))}
 
     async def test_a_line_gets_another_value(self, store: Store) -> None:
         log = Key(store.partition("c"), "log")

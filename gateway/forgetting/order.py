@@ -1,0 +1,179 @@
+"""The order of a forgetting. What leads to other things is removed after them, so a repeat finds what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from channels import Json, Person
+from gateway.artifacts import ArtifactStore
+from gateway.forgetting.files import drop_files
+from gateway.forgetting.scope import NotForgotten, Scope, find_scope, refuse_what_runs
+from gateway.forgetting.shared import clean, lines_of, no_longer_there
+from gateway.pending.audit import OPERATOR
+from gateway.pending.deciding import withdraw
+from gateway.pending.loading import Counters, load_actions
+from gateway.pending.seal import Keyring
+from gateway.pending.upgrade import first_form_counts
+from gateway.store.base import Store
+from gateway.store.codec import dead_to_text
+from gateway.store.embedded import is_embedded
+from gateway.store.errors import Conflict, StoreUnavailable
+from gateway.store.form import NewerForm
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Dead, Forgotten, Key
+from gateway.stored import keys
+
+__all__ = ["forget"]
+
+_CACHES: Final = ("cached/", keys.overheard(""))
+"""The records of all people that go: no name in them tells whose words they hold, and they last minutes or a day."""
+_OF_GROUPS: Final = ("raw/", "trace/", "message/")
+"""The beginnings of the names of a group's records that go as a whole."""
+_NEWCOMERS_SECONDS: Final = 86_400.0
+
+
+async def forget(
+    store: Store, keyring: Keyring, bot: str, who: str, artifacts: ArtifactStore | None = None
+) -> Mapping[str, int]:
+    """Remove all that is kept of a conversation of this bot, or of a person like ``telegram:123:456``.
+
+    Return how many of what went; it is empty if there was nothing. `artifacts`: the files, of which the ones go that
+    nothing else names. Raises NotForgotten while something of it is under way, and StoreUnavailable; then a repeat
+    removes the rest.
+    """
+    scope = await find_scope(store, bot, who)
+    await refuse_what_runs(store, scope)
+    gone: Counter[str] = Counter()
+    try:
+        for name, action in scope.actions.items():
+            if action.open and action.ballot_of is None:
+                await _withdraw(store, keyring, action.conversation, name)
+        if artifacts is not None:
+            gone["files"] += await drop_files(store, artifacts, scope)
+        for conversation in sorted(scope.shared):
+            gone += await clean(store, keyring, scope, conversation)
+        gone["dead letters"] += await _drop_letters(store, scope)
+        await _forget_newcomer(store, keyring, scope)
+        await _clean_security(store, scope)
+        gone += await _remove(store, scope)
+    except Conflict as error:
+        raise NotForgotten(f"something of it changes just now ({error}): try again") from error
+    if is_embedded(store):
+        with contextlib.suppress(StoreUnavailable):  # while a backup reads the file
+            await store.scrub()
+    return {what: count for what, count in gone.items() if count}
+
+
+async def _withdraw(store: Store, keyring: Keyring, conversation: str, name: str) -> None:
+    """Close an open action, with its line in the audit. No other chat is told: its question there goes too."""
+    actions = await load_actions(
+        store,
+        conversation,
+        keyring=keyring,
+        counters=Counters(),
+        drift=lambda _: None,
+        also=[name],
+        first_form=await first_form_counts(store, keyring),
+    )
+    withdraw(actions, None, actions.now, action_id=name, by=OPERATOR)
+    transaction = Transaction(partition=store.partition(conversation))
+    await actions.write(transaction)
+    transaction.accept.clear()
+    transaction.hand_over.clear()
+    await store.commit(transaction)
+
+
+async def _remove(store: Store, scope: Scope) -> Counter[str]:
+    """Remove lanes and names: those of the groups, the conversations, and at last what leads to them."""
+    caches = [key.name for prefix in _CACHES for key, _ in await store.scan(prefix)]
+    await store.forget(Forgotten(subjects=frozenset(caches)))
+    ends = tuple(f"/{each}" for each in scope.groups)
+    named = {key.name for prefix in _OF_GROUPS for key, _ in await store.scan(prefix) if key.name.endswith(ends)}
+    named |= {key.name for key, record in await store.scan("message/") if scope.tells(record.value)}
+    gone: Counter[str] = Counter()
+    gone.update(await store.forget(Forgotten(lanes=scope.lanes, subjects=frozenset(named))))
+    for group in sorted(scope.groups):
+        await no_longer_there(store, scope, group)
+    kept = frozenset(keys.opted_out(each) for each in scope.own)
+    tokens = scope.tokens | await _tokens(store, scope)
+    places = frozenset(each.partition("/")[2] for each in scope.own) if scope.person is not None else frozenset()
+    gone.update(await store.forget(Forgotten(lanes=scope.own, kept=kept)))
+    subjects = frozenset({*scope.actions, *tokens, *places, *_strangers(scope.person)})
+    gone.update(await store.forget(Forgotten(lanes=frozenset(scope.actions), subjects=subjects, kept=kept)))
+    return gone
+
+
+async def _tokens(store: Store, scope: Scope) -> frozenset[str]:
+    """Return the hashes of the buttons in these conversations, also of actions that are gone already."""
+    prefix = keys.token("")
+    return frozenset(
+        key.name.removeprefix(prefix)
+        for key, record in await store.scan(prefix)
+        if isinstance(record.value, dict) and record.value.get("conversation") in scope.own
+    )
+
+
+def _strangers(person: str | None) -> frozenset[str]:
+    """Return the person, and the hash under which the rate of their refused messages stands."""
+    if person is None:
+        return frozenset()
+    hashes = {hashlib.sha256(f"{kind}/{person}".encode()).hexdigest() for kind in ("person", "place")}
+    return frozenset({person, *hashes})
+
+
+async def _drop_letters(store: Store, scope: Scope) -> int:
+    """Drop the dead letters of the person in other conversations."""
+    return sum([await store.drop(each.dead_id) for each in await store.dead_letters() if _is_theirs(scope, each)])
+
+
+def _is_theirs(scope: Scope, letter: Dead) -> bool:
+    if letter.conversation in scope.own:
+        return False  # it goes with its lane
+    if letter.incoming is not None and scope.is_by_person(letter.incoming.body):
+        return True
+    text = dead_to_text(letter)
+    told = any(needle in text for needle in scope.needles)
+    return told or (letter.payload is not None and _names(letter.payload, scope.person))
+
+
+def _names(payload: str, person: str | None) -> bool:
+    """Return True if the bytes of a platform have the id of a person."""
+    try:
+        user_id = Person.parse(person or "").user_id
+    except ValueError:
+        return False
+    return re.search(rf"(?<!\w){re.escape(user_id)}(?!\w)", payload) is not None
+
+
+async def _forget_newcomer(store: Store, keyring: Keyring, scope: Scope) -> None:
+    key = Key(store.partition(keys.NEWCOMERS), keys.NEWCOMERS)
+    record = (await store.get([key]))[key]
+    with contextlib.suppress(NewerForm):
+        sealed = keyring.open(key.name, record.value)
+        known = json.loads(sealed.text) if sealed is not None else []
+        others = [each for each in known if each.get("person") != scope.person]
+        if others != known:
+            put = Put(keyring.seal(key.name, json.dumps(others)), _NEWCOMERS_SECONDS)
+            expect = {key.name: record.version}
+            await store.commit(Transaction(partition=key.partition, puts={key.name: put}, expect=expect))
+
+
+async def _clean_security(store: Store, scope: Scope) -> None:
+    """Take the person and the conversations out of the lines of the security log, which stay."""
+    for partition in store.partitions:
+        lines = await lines_of(store, Key(partition, keys.SECURITY))
+        rewritten: list[tuple[str, int, Json]] = []
+        for entry in lines:
+            if isinstance(entry.value, dict):
+                theirs = scope.person is not None and entry.value.get("person") == scope.person
+                if theirs or entry.value.get("conversation") in scope.own:
+                    changed = {**entry.value, "person": None, "conversation": None}
+                    rewritten.append((keys.SECURITY, entry.seq, changed))
+        if rewritten:
+            await store.commit(Transaction(partition=partition, rewrite=rewritten))

@@ -1,0 +1,241 @@
+"""Conversations that belong to others too: the part of the forgotten person is taken out, and the rest stays.
+
+Each is cleaned in one commit. In a group these are the turns of the person: what they wrote, the calls of tools and
+the answers of the bot. A line that goes keeps its number, with a text in its place. So no call of a tool stands without
+its result, and whoever reads the log goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from channels import Json
+from gateway.forgetting.scope import Scope
+from gateway.pending.changes import KEPT_SECONDS
+from gateway.pending.index import Index, IndexEntry
+from gateway.pending.seal import Keyring
+from gateway.store.base import Store
+from gateway.store.errors import Conflict
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, LogEntry
+from gateway.stored import keys
+from gateway.stored.people import PeopleOf
+from gateway.tools.pending_action import PendingAction
+
+__all__ = ["clean", "lines_of", "names_in", "no_longer_there", "without"]
+
+T = TypeVar("T")
+
+_ATTEMPTS: Final = 5
+_PAGE: Final = 500
+_MOST: Final = 10_000
+_REMOVED: Final = "(removed)"
+_EDITED: Final = "The person edited an earlier message:"
+"""The beginning of the note of an edit, which does not say whose it was."""
+
+
+async def clean(store: Store, keyring: Keyring, scope: Scope, conversation: str) -> Counter[str]:
+    """Take the person and these actions out of a conversation. Return what went. Raises Conflict while it changes."""
+    attempt = 0
+    while True:
+        attempt += 1
+        transaction = Transaction(partition=store.partition(conversation))
+        gone = await _lines(store, scope, conversation, transaction)
+        for waiting in await store.mailbox(conversation, _MOST):
+            if scope.is_by_person(waiting.body) or scope.tells(waiting.body):
+                transaction.consume.append((conversation, waiting.seq))
+        parts = [part.part_id for part in await store.outbox(conversation) if scope.tells(part.body)]
+        timers = [
+            timer.timer_id
+            for timer in await store.timers(conversation)
+            if scope.is_by_person(timer.incoming.body) or scope.tells(timer.incoming.body)
+        ]
+        transaction.sent, transaction.cancel = parts, timers
+        gone.update({"events": len(transaction.consume), "parts": len(parts), "timers": len(timers)})
+        await _notes(store, scope, conversation, transaction)
+        await _decisions(store, keyring, scope, conversation, transaction)
+        try:
+            await store.commit(transaction)
+        except Conflict:
+            if attempt == _ATTEMPTS:
+                raise
+        else:
+            return gone
+
+
+async def no_longer_there(store: Store, scope: Scope, group: str) -> None:
+    """Take the person out of the people of a group: it is the last that tells that they wrote here."""
+    key = keys.key(store, group, keys.people)
+    record = (await store.get([key]))[key]
+    there = PeopleOf.from_json(record.value)
+    if scope.person in there.people:
+        others = {name: at for name, at in there.people.items() if name != scope.person}
+        put = Put(replace(there, people=others).to_json(), KEPT_SECONDS)
+        expect = {key.name: record.version}
+        await store.commit(Transaction(partition=key.partition, puts={key.name: put}, expect=expect))
+
+
+async def lines_of(store: Store, log: Key) -> list[LogEntry]:
+    """Return all lines of a log."""
+    found: list[LogEntry] = []
+    while page := await store.read(log, after=found[-1].seq if found else 0, first=_PAGE):
+        found += page
+    return found
+
+
+def names_in(scope: Scope, lines: Iterable[LogEntry]) -> frozenset[str]:
+    """Return the names under which the person speaks in these lines of a transcript, and in the actions."""
+    said = {
+        entry.value.get("speaker")
+        for entry in lines
+        if isinstance(entry.value, dict) and scope.person is not None and entry.value.get("person") == scope.person
+    }
+    said |= {each.requester_name for each in scope.actions.values() if each.requester == scope.person}
+    for each in scope.decided.values():
+        said |= {vote.name for vote in each.votes if vote.person == scope.person}
+        said |= {each.decided_name} if each.decided_by == scope.person else set()
+    return frozenset(name for name in said if isinstance(name, str) and name)
+
+
+def without(scope: Scope, conversation: str, entry: Json, names: frozenset[str], remarks: frozenset[str]) -> Json:
+    """Return a line of a log without what is of the person or of these actions; the same line if there is nothing."""
+    if not isinstance(entry, dict):
+        return entry
+    by = entry.get("person")
+    is_old = by is None and entry.get("role") == "user" and entry.get("speaker") in names
+    if (by is not None and by == scope.person) or is_old:
+        return {"role": "event", "content": _REMOVED}
+    if entry.get("role") == "event":
+        is_group = conversation in scope.groups
+        lines = str(entry.get("content", "")).split("\n")
+        kept = [line for line in lines if not _is_of(scope, line, names if is_group else frozenset(), is_group)]
+        text = _replaced("\n".join(kept), remarks)
+        return entry if text == entry.get("content") else {**entry, "content": text or _REMOVED}
+    if entry.get("from") == "bot":
+        if scope.tells(entry):
+            return {**entry, "text": _REMOVED, "buttons": [], "media": [], "asks": []}
+        text = _replaced(str(entry.get("text", "")), remarks | (names if remarks else frozenset()))
+        return entry if text == entry.get("text", "") else {**entry, "text": text}
+    return entry
+
+
+def _is_of(scope: Scope, line: str, names: frozenset[str], is_group: bool) -> bool:
+    """Return True for a line of a note that tells of these actions, or that the person may have written."""
+    return scope.tells(line) or line.startswith(tuple(f"{name}: " for name in names) + ((_EDITED,) if is_group else ()))
+
+
+def _replaced(text: str, words: frozenset[str]) -> str:
+    for each in sorted(words, key=len, reverse=True):
+        text = text.replace(each, _REMOVED)
+    return text
+
+
+async def _lines(store: Store, scope: Scope, conversation: str, transaction: Transaction) -> Counter[str]:
+    """Rewrite the lines of both logs. Return their number."""
+    gone: Counter[str] = Counter()
+    decided = [each for each in scope.decided.values() if each.conversation == conversation]
+    remarks = frozenset(each.remark for each in decided if each.remark and each.decided_by == scope.person)
+    names: frozenset[str] = frozenset()
+    for name in (keys.transcript, keys.visible_log):
+        log = keys.key(store, conversation, name)
+        lines = await lines_of(store, log)
+        names = names or names_in(scope, lines)
+        for entry in lines:
+            kept = without(scope, conversation, entry.value, names, remarks)
+            if kept != entry.value:
+                transaction.rewrite.append((log.name, entry.seq, kept))
+                gone["lines"] += 1
+    return gone
+
+
+async def _notes(store: Store, scope: Scope, conversation: str, transaction: Transaction) -> None:
+    """Take the lines of these actions, and edits in a group, out of the folded notes."""
+    key = keys.key(store, conversation, keys.folded_notes)
+    record = (await store.get([key]))[key]
+    match record.value:
+        case {"lines": list(lines), **others}:
+            is_group = conversation in scope.groups
+            kept: list[Json] = [line for line in lines if not _is_of(scope, str(line), frozenset(), is_group)]
+            if kept != lines:
+                transaction.expect[key.name] = record.version
+                transaction.puts[key.name] = Put({**others, "lines": kept})
+
+
+# ── decisions ──
+
+
+async def _decisions(store: Store, keyring: Keyring, scope: Scope, conversation: str, transaction: Transaction) -> None:
+    """Take the person out of the records of others' actions, and both out of the index."""
+    seals: dict[str, str] = {}
+    for name, action in scope.decided.items():
+        if action.conversation == conversation:
+            key = Key(transaction.partition, keys.action(name))
+            record = (await store.get([key]))[key]
+            form = record.value.get("form") if isinstance(record.value, dict) else None
+            if isinstance(form, int):
+                sealed = keyring.seal(key.name, _undecided(scope, action).to_text(), form=form)
+                seals[name] = str(sealed["seal"])
+                transaction.puts[key.name] = Put(sealed, KEPT_SECONDS)
+                transaction.expect[key.name] = record.version
+    key = keys.key(store, conversation, keys.index)
+    record = (await store.get([key]))[key]
+    sealed_index = keyring.open(key.name, record.value)
+    if sealed_index is None:
+        return
+    index = Index.from_text(sealed_index.text)
+    cleaned = _without_person(scope, index)
+    if seals or cleaned != index:
+        put = keyring.seal(key.name, cleaned.written(seals, await store.now()).to_text())
+        transaction.puts[key.name] = Put(put, None if cleaned.live else KEPT_SECONDS)
+        transaction.expect[key.name] = record.version
+
+
+def _without_person(scope: Scope, index: Index) -> Index:
+    gone = frozenset(scope.actions)
+
+    def others(entries: tuple[IndexEntry, ...]) -> tuple[IndexEntry, ...]:
+        kept = [each for each in entries if each.action_id not in gone]
+        return tuple(
+            replace(each, approvers=_others(each.approvers, scope)) if scope.person in each.approvers else each
+            for each in kept
+        )
+
+    return replace(
+        index,
+        open=others(index.open),
+        going=others(index.going),
+        lately=others(index.lately),
+        acted=_without_key(index.acted, scope),
+        stopped=_without_key(index.stopped, scope),
+        changing={who: what for who, what in _without_key(index.changing, scope).items() if what not in gone},
+        permissions=tuple(each for each in index.permissions if each.person != scope.person),
+        said=tuple(replace(each, shows=each.shows - gone, tells=each.tells - gone) for each in index.said),
+    )
+
+
+def _undecided(scope: Scope, action: PendingAction) -> PendingAction:
+    """Return a settled action of another person without this one."""
+    by_person = action.decided_by == scope.person
+    ballot_of = action.ballot_of
+    return replace(
+        action,
+        approvers=_others(action.approvers, scope),
+        standins=_others(action.standins, scope),
+        votes=tuple(vote for vote in action.votes if vote.person != scope.person),
+        ballots=tuple(ballot for ballot in action.ballots if ballot.person != scope.person),
+        ballot_of=replace(ballot_of, people=_others(ballot_of.people, scope)) if ballot_of is not None else None,
+        decided_by=None if by_person else action.decided_by,
+        decided_name=None if by_person else action.decided_name,
+        remark=None if by_person else action.remark,
+    )
+
+
+def _others(people: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
+    return tuple(each for each in people if each != scope.person)
+
+
+def _without_key(people: Mapping[str, T], scope: Scope) -> Mapping[str, T]:
+    return {who: value for who, value in people.items() if who != scope.person}

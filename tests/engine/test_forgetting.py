@@ -1,0 +1,296 @@
+"""Forgetting a person: no byte of theirs is left in the store, and no byte of another's is missing.
+
+The words of the person have the canary QUOKKA in them, and those of the other one KOALA. The id of the other begins with
+that of the person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from redis.asyncio import Redis
+
+from channels import ButtonPress, Json, MessageEdited
+from gateway import (
+    Agent,
+    AgentConfig,
+    Approvers,
+    Confirm,
+    EntityMemory,
+    KnowledgeMemory,
+    Standing,
+    StoreCache,
+    ToolContext,
+    assembly,
+    emit_artifact,
+    tool,
+)
+from gateway.channel_agent import ChannelAgent
+from gateway.conversations import Conversations
+from gateway.engine.event_bodies import event_body
+from gateway.forgetting import NotForgotten
+from gateway.operations.operator import Operator
+from gateway.providers.base import ModelMessage, Request, Response, Usage
+from gateway.providers.base import ToolCall as Call
+from gateway.store.base import Store
+from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Dead, Incoming, Key, QueuedPart
+from gateway.stored import keys
+from gateway.testing import ChatDriver
+from gateway.testing.driver import _person, _place
+from gateway.testing.faulty_store import FaultyStore, LostCall
+
+WHO, OTHER, BOSS = "qk42", "qk421", "boss"
+PERSON, OTHER_PERSON, BOSS_PERSON = (f"test:bot:{each}" for each in (WHO, OTHER, BOSS))
+HOME, OTHER_HOME, GROUP = f"agent/{PERSON}", f"agent/{OTHER_PERSON}", "agent/test:bot:#team"
+CANARY = re.compile(rb"qk42(?!1)|quokka", re.IGNORECASE)
+
+
+class Model:
+    """Calls the tool that a message names with JSON behind it, and repeats everything else."""
+
+    name = "test"
+
+    async def complete(self, request: Request) -> Response:
+        usage = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
+        last = request.messages[-1]
+        text = next((each.content for each in reversed(request.messages) if each.role == "user"), "")
+        if last.role == "tool" or not text.startswith("call "):
+            return Response(content=f"Heard: {_newest(request.messages)}", usage=usage)
+        _, name, args = text.split(" ", 2)
+        call = Call(call_id=f"c{len(request.messages)}", name=name, args=json.loads(args))
+        return Response(tool_calls=(call,), finish="tools", usage=usage)
+
+    async def stream(self, request: Request) -> Any:
+        yield await self.complete(request)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class Reader(Model):
+    """Finds one entity, named by the first long word."""
+
+    async def complete(self, request: Request) -> Response:
+        name = "Koala" if "koala" in str(request.messages).casefold() else "Quokka"
+        return Response(content=json.dumps({"entities": [{"name": name, "type": "animal"}]}))
+
+
+def _newest(messages: Any) -> str:
+    found: ModelMessage = messages[-1]
+    return found.content
+
+
+def bot() -> ChannelAgent:
+    @tool(confirm="Delete {what} for good?")
+    async def delete(what: str) -> str:
+        """Delete something."""
+        return f"{what} is deleted"
+
+    @tool(confirm=Confirm("Pay {what}?", standing=Standing(max_seconds=3600, max_uses=3, same=["what"])))
+    async def pay(what: str) -> str:
+        """Pay something."""
+        return f"{what} is paid"
+
+    @tool(confirm=Confirm("Fire {what}?", approvers=Approvers(people=[BOSS_PERSON])))
+    async def fire(what: str) -> str:
+        """Fire somebody."""
+        return f"{what} is fired"
+
+    @tool(confirm=Confirm("Hire {what}?", approvers=Approvers(people=[PERSON])))
+    async def hire(what: str) -> str:
+        """Hire somebody."""
+        return f"{what} is hired"
+
+    @tool(read_only=True)
+    async def report(what: str) -> str:
+        """Make a file."""
+        emit_artifact(content=f"file of {what}".encode(), mime_type="text/plain", filename=f"{what}.txt")
+        return f"made {what}"
+
+    @tool(read_only=True)
+    async def later(what: str, ctx: ToolContext) -> str:
+        """Plan a further turn."""
+        ctx.follow_up(what, after_seconds=36_000)
+        return f"planned {what}"
+
+    memory = EntityMemory(provider=Reader())
+    config = AgentConfig(entity_memory=memory, knowledge_memory=KnowledgeMemory(), cache=StoreCache())
+    agent = Agent([delete, pay, fire, hire, report, later], provider=Model(), config=config)
+    return ChannelAgent(agent, group_context=5)
+
+
+@pytest.fixture
+def file(tmp_path: Path, kept_on: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the store, if it is one."""
+    file = tmp_path / "askfirst.db"
+    if kept_on == "sqlite":
+        monkeypatch.setattr(assembly, "SqliteStore", lambda path: SqliteStore(str(file)))
+    return file
+
+
+@pytest.fixture
+async def chat(file: Path) -> AsyncIterator[ChatDriver]:
+    """Both people leave something of every kind in the store; then the engine stops."""
+    async with ChatDriver(bot()) as chat:
+        await everything(chat, WHO, "quokka")
+        await everything(chat, OTHER, "koala")
+        await chat.says(OTHER, 'call hire {"what": "koala-hired"}')
+        await chat.presses(WHO, "Cancel")
+        await chat.engine.stop()
+        await plant(chat, WHO, "quokka")
+        await plant(chat, OTHER, "koala")
+        yield chat
+
+
+def called(name: str, what: str) -> str:
+    return f'call {name} {{"what": "{what}"}}'
+
+
+async def everything(chat: ChatDriver, who: str, word: str) -> None:
+    """One talks alone and in a group, asks, decides, plans, and makes files."""
+    await chat.says(who, f"my {word}-secret")
+    await chat.says(who, f'call remember {{"content": "likes the {word}", "persistent": true}}')
+    await chat.says(who, called("report", f"{word}-report"))
+    await chat.says(who, called("later", f"{word}-later"))
+    await chat.says(who, called("delete", f"{word}-done"))
+    await chat.presses(who, "Confirm")
+    await chat.says(who, called("fire", f"{word}-approved"))
+    await chat.presses(BOSS, "Confirm")
+    await chat.says(who, called("fire", f"{word}-refused"))
+    await chat.presses(BOSS, "Cancel")
+    await chat.says(who, f"{word} overheard", group="team", mentions_bot=False)
+    await chat.says(who, f"{word} in the team", group="team")
+    await chat.says(who, f"{word} overheard again", group="team", mentions_bot=False)
+    await chat.says(who, called("later", f"{word}-team-later"), group="team")
+    await chat.says(who, called("delete", f"{word}-team-done"), group="team")
+    await chat.presses(who, "Confirm")
+    await chat.says(who, called("pay", f"{word}-team-paid"), group="team")
+    await chat.presses(who, next(label for label in chat.last.tokens if label not in ("Confirm", "Cancel")))
+    await chat.says(who, called("delete", f"{word}-team-open"), group="team")
+    await chat.says(who, called("fire", f"{word}-open"))
+    await chat.says(who, called("delete", f"{word}-open"))
+
+
+async def plant(chat: ChatDriver, who: str, word: str) -> None:
+    """What waits when the process is away: messages, edits, parts and dead letters, and what the platform refused."""
+    context, home = chat.engine.context, f"agent/test:bot:{who}"
+    store, now = context.store, await context.store.now()
+    for place in (who, "#team"):
+        conversation = f"agent/test:bot:{place}"
+        edit = MessageEdited(
+            event_ids=(f"edit {who} {place}",), address=_place(place), person=_person(who), message_id="1", text=word
+        )
+        press = ButtonPress(event_ids=("p",), address=_place(place), person=_person(who), token=word)
+        bodies = [event_body(context.keyring, conversation, each, now) for each in (edit, press)]
+        waiting = Incoming(conversation=conversation, event_ids=(f"test:bot:{who}/wait/{place}",), body=bodies[0])
+        await store.accept([waiting])
+        letter = Dead(
+            dead_id=f"dead {word} {place}",
+            conversation=conversation,
+            reason="broken",
+            incoming=Incoming(conversation=conversation, event_ids=("dead",), body=bodies[1]),
+        )
+        names = {
+            keys.raw_results(conversation, "report"): Put([f"raw {word}"], 86_400),
+            keys.budget_told(conversation, f"test:bot:{who}"): Put(1, 86_400),
+        }
+        if place == "#team":
+            names = {name: put for name, put in names.items() if word == "quokka" or "raw" not in name}
+        await store.commit(Transaction(partition=store.partition(conversation), puts=names, dead=[letter]))
+    part = QueuedPart(part_id=f"part {word}", conversation=home, body={"text": f"{word} unsent"}, pool="test")
+    platform = Dead(dead_id=f"raw {word}", conversation="-", reason="old", payload=f'{{"id": "{who}", "t": "{word}"}}')
+    line: Json = {"what": "stranger", "person": f"test:bot:{who}", "at": now.isoformat(), "conversation": home}
+    await store.commit(
+        Transaction(partition=store.partition(home), parts=[part], appends=[(keys.SECURITY, line)], cancel=[])
+    )
+    await store.commit(Transaction(partition=store.partition("-"), dead=[platform]))
+    newcomers = [{"person": each, "name": each, "address": each, "language": "en", "at": "", "code": None, "until": None}
+                 for each in ("test:bot:qk42", "test:bot:qk421")]  # fmt: skip
+    sealed = context.keyring.seal(keys.NEWCOMERS, json.dumps(newcomers))
+    place = store.partition(keys.NEWCOMERS)
+    await store.commit(Transaction(partition=place, puts={keys.NEWCOMERS: Put(sealed, 86_400)}))
+
+
+async def stored(file: Path, url: str, prefix: str) -> bytes:
+    """All bytes of the store."""
+    if await asyncio.to_thread(file.exists):
+        files = [each for each in (file, Path(f"{file}-wal")) if await asyncio.to_thread(each.exists)]
+        return b"".join([await asyncio.to_thread(each.read_bytes) for each in files])
+    found: list[bytes] = []
+    async with Redis.from_url(url, driver_info=None) as redis:
+        async for key in redis.scan_iter(f"{prefix}:*", count=1000):
+            found += [key, *await values(redis, key)]
+    return b"\n".join(found)
+
+
+async def values(redis: Any, key: bytes) -> list[bytes]:
+    """All values at a key."""
+    match await redis.type(key):
+        case b"string":
+            return [await redis.get(key) or b""]
+        case b"hash":
+            return [each for pair in (await redis.hgetall(key)).items() for each in pair]
+        case b"list":
+            return cast("list[bytes]", await redis.lrange(key, 0, -1))
+        case b"set":
+            return [*await redis.smembers(key)]
+        case b"zset":
+            return cast("list[bytes]", await redis.zrange(key, 0, -1))
+    return []
+
+
+def conversations(chat: ChatDriver, store: Store | None = None) -> Conversations:
+    context = chat.engine.context
+    return Conversations(store or context.store, context.keyring, "agent", context.artifacts)
+
+
+def canaries(found: bytes) -> list[bytes]:
+    """What is left, with what is around it."""
+    return [found[max(0, each.start() - 80) : each.end() + 60] for each in CANARY.finditer(found)]
+
+
+async def files_of(chat: ChatDriver) -> set[str]:
+    artifacts = chat.engine.context.artifacts
+    names = await artifacts.names()
+    return {await asyncio.to_thread((artifacts.directory / name).read_text) for name in names}
+
+
+async def others_view(chat: ChatDriver) -> dict[str, Any]:
+    """All that is kept of the other person and of the approver, but for what the person had a part in."""
+    found = conversations(chat)
+    exported: Any = await found.export(OTHER_PERSON)
+    for conversation in exported["conversations"].values():
+        conversation["actions"] = [each for each in conversation["actions"] if each["kind"] != "hire"]
+    store = chat.engine.context.store
+    log = keys.key(store, GROUP, keys.transcript)
+    team = [each for each in await store.read(log) if "koala" in json.dumps(each.value).casefold()]
+    waiting = [each.body for each in await store.mailbox(GROUP) if "koala" in str(each.body)]
+    return {"export": exported, "team": team, "waiting": waiting, "timers": await other_timers(store)}
+
+
+async def other_timers(store: Store) -> list[str]:
+    return sorted(str(each) for each in await store.timers() if "koala" in str(each))
+
+
+@pytest.mark.ledger("MEM-11")
+async def test_no_byte_of_a_forgotten_person_is_left(chat: ChatDriver, file: Path, redis_url: str, prefix: str) -> None:
+    assert canaries(await stored(file, redis_url, prefix))
+    before, kept = await others_view(chat), await files_of(chat)
+    assert {"file of quokka-report", "file of koala-report"} <= kept
+    gone = await conversations(chat).forget(PERSON)
+    assert {"records", "lines", "events", "parts", "timers", "dead letters", "counts", "files"} <= gone.keys()
+    assert canaries(await stored(file, redis_url, prefix)) == []
+    assert await files_of(chat) == kept - {"file of quokka-report"}
+    assert await others_view(chat) == before
+    assert await conversations(chat).forget(PERSON) == {}
+    context = chat.engine.context
+    operator = Operator(context.store, context.channels, context.keyring, bot="agent")
+    assert (await operator.verify_audit())["faults"] == {}
