@@ -11,7 +11,9 @@ from gateway.engine.reply_limits import once_a_minute
 from gateway.limits import Share
 from gateway.pending.actions import ConversationActions
 from gateway.store.base import Store
+from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell
+from gateway.stored import keys
 
 __all__ = ["FileKeeper"]
 
@@ -31,6 +33,7 @@ class FileKeeper:
         """
         if artifact.content is not None and not await self._artifacts.has(artifact):
             await self.charge(person, len(artifact.content))
+        await self._note(artifact, person)
         return await self._artifacts.keep(artifact)
 
     async def charge(self, person: str, size: int) -> None:
@@ -49,6 +52,13 @@ class FileKeeper:
                 log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
             raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
 
+    async def _note(self, artifact: Artifact, person: str) -> None:
+        """Note for whom a file is kept: forgetting them deletes it."""
+        if artifact.sha256 is not None:
+            key = keys.key(self._store, person, keys.kept_file, artifact.sha256)
+            put = Put(True, max(artifact.retention_seconds or 0.0, RETENTION_SECONDS))
+            await self._store.commit(Transaction(partition=key.partition, puts={key.name: put}))
+
     async def read(self, media: Media) -> bytes | None:
         """Return the bytes of a kept file; None if it is gone."""
         try:
@@ -63,10 +73,12 @@ class FileKeeper:
         decision goes on.
         """
         for action_id, file in actions.files.items():
+            action = actions.get(action_id)
             try:
+                if action is not None:
+                    await self._note(file, action.requester)
                 await self._artifacts.keep(file)
             except NotKept as error:
-                action = actions.get(action_id)
                 if action is None or not action.prompts:
                     raise
                 log.error("the file of the question %s was not kept again: %s", action_id, error)

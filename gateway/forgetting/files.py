@@ -17,6 +17,8 @@ from gateway.stored import keys
 __all__ = ["drop_files"]
 
 _HASH: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_NOTE: Final = re.compile(rf"{keys.FILES}([0-9a-f]{{64}})/(.+)", re.DOTALL)
+"""The name of `keys.kept_file`."""
 _MOST: Final = 10_000
 
 
@@ -42,6 +44,8 @@ async def drop_files(store: Store, artifacts: ArtifactStore, scope: Scope) -> in
                 going.update(_hashes(entry.value))
                 staying.update(_hashes(kept))
     for key, record in await store.scan(""):
+        if noted := _NOTE.fullmatch(key.name):
+            (going if noted[2] == scope.person else staying).add(noted[1])
         (going if _goes(scope, key.name, record.value) else staying).update(_hashes(record.value))
     await _waiting(store, scope, going, staying)
     return await artifacts.discard(going - staying)

@@ -16,6 +16,7 @@ __all__ = [
     "ADMITTED",
     "AUDIT",
     "EXPIRY",
+    "FILES",
     "FIRST_FORM",
     "FOLDED_NOTES",
     "INDEX",
@@ -37,6 +38,7 @@ __all__ = [
     "folded_notes",
     "heartbeat",
     "index",
+    "kept_file",
     "key",
     "knowledge",
     "links",
@@ -81,6 +83,8 @@ SHAPES: Final = "shape/"
 """The prefix of `shape`, for a scan."""
 PSEUDONYMS: Final = "pseudonym/"
 """The prefix of `pseudonym`, for a scan."""
+FILES: Final = "file/"
+"""The beginning of `kept_file`."""
 NEWCOMERS: Final = "newcomers"
 """Record, in the partition of its own name: the last newcomers. Written by pairing, for a day after the last one."""
 SERVED: Final = "served"
@@ -246,6 +250,12 @@ def poller(channel: str) -> str:
     """Record, in the partition of the channel's name: the worker that polls it. Written by that worker; as long as a
     lease."""
     return f"poller/{channel}"
+
+
+def kept_file(person: str, sha256: str) -> str:
+    """Record, in the partition of the person: a file was kept for them, by the SHA-256 of its bytes. Written before
+    the file; as long as the file."""
+    return f"{FILES}{sha256}/{person}"
 
 
 def action(action_id: str) -> str:

@@ -59,7 +59,7 @@ class Model:
     name = "test"
 
     async def complete(self, request: Request) -> Response:
-        usage = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
+        usage = Usage(prompt_tokens=10, completion_tokens=5)
         last = request.messages[-1]
         text = next((each.content for each in reversed(request.messages) if each.role == "user"), "")
         if last.role == "tool" or not text.startswith("call "):
@@ -267,8 +267,8 @@ async def others_view(chat: ChatDriver) -> dict[str, Any]:
     """All that is kept of the other person and of the approver, but for what the person had a part in."""
     found = conversations(chat)
     exported: Any = await found.export(OTHER_PERSON)
-    for conversation in exported["conversations"].values():
-        conversation["actions"] = [each for each in conversation["actions"] if each["kind"] != "hire"]
+    for place in (exported, *exported["conversations"].values()):
+        place["actions"] = [each for each in place["actions"] if each["kind"] != "hire"]
     store = chat.engine.context.store
     log = keys.key(store, GROUP, keys.transcript)
     team = [each for each in await store.read(log) if "koala" in json.dumps(each.value).casefold()]
