@@ -46,7 +46,8 @@ class Scope:
     """The texts that tell of the actions that go: their ids, and their questions as JSON."""
 
     def __post_init__(self) -> None:
-        previews = {encode(each.preview)[1:-1] for each in self.actions.values() if len(each.preview) > 2}
+        asked = [each for each in self.actions.values() if each.ballot_of is None or each.requester == self.person]
+        previews = {encode(each.preview)[1:-1] for each in asked if len(each.preview) > 2}
         object.__setattr__(self, "needles", (*self.actions, *sorted(previews)))
 
     @property

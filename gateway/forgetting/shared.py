@@ -47,6 +47,10 @@ async def clean(store: Store, keyring: Keyring, scope: Scope, conversation: str)
         for waiting in await store.mailbox(conversation, _MOST):
             if scope.is_by_person(waiting.body) or scope.tells(waiting.body):
                 transaction.consume.append((conversation, waiting.seq))
+            elif _is_decided(scope, waiting.body):
+                body = {name: value for name, value in waiting.body.items() if name not in ("by", "remark", "mac")}
+                changed = keyring.stamped("event", conversation, body | {"by": None, "remark": None})
+                transaction.replace.append((conversation, waiting.seq, changed))
         parts = [part.part_id for part in await store.outbox(conversation) if scope.tells(part.body)]
         timers = [
             timer.timer_id
@@ -120,6 +124,12 @@ def without(scope: Scope, conversation: str, entry: Json, names: frozenset[str],
         text = _replaced(str(entry.get("text", "")), remarks | (names if remarks else frozenset()))
         return entry if text == entry.get("text", "") else {**entry, "text": text}
     return entry
+
+
+def _is_decided(scope: Scope, body: Mapping[str, Json]) -> bool:
+    """Return True for the news of an action of another that the person has decided."""
+    action = scope.decided.get(str(body.get("action_id")))
+    return action is not None and action.decided_by == scope.person and body.get("by") is not None
 
 
 def _is_of(scope: Scope, line: str, names: frozenset[str], is_group: bool) -> bool:

@@ -267,6 +267,7 @@ async def others_view(chat: ChatDriver) -> dict[str, Any]:
     """All that is kept of the other person and of the approver, but for what the person had a part in."""
     found = conversations(chat)
     exported: Any = await found.export(OTHER_PERSON)
+    exported["conversations"][OTHER_HOME]["waiting"].pop(0)  # the news of the decision, which names who decided
     for place in (exported, *exported["conversations"].values()):
         place["actions"] = [each for each in place["actions"] if each["kind"] != "hire"]
     store = chat.engine.context.store
@@ -290,6 +291,9 @@ async def test_no_byte_of_a_forgotten_person_is_left(chat: ChatDriver, file: Pat
     assert canaries(await stored(file, redis_url, prefix)) == []
     assert await files_of(chat) == kept - {"file of quokka-report"}
     assert await others_view(chat) == before
+    exported: Any = await conversations(chat).export(OTHER_PERSON)
+    news = exported["conversations"][OTHER_HOME]["waiting"][0]
+    assert (news["tool"], news["reason"], news["by"]) == ("hire", "refused", None)
     assert await conversations(chat).forget(PERSON) == {}
     context = chat.engine.context
     operator = Operator(context.store, context.channels, context.keyring, bot="agent")
