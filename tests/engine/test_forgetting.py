@@ -150,6 +150,16 @@ async def chat(file: Path) -> AsyncIterator[ChatDriver]:
         yield chat
 
 
+@pytest.fixture
+async def alone(file: Path) -> AsyncIterator[ChatDriver]:
+    """Only the person is there."""
+    async with ChatDriver(bot()) as chat:
+        await everything(chat, WHO, "quokka")
+        await chat.engine.stop()
+        await plant(chat, WHO, "quokka")
+        yield chat
+
+
 def called(name: str, what: str) -> str:
     return f'call {name} {{"what": "{what}"}}'
 
@@ -177,6 +187,7 @@ async def everything(chat: ChatDriver, who: str, word: str) -> None:
     await chat.says(who, called("delete", f"{word}-team-open"), group="team")
     await chat.says(who, called("fire", f"{word}-open"))
     await chat.says(who, called("delete", f"{word}-open"))
+    await chat.says(who, f"{word} overheard at last", group="team", mentions_bot=False)
 
 
 async def plant(chat: ChatDriver, who: str, word: str) -> None:
@@ -298,3 +309,146 @@ async def test_no_byte_of_a_forgotten_person_is_left(chat: ChatDriver, file: Pat
     context = chat.engine.context
     operator = Operator(context.store, context.channels, context.keyring, bot="agent")
     assert (await operator.verify_audit())["faults"] == {}
+
+
+PLANTED = (
+    "quokka-secret",
+    "likes the quokka",
+    "Quokka",  # the entity
+    "quokka-later",
+    "quokka-done",
+    "quokka-approved",
+    "quokka-refused",
+    "quokka overheard again",
+    "quokka overheard at last",
+    "quokka in the team",
+    "quokka-team-later",
+    "quokka-team-done",
+    "quokka-team-paid",
+    "quokka-team-open",
+    "quokka-open",
+    "raw quokka",
+    "quokka unsent",
+    "usage/month/2",
+    f"person/{PERSON}",
+    f"pseudonym/{PERSON}",
+    f"budget_told/{PERSON}/{GROUP}",
+    f"{PERSON}/wait/#team",
+)
+
+
+async def test_every_path_has_its_canary(chat: ChatDriver, file: Path, redis_url: str, prefix: str) -> None:
+    found = await stored(file, redis_url, prefix)
+    assert [each for each in PLANTED if each.encode() not in found] == []
+    index = (await chat.engine.context.store.scan(keys.index(GROUP)))[0][1].value
+    assert isinstance(index, dict)
+    assert all(f'"{name}"' in str(index["body"]) for name in ("acted", "permissions"))
+    kinds = {key.name.partition("/")[0] for key, _ in await chat.engine.context.store.scan("")}
+    assert {"trace", "cached", "memory", "knowledge", "token", "people", "action", "open", "beside", "file"} <= kinds
+
+
+async def test_a_killed_forgetting_is_completed(
+    alone: ChatDriver, file: Path, redis_url: str, prefix: str, kept_on: str, tmp_path: Path
+) -> None:
+    """It is killed at each of its calls in turn: on SQLite each time from the beginning."""
+    store, calls = alone.engine.context.store, 0
+    if kept_on == "sqlite":
+        await store.scrub()  # type: ignore[attr-defined]
+    while True:
+        calls += 1
+        place, here = file, store
+        if kept_on == "sqlite":
+            place = tmp_path / f"copy {calls}.db"
+            await asyncio.to_thread(place.write_bytes, await asyncio.to_thread(file.read_bytes))
+            here = SqliteStore(place)
+            await here.open()
+        faulty = FaultyStore(here)
+        faulty.calls_left, faulty.last_answer_lost = calls, calls % 2 == 0
+        is_whole = True
+        try:
+            await conversations(alone, cast("Store", faulty)).forget(PERSON)
+        except LostCall:
+            is_whole = False
+        if kept_on == "sqlite" or is_whole:
+            await conversations(alone, here).forget(PERSON)
+            assert canaries(await stored(place, redis_url, prefix)) == []
+        if here is not store:
+            await here.close()
+            await asyncio.to_thread(place.unlink)
+        if is_whole:
+            break
+    assert calls > 20
+
+
+async def test_what_runs_is_not_forgotten(chat: ChatDriver) -> None:
+    context = chat.engine.context
+    lease = await context.store.lease("w", ["turn"], only=HOME)
+    assert lease is not None
+    with pytest.raises(NotForgotten, match=f"a turn of {HOME} runs"):
+        await conversations(chat).forget(PERSON)
+    await context.store.commit(Transaction(partition=lease.partition, lease=lease, finish="failed"))
+    lane = await context.store.lease("w", ["turn"], only=GROUP)
+    assert lane is not None
+    with pytest.raises(NotForgotten, match="a turn of agent/test:bot:#team runs"):
+        await conversations(chat).forget(PERSON)
+    await context.store.commit(Transaction(partition=lane.partition, lease=lane, finish="failed"))
+    with pytest.raises(NotForgotten, match="has failed and is tried again"):
+        await conversations(chat).forget(PERSON)
+
+
+async def test_running_actions_are_named(file: Path) -> None:
+    async with ChatDriver(bot()) as chat:
+        await chat.says(OTHER, called("hire", "koala"))
+        with pytest.raises(NotForgotten, match=f"of another person needs {PERSON}"):
+            await conversations(chat).forget(PERSON)
+        assert (await conversations(chat).forget(OTHER_PERSON))["records"]
+        assert "events" not in await conversations(chat).forget(PERSON)
+
+
+async def test_an_opt_out_is_all_that_stays(chat: ChatDriver, file: Path, redis_url: str, prefix: str) -> None:
+    store = chat.engine.context.store
+    name = keys.opted_out(HOME)
+    await store.commit(Transaction(partition=store.partition(HOME), puts={name: Put({"at": "then"})}))
+    await conversations(chat).forget(PERSON)
+    assert [key.name for key, _ in await store.scan("") if WHO in key.name.split(":")] == [name]
+    left = (await stored(file, redis_url, prefix)).replace(name.encode(), b"")
+    assert canaries(left) == []
+
+
+async def test_a_conversation_is_forgotten_alone(chat: ChatDriver, file: Path, redis_url: str, prefix: str) -> None:
+    assert (await conversations(chat).forget(GROUP))["lines"]
+    found = await stored(file, redis_url, prefix)
+    assert b"quokka-team" not in found and b"quokka in the team" not in found
+    assert b"quokka-secret" in found
+    assert await conversations(chat).list() == [f"agent/{BOSS_PERSON}", HOME, OTHER_HOME][1:]
+    await conversations(chat).forget(HOME)
+    assert b"quokka-secret" not in await stored(file, redis_url, prefix)
+    assert await conversations(chat).forget(GROUP) == {}
+
+
+@pytest.mark.parametrize("name", ["", "agent", "test:bot"])
+async def test_other_words_are_refused(file: Path, name: str) -> None:
+    async with ChatDriver(bot()) as chat:
+        with pytest.raises(ValueError, match="not a person"):
+            await conversations(chat).forget(name)
+
+
+async def test_the_group_goes_on_after_it(file: Path) -> None:
+    async with ChatDriver(bot()) as chat:
+        await chat.says(WHO, "quokka in the team", group="team")
+        await chat.says(OTHER, "koala in the team", group="team")
+        await conversations(chat).forget(PERSON)
+        model = cast("Any", chat.bot.agent.provider)
+        read: list[Request] = []
+        complete = model.complete
+
+        async def recorded(request: Request) -> Response:
+            read.append(request)
+            return cast("Response", await complete(request))
+
+        model.complete = recorded
+        await chat.says(OTHER, "koala again", group="team")
+        assert chat.last.text == "Heard: koala again"
+        words = [each.content for each in read[-1].messages]
+        assert words[-3:] == ["koala in the team", "Heard: koala in the team", "koala again"]
+        assert {*words[:-3]} == {"(removed)"}
