@@ -131,11 +131,11 @@ class Conversations:
         return found
 
     async def forget(self, who: str) -> Mapping[str, int]:
-        """Remove all that is kept of a conversation, or of a person like ``telegram:123:456``.
+        """Remove all data of a conversation, or of a person like ``telegram:123:456``.
 
-        Return how many of what went; it is empty if there was nothing. Of a person their own conversations go as a
-        whole, and their turns in groups. Raises NotForgotten while something of it runs: then, and after a process was
-        killed, a repeat removes the rest. Raises ValueError for neither a conversation nor a person.
+        Return the counts of each kind that was removed; empty if there was no data. Of a person their own conversations
+        go as a whole, and their turns in groups. Raises NotForgotten while a turn or action of it runs: then, and after
+        a process was killed, a repeat removes the rest. Raises ValueError for neither a conversation nor a person.
         """
         if not who.startswith(f"{self._bot}/"):
             Person.parse(who)

@@ -17,9 +17,10 @@ _MODULES = {
         for name in ("chat", "dev", "doctor", "init", "preview", "replay", "serve", "slack", "tools", "webhooks")
     },
     **dict.fromkeys(
-        ("audit", "conversations", "dead", "pending", "people", "send", "usage", "waiting"),
+        ("audit", "dead", "pending", "people", "send", "usage", "waiting"),
         "gateway.cli.operator_commands",
     ),
+    "conversations": "gateway.cli.conversation_commands",
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit``, ``conversations``, ``send``.
+"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit``, ``send``.
 
 They work on a store, with its server up or down.
 """
@@ -24,12 +24,12 @@ from gateway.control_server import store_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-__all__ = ["audit", "conversations", "dead", "pending", "people", "send", "usage", "waiting"]
+__all__ = ["audit", "dead", "on_a_store", "pending", "people", "send", "tell", "usage", "waiting"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _on_a_store(command: F) -> F:
+def on_a_store(command: F) -> F:
     """Decorate a command with `--json` and with the settings that name its store."""
 
     @click.option(
@@ -47,7 +47,8 @@ def _on_a_store(command: F) -> F:
     return with_settings  # type: ignore[return-value]  # click gives it other parameters
 
 
-def _tell(found: Any, *, as_json: bool, plain: str) -> None:
+def tell(found: Any, *, as_json: bool, plain: str) -> None:
+    """Print the result of a command."""
     click.echo(json_text(found) if as_json else plain)
 
 
@@ -57,7 +58,7 @@ def pending() -> None:
 
 
 @pending.command("list")
-@_on_a_store
+@on_a_store
 def pending_list(settings: Settings, *, as_json: bool) -> None:
     """List them: those in doubt first, then the oldest first."""
     found = operate(settings, "pending")
@@ -66,39 +67,39 @@ def pending_list(settings: Settings, *, as_json: bool) -> None:
     doubts = sum(a["state"] == "unknown" for a in found)
     if doubts:
         table += f"\n\nIn doubt: {doubts}. Look whether it happened, then: askfirst pending settle ID done|failed"
-    _tell(found, as_json=as_json, plain=table or "Nothing is waiting.")
+    tell(found, as_json=as_json, plain=table or "Nothing is waiting.")
 
 
 @pending.command("show")
 @click.argument("action_id", metavar="ID")
-@_on_a_store
+@on_a_store
 def pending_show(settings: Settings, action_id: str, *, as_json: bool) -> None:
     """Show all fields of an action. The beginning of its ID is enough."""
     found = operate(settings, "action", action_id=action_id)
-    _tell(found, as_json=as_json, plain=_listing(found))
+    tell(found, as_json=as_json, plain=_listing(found))
 
 
 @pending.command("cancel")
 @click.argument("action_id", metavar="ID")
-@_on_a_store
+@on_a_store
 def pending_cancel(settings: Settings, action_id: str, *, as_json: bool) -> None:
     """Withdraw an action that has not run yet. Its prompt says so, and the person is told."""
     found = operate(settings, "cancel", action_id=action_id)
-    _tell(found, as_json=as_json, plain=f"Withdrawn: {found['preview']}")
+    tell(found, as_json=as_json, plain=f"Withdrawn: {found['preview']}")
 
 
 @pending.command("settle")
 @click.argument("action_id", metavar="ID")
 @click.argument("outcome", type=click.Choice(["done", "failed"]))
-@_on_a_store
+@on_a_store
 def pending_settle(settings: Settings, action_id: str, outcome: str, *, as_json: bool) -> None:
     """Settle an action of unknown outcome, as done or failed. The person is told."""
     found = operate(settings, "settle", action_id=action_id, state=outcome)
-    _tell(found, as_json=as_json, plain=f"Settled as {outcome}: {found['preview']}")
+    tell(found, as_json=as_json, plain=f"Settled as {outcome}: {found['preview']}")
 
 
 @click.group(invoke_without_command=True)
-@_on_a_store
+@on_a_store
 def waiting(settings: Settings, *, as_json: bool) -> None:
     """Show how much waits to be worked on, and where most does."""
     if click.get_current_context().invoked_subcommand is not None:
@@ -112,16 +113,16 @@ def waiting(settings: Settings, *, as_json: bool) -> None:
     )
     if table:
         plain += f"\n\n{table}\n\nTo put what waits in one aside: askfirst waiting put-aside CONVERSATION"
-    _tell(found, as_json=as_json, plain=plain)
+    tell(found, as_json=as_json, plain=plain)
 
 
 @waiting.command("put-aside")
 @click.argument("conversation")
-@_on_a_store
+@on_a_store
 def waiting_put_aside(settings: Settings, conversation: str, *, as_json: bool) -> None:
     """Make dead letters of all that waits in CONVERSATION. They are kept, and `dead replay` puts one back."""
     found = operate(settings, "put_aside", conversation=conversation)
-    _tell(found, as_json=as_json, plain=f"Put aside: {found['put_aside']} events of {conversation}. See: dead list")
+    tell(found, as_json=as_json, plain=f"Put aside: {found['put_aside']} events of {conversation}. See: dead list")
 
 
 @click.group()
@@ -131,7 +132,7 @@ def dead() -> None:
 
 @dead.command("list")
 @click.option("--after", default="0", metavar="NUMBER", help="Go on behind the page that ended with this.")
-@_on_a_store
+@on_a_store
 def dead_list(settings: Settings, after: str, *, as_json: bool) -> None:
     """List them, the oldest first, a page at a time; then the shapes of events that no channel understood."""
     found = operate(settings, "dead", after=after)
@@ -142,42 +143,42 @@ def dead_list(settings: Settings, after: str, *, as_json: bool) -> None:
     last = next((letter["seq"] for letter in reversed(found) if letter["seq"] is not None), None)
     if len(found) >= LETTERS_A_PAGE and found[-1]["seq"] is not None:
         table += f"\n\nThere may be more: askfirst dead list --after {last}"
-    _tell(found, as_json=as_json, plain=table or "There are no dead letters.")
+    tell(found, as_json=as_json, plain=table or "There are no dead letters.")
 
 
 @dead.command("show")
 @click.argument("dead_id", metavar="ID")
-@_on_a_store
+@on_a_store
 def dead_show(settings: Settings, dead_id: str, *, as_json: bool) -> None:
     """Show all of one, including the text that a person wrote. The beginning of its ID is enough."""
     found = operate(settings, "letter", dead_id=dead_id)
-    _tell(found, as_json=as_json, plain=_listing(found))
+    tell(found, as_json=as_json, plain=_listing(found))
 
 
 @dead.command("replay")
 @click.argument("dead_id", metavar="ID")
-@_on_a_store
+@on_a_store
 def dead_replay(settings: Settings, dead_id: str, *, as_json: bool) -> None:
     """Put one back where it came from: a mailbox or an outbox."""
     found = operate(settings, "replay", dead_id=dead_id)
-    _tell(found, as_json=as_json, plain=f"Put back: the {found['what']} of {found['conversation']}")
+    tell(found, as_json=as_json, plain=f"Put back: the {found['what']} of {found['conversation']}")
 
 
 @dead.command("drop")
 @click.argument("dead_id", metavar="ID", required=False)
 @click.option("--all", "everything", is_flag=True, help="Throw all of them away.")
 @click.option("--reason", default="", metavar="TEXT", help="Throw away those with TEXT in their reason.")
-@_on_a_store
+@on_a_store
 def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everything: bool, as_json: bool) -> None:
     """Throw a letter away, or all letters, or the letters with a reason."""
     if sum((dead_id is not None, everything, bool(reason))) != 1:
         raise click.UsageError("name one ID, or --all, or --reason TEXT")
     if dead_id is None:
         found = operate(settings, "drop_all", reason=reason)
-        _tell(found, as_json=as_json, plain=f"Thrown away: {found['dropped']} dead letters")
+        tell(found, as_json=as_json, plain=f"Thrown away: {found['dropped']} dead letters")
         return
     found = operate(settings, "drop", dead_id=dead_id)
-    _tell(found, as_json=as_json, plain=f"Thrown away: the {found['what']} of {found['conversation']}")
+    tell(found, as_json=as_json, plain=f"Thrown away: the {found['what']} of {found['conversation']}")
 
 
 @click.group()
@@ -186,7 +187,7 @@ def people() -> None:
 
 
 @people.command("list")
-@_on_a_store
+@on_a_store
 def people_list(settings: Settings, *, as_json: bool) -> None:
     """List them, and the line of ASKFIRST_ALLOW that lets the last writer in."""
     found = operate(settings, "people")
@@ -200,36 +201,36 @@ def people_list(settings: Settings, *, as_json: bool) -> None:
         allow = ",".join([*(settings.allow or ()), away[-1][0]])
         how = f" askfirst people admit {away[-1][3]}, or" if away[-1][3] else ""
         sections.append(f"To let in who wrote last:{how}\nASKFIRST_ALLOW={visible(allow)}")
-    _tell(found, as_json=as_json, plain="\n\n".join(text for text in sections if text))
+    tell(found, as_json=as_json, plain="\n\n".join(text for text in sections if text))
 
 
 @people.command("admit")
 @click.argument("code")
-@_on_a_store
+@on_a_store
 def people_admit(settings: Settings, code: str, *, as_json: bool) -> None:
     """Let the person with this CODE in, and tell them."""
     found = operate(settings, "admit", code=code)
-    _tell(found, as_json=as_json, plain=f"Let in: {visible(found['person'])} {visible(found['name'] or '')}".rstrip())
+    tell(found, as_json=as_json, plain=f"Let in: {visible(found['person'])} {visible(found['name'] or '')}".rstrip())
 
 
 @people.command("remove")
 @click.argument("person")
-@_on_a_store
+@on_a_store
 def people_remove(settings: Settings, person: str, *, as_json: bool) -> None:
     """Withdraw the access that a code gave to PERSON, for example telegram:123:456."""
     found = operate(settings, "expel", person=person)
-    _tell(found, as_json=as_json, plain=f"No longer let in: {visible(found['person'])}")
+    tell(found, as_json=as_json, plain=f"No longer let in: {visible(found['person'])}")
 
 
 @click.command()
 @click.option("--by", type=click.Choice(["person", "conversation", "bot", "day"]), default="day", show_default=True)
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")
-@_on_a_store
+@on_a_store
 def usage(settings: Settings, by: str, since: datetime | None, *, as_json: bool) -> None:
     """Show the usage of the model: calls, tokens and cost, for the last two months or since a day."""
     found = operate(settings, "usage", by=by, since="" if since is None else f"{since:%Y-%m-%d}")
     head = (by.upper(), "CALLS", "TOKENS IN", "CACHED", "OUT", "USD", "UNPRICED", "SAVED USD")
-    _tell(found, as_json=as_json, plain=_table(head, [_usage_row(by, each) for each in found]) or "Nothing was used.")
+    tell(found, as_json=as_json, plain=_table(head, [_usage_row(by, each) for each in found]) or "Nothing was used.")
 
 
 def _usage_row(by: str, each: Mapping[str, Any]) -> tuple[str, ...]:
@@ -244,7 +245,7 @@ def _usage_row(by: str, each: Mapping[str, Any]) -> tuple[str, ...]:
 @click.option("--person", default="", metavar="PERSON", help="Only with this person: telegram:123:456.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")
 @click.option("--verify", is_flag=True, help="Check that no line was changed, removed or added.")
-@_on_a_store
+@on_a_store
 def audit(
     settings: Settings, action_id: str, person: str, since: datetime | None, *, verify: bool, as_json: bool
 ) -> None:
@@ -257,86 +258,12 @@ def audit(
         found = operate(settings, "verify_audit", action_id=action_id)
         rows = [(each[:8], fault) for each, fault in sorted(found["faults"].items())]
         plain = _table(("ACTION", "FAULT"), rows) or f"{found['lines']} lines of {found['actions']} actions are whole."
-        _tell(found, as_json=as_json, plain=plain)
+        tell(found, as_json=as_json, plain=plain)
         sys.exit(1 if rows else 0)
     day = "" if since is None else f"{since:%Y-%m-%d}"
     found = operate(settings, "audit", action_id=action_id, person=person, since=day)
     lines = [(each["at"][:19], each["action"][:8], each["what"], _who(each)) for each in found]
-    _tell(found, as_json=as_json, plain=_table(("AT (UTC)", "ACTION", "WHAT", "BY"), lines) or "There are no lines.")
-
-
-@click.group()
-def conversations() -> None:
-    """Conversations: list, show, search, export and forget them."""
-
-
-@conversations.command("list")
-@click.option("--person", default="", help="Only where this person has written, for example telegram:123:456.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
-@_on_a_store
-def conversations_list(settings: Settings, person: str, limit: int, *, as_json: bool) -> None:
-    """List the names of the conversations, in order."""
-    found = operate(settings, "conversations", person=person, limit=str(limit))
-    _tell(found, as_json=as_json, plain="\n".join(map(visible, found)) or "There are no conversations.")
-
-
-@conversations.command("show")
-@click.argument("conversation")
-@click.option("--last", type=click.IntRange(1), default=60, show_default=True, help="So many of the last messages.")
-@_on_a_store
-def conversations_show(settings: Settings, conversation: str, last: int, *, as_json: bool) -> None:
-    """Show the last messages of a CONVERSATION, as the model reads them."""
-    found = operate(settings, "history", conversation=conversation, last=str(last))
-    _tell(found, as_json=as_json, plain="\n".join(map(_said, found)) or "It has no messages.")
-
-
-@conversations.command("search")
-@click.argument("text")
-@click.option("--person", default="", help="Only where this person has written, for example telegram:123:456.")
-@click.option("--limit", type=click.IntRange(1), default=5, show_default=True)
-@_on_a_store
-def conversations_search(settings: Settings, text: str, person: str, limit: int, *, as_json: bool) -> None:
-    """Find the newest messages that contain TEXT."""
-    found = operate(settings, "search", text=text, person=person, limit=str(limit))
-    lines = [f"{each['at'][:19]}  {each['conversation']}\n  {_said(each['message'])}" for each in found]
-    _tell(found, as_json=as_json, plain="\n".join(lines) or "It was never said.")
-
-
-@conversations.command("export")
-@click.argument("name")
-@_on_a_store
-def conversations_export(settings: Settings, name: str, *, as_json: bool) -> None:
-    """Print all that is kept of a conversation, or of a person like telegram:123:456, as JSON."""
-    click.echo(json_text(operate(settings, "export", who=name)))
-
-
-@conversations.command("forget")
-@click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask first.")
-@_on_a_store
-def conversations_forget(settings: Settings, name: str, *, yes: bool, as_json: bool) -> None:
-    """Remove all that is kept of a conversation, or of a person like telegram:123:456. It cannot be undone.
-
-    In a group the turns of the person go, and the rest stays. Lines of the audit stay, and tell of no person any more.
-    """
-    if not yes:
-        click.confirm(f"Remove all that is kept of {visible(name)}? This cannot be undone.", abort=True, err=True)
-    found = operate(settings, "forget", who=name)
-    gone = ", ".join(f"{count} {what}" for what, count in sorted(found["gone"].items()))
-    plain = f"Gone: {gone}." if gone else f"Nothing is kept of {visible(name)}."
-    if found["shared"]:
-        plain += (
-            "\nRedis keeps the removed bytes in its append-only file and snapshots until it writes them anew: "
-            "run `redis-cli BGREWRITEAOF` and `redis-cli BGSAVE`."
-        )
-    _tell(found, as_json=as_json, plain=plain)
-
-
-def _said(message: Mapping[str, Any]) -> str:
-    """Return a message on one line."""
-    calls = [call["name"] for call in message.get("tool_calls", ())]
-    text = message.get("content", "") or (f"calls {', '.join(calls)}" if calls else "")
-    return visible(f"{message.get('speaker') or message['role']}: {text}")
+    tell(found, as_json=as_json, plain=_table(("AT (UTC)", "ACTION", "WHAT", "BY"), lines) or "There are no lines.")
 
 
 def _who(line: Mapping[str, Any]) -> str:
@@ -347,7 +274,7 @@ def _who(line: Mapping[str, Any]) -> str:
 @click.command()
 @click.argument("address")
 @click.argument("text")
-@_on_a_store
+@on_a_store
 def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
     """Write TEXT, in Markdown, to ADDRESS, for example telegram:123:456 (channel:account:place).
 
@@ -358,7 +285,7 @@ def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
     if text == "-":
         text = sys.stdin.read()
     found = operate(settings, "send", address=address, text=text)
-    _tell(found, as_json=as_json, plain=f"In the outbox of {found['conversation']}")
+    tell(found, as_json=as_json, plain=f"In the outbox of {found['conversation']}")
 
 
 def _check_account(settings: Settings, address: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from channels import Json
 from gateway.artifacts import ArtifactStore
-from gateway.forgetting.scope import Scope
+from gateway.forgetting.scope import Extent
 from gateway.forgetting.shared import lines_of, names_in, without
 from gateway.store.base import Store
 from gateway.store.codec import dead_to_text, encode
@@ -22,10 +22,10 @@ _NOTE: Final = re.compile(rf"{keys.FILES}([0-9a-f]{{64}})/(.+)", re.DOTALL)
 _MOST: Final = 10_000
 
 
-async def drop_files(store: Store, artifacts: ArtifactStore, scope: Scope) -> int:
-    """Delete the files that nothing names but what goes. Return their number.
+async def drop_files(store: Store, artifacts: ArtifactStore, scope: Extent) -> int:
+    """Delete the files that no line or record names but the forgotten ones. Return their number.
 
-    It comes before what names them is removed: if it is killed, a repeat finds the same files.
+    It comes before the lines and records are removed: if it is killed, a repeat finds the same files.
     """
     if not await artifacts.names():
         return 0
@@ -51,12 +51,12 @@ async def drop_files(store: Store, artifacts: ArtifactStore, scope: Scope) -> in
     return await artifacts.discard(going - staying)
 
 
-def _goes(scope: Scope, name: str, value: Json) -> bool:
+def _goes(scope: Extent, name: str, value: Json) -> bool:
     ends = any(name.endswith(f"/{each}") for each in (*scope.own, *scope.lanes))
     return ends or name.removeprefix(keys.action("")) in scope.actions or name.startswith("cached/")
 
 
-async def _waiting(store: Store, scope: Scope, going: set[str], staying: set[str]) -> None:
+async def _waiting(store: Store, scope: Extent, going: set[str], staying: set[str]) -> None:
     """Add the files of waiting events and parts, of timers and of dead letters."""
     prefix = keys.people("")
     places = {key.name.removeprefix(prefix) for key, _ in await store.scan(prefix)} | scope.own | scope.shared

@@ -1,4 +1,4 @@
-"""The order of a forgetting. What leads to other things is removed after them, so a repeat finds what is left."""
+"""The order of a forgetting. A record that leads to others is removed after them, so a repeat finds the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from channels import Json, Person
 from gateway.artifacts import ArtifactStore
 from gateway.forgetting.files import drop_files
-from gateway.forgetting.scope import NotForgotten, Scope, find_scope, refuse_what_runs
+from gateway.forgetting.scope import Extent, NotForgotten, find_scope, refuse_what_runs
 from gateway.forgetting.shared import clean, lines_of, no_longer_there
 from gateway.pending.audit import OPERATOR
 from gateway.pending.deciding import withdraw
@@ -23,7 +23,7 @@ from gateway.pending.upgrade import first_form_counts
 from gateway.store.base import Store
 from gateway.store.codec import dead_to_text
 from gateway.store.embedded import is_embedded
-from gateway.store.errors import Conflict, StoreUnavailable
+from gateway.store.errors import Conflict
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Dead, Forgotten, Key
@@ -32,7 +32,7 @@ from gateway.stored import keys
 __all__ = ["forget"]
 
 _CACHES: Final = ("cached/", keys.overheard(""))
-"""The records of all people that go: no name in them tells whose words they hold, and they last minutes or a day."""
+"""The beginnings of records that go for all people: their names tell no person, and they last minutes or a day."""
 _OF_GROUPS: Final = ("raw/", "trace/", "message/")
 """The beginnings of the names of a group's records that go as a whole."""
 _NEWCOMERS_SECONDS: Final = 86_400.0
@@ -41,11 +41,11 @@ _NEWCOMERS_SECONDS: Final = 86_400.0
 async def forget(
     store: Store, keyring: Keyring, bot: str, who: str, artifacts: ArtifactStore | None = None
 ) -> Mapping[str, int]:
-    """Remove all that is kept of a conversation of this bot, or of a person like ``telegram:123:456``.
+    """Remove all data of a conversation of this bot, or of a person like ``telegram:123:456``.
 
-    Return how many of what went; it is empty if there was nothing. `artifacts`: the files, of which the ones go that
-    nothing else names. Raises NotForgotten while something of it is under way, and StoreUnavailable; then a repeat
-    removes the rest.
+    Return the counts of each kind that was removed; empty if there was no data. `artifacts`: the files, of which the
+    ones go that only this data names. Raises NotForgotten while a turn or action of it runs, and StoreUnavailable, also
+    when another program reads the file of the store; then a repeat removes the rest.
     """
     scope = await find_scope(store, bot, who)
     await refuse_what_runs(store, scope)
@@ -63,10 +63,9 @@ async def forget(
         await _clean_security(store, scope)
         gone += await _remove(store, scope)
     except Conflict as error:
-        raise NotForgotten(f"something of it changes just now ({error}): try again") from error
+        raise NotForgotten(f"its data changes just now ({error}): try again") from error
     if is_embedded(store):
-        with contextlib.suppress(StoreUnavailable):  # while a backup reads the file
-            await store.scrub()
+        await store.scrub(anew=True)
     return {what: count for what, count in gone.items() if count}
 
 
@@ -89,8 +88,8 @@ async def _withdraw(store: Store, keyring: Keyring, conversation: str, name: str
     await store.commit(transaction)
 
 
-async def _remove(store: Store, scope: Scope) -> Counter[str]:
-    """Remove lanes and names: those of the groups, the conversations, and at last what leads to them."""
+async def _remove(store: Store, scope: Extent) -> Counter[str]:
+    """Remove lanes and names: of the groups, of the conversations, and at last of the person and the actions."""
     caches = [key.name for prefix in _CACHES for key, _ in await store.scan(prefix)]
     await store.forget(Forgotten(subjects=frozenset(caches)))
     ends = tuple(f"/{each}" for each in scope.groups)
@@ -109,7 +108,7 @@ async def _remove(store: Store, scope: Scope) -> Counter[str]:
     return gone
 
 
-async def _tokens(store: Store, scope: Scope) -> frozenset[str]:
+async def _tokens(store: Store, scope: Extent) -> frozenset[str]:
     """Return the hashes of the buttons in these conversations, also of actions that are gone already."""
     prefix = keys.token("")
     return frozenset(
@@ -127,12 +126,12 @@ def _strangers(person: str | None) -> frozenset[str]:
     return frozenset({person, *hashes})
 
 
-async def _drop_letters(store: Store, scope: Scope) -> int:
+async def _drop_letters(store: Store, scope: Extent) -> int:
     """Drop the dead letters of the person in other conversations."""
     return sum([await store.drop(each.dead_id) for each in await store.dead_letters() if _is_theirs(scope, each)])
 
 
-def _is_theirs(scope: Scope, letter: Dead) -> bool:
+def _is_theirs(scope: Extent, letter: Dead) -> bool:
     if letter.conversation in scope.own:
         return False  # it goes with its lane
     if letter.incoming is not None and scope.is_by_person(letter.incoming.body):
@@ -151,7 +150,7 @@ def _names(payload: str, person: str | None) -> bool:
     return re.search(rf"(?<!\w){re.escape(user_id)}(?!\w)", payload) is not None
 
 
-async def _forget_newcomer(store: Store, keyring: Keyring, scope: Scope) -> None:
+async def _forget_newcomer(store: Store, keyring: Keyring, scope: Extent) -> None:
     key = Key(store.partition(keys.NEWCOMERS), keys.NEWCOMERS)
     record = (await store.get([key]))[key]
     with contextlib.suppress(NewerForm):
@@ -164,7 +163,7 @@ async def _forget_newcomer(store: Store, keyring: Keyring, scope: Scope) -> None
             await store.commit(Transaction(partition=key.partition, puts={key.name: put}, expect=expect))
 
 
-async def _clean_security(store: Store, scope: Scope) -> None:
+async def _clean_security(store: Store, scope: Extent) -> None:
     """Take the person and the conversations out of the lines of the security log, which stay."""
     for partition in store.partitions:
         lines = await lines_of(store, Key(partition, keys.SECURITY))

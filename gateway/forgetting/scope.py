@@ -15,18 +15,18 @@ from gateway.stored.memory_lanes import conversation_lane, person_lane
 from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["NotForgotten", "Scope", "find_scope", "refuse_what_runs"]
+__all__ = ["Extent", "NotForgotten", "find_scope", "refuse_what_runs"]
 
 _MOST: Final = 10_000
 """The most waiting events of one conversation that are looked at."""
 
 
 class NotForgotten(AskfirstError):
-    """Something of the person or conversation is under way. Nothing of it was removed that a repeat would miss."""
+    """A turn or action of the person or conversation runs. A repeat after its end removes all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Extent:
     """The extent of one forgetting."""
 
     bot: str
@@ -37,7 +37,7 @@ class Scope:
     groups: frozenset[str]
     """The conversations in which the person wrote beside others."""
     shared: frozenset[str]
-    """The groups, and the other conversations that have something of these actions."""
+    """The groups, and the other conversations that have a part in these actions."""
     actions: Mapping[str, PendingAction]
     """The actions that go, with their ballots."""
     decided: Mapping[str, PendingAction]
@@ -52,7 +52,7 @@ class Scope:
 
     @property
     def lanes(self) -> frozenset[str]:
-        """The memory lanes that go: those of these conversations, and of the person."""
+        """The memory lanes that go: of these conversations and of the person."""
         lanes = {conversation_lane(each) for each in (*self.own, *self.groups)}
         return frozenset(lanes | ({person_lane(self.bot, self.person)} if self.person is not None else set()))
 
@@ -76,7 +76,7 @@ class Scope:
         return False
 
 
-async def find_scope(store: Store, bot: str, who: str) -> Scope:
+async def find_scope(store: Store, bot: str, who: str) -> Extent:
     """Return the extent of forgetting a person like ``telegram:123:456``, or a conversation of this bot."""
     prefix, person = keys.people(""), None if who.startswith(f"{bot}/") else who
     own, groups = {who}, set[str]()
@@ -97,7 +97,7 @@ async def find_scope(store: Store, bot: str, who: str) -> Scope:
     }
     shared = groups | {each.conversation for each in (*goes.values(), *decided.values())}
     shared |= {ballot.conversation for each in goes.values() for ballot in each.ballots if ballot.conversation}
-    return Scope(
+    return Extent(
         bot=bot,
         person=person,
         own=frozenset(own - groups),
@@ -108,7 +108,7 @@ async def find_scope(store: Store, bot: str, who: str) -> Scope:
     )
 
 
-async def refuse_what_runs(store: Store, scope: Scope) -> None:
+async def refuse_what_runs(store: Store, scope: Extent) -> None:
     """Raise NotForgotten while a turn or an action runs, or another's question waits for the person."""
     for name, action in scope.actions.items():
         if action.ballot_of is None and action.state in ("approved", "running", "unknown"):

@@ -1,8 +1,8 @@
 """Conversations that belong to others too: the part of the forgotten person is taken out, and the rest stays.
 
-Each is cleaned in one commit. In a group these are the turns of the person: what they wrote, the calls of tools and
-the answers of the bot. A line that goes keeps its number, with a text in its place. So no call of a tool stands without
-its result, and whoever reads the log goes on.
+Each is cleaned in one commit. In a group these are the turns of the person: their messages, the calls of tools and the
+answers of the bot. A line that goes keeps its number, with a text in its place. So no call of a tool stands without
+its result, and a reader of the log goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from channels import Json
-from gateway.forgetting.scope import Scope
+from gateway.forgetting.scope import Extent
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Index, IndexEntry
 from gateway.pending.seal import Keyring
@@ -34,11 +34,14 @@ _PAGE: Final = 500
 _MOST: Final = 10_000
 _REMOVED: Final = "(removed)"
 _EDITED: Final = "The person edited an earlier message:"
-"""The beginning of the note of an edit, which does not say whose it was."""
+"""The beginning of the note of an edit, which names no person."""
 
 
-async def clean(store: Store, keyring: Keyring, scope: Scope, conversation: str) -> Counter[str]:
-    """Take the person and these actions out of a conversation. Return what went. Raises Conflict while it changes."""
+async def clean(store: Store, keyring: Keyring, scope: Extent, conversation: str) -> Counter[str]:
+    """Take the person and these actions out of a conversation. Return the counts of each kind.
+
+    Raises Conflict while it changes.
+    """
     attempt = 0
     while True:
         attempt += 1
@@ -70,7 +73,7 @@ async def clean(store: Store, keyring: Keyring, scope: Scope, conversation: str)
             return gone
 
 
-async def no_longer_there(store: Store, scope: Scope, group: str) -> None:
+async def no_longer_there(store: Store, scope: Extent, group: str) -> None:
     """Take the person out of the people of a group: it is the last that tells that they wrote here."""
     key = keys.key(store, group, keys.people)
     record = (await store.get([key]))[key]
@@ -90,7 +93,7 @@ async def lines_of(store: Store, log: Key) -> list[LogEntry]:
     return found
 
 
-def names_in(scope: Scope, lines: Iterable[LogEntry]) -> frozenset[str]:
+def names_in(scope: Extent, lines: Iterable[LogEntry]) -> frozenset[str]:
     """Return the names under which the person speaks in these lines of a transcript, and in the actions."""
     said = {
         entry.value.get("speaker")
@@ -104,8 +107,8 @@ def names_in(scope: Scope, lines: Iterable[LogEntry]) -> frozenset[str]:
     return frozenset(name for name in said if isinstance(name, str) and name)
 
 
-def without(scope: Scope, conversation: str, entry: Json, names: frozenset[str], remarks: frozenset[str]) -> Json:
-    """Return a line of a log without what is of the person or of these actions; the same line if there is nothing."""
+def without(scope: Extent, conversation: str, entry: Json, names: frozenset[str], remarks: frozenset[str]) -> Json:
+    """Return a line of a log without the words of the person and of these actions; the same line if it has none."""
     if not isinstance(entry, dict):
         return entry
     by = entry.get("person")
@@ -126,13 +129,13 @@ def without(scope: Scope, conversation: str, entry: Json, names: frozenset[str],
     return entry
 
 
-def _is_decided(scope: Scope, body: Mapping[str, Json]) -> bool:
+def _is_decided(scope: Extent, body: Mapping[str, Json]) -> bool:
     """Return True for the news of an action of another that the person has decided."""
     action = scope.decided.get(str(body.get("action_id")))
     return action is not None and action.decided_by == scope.person and body.get("by") is not None
 
 
-def _is_of(scope: Scope, line: str, names: frozenset[str], is_group: bool) -> bool:
+def _is_of(scope: Extent, line: str, names: frozenset[str], is_group: bool) -> bool:
     """Return True for a line of a note that tells of these actions, or that the person may have written."""
     return scope.tells(line) or line.startswith(tuple(f"{name}: " for name in names) + ((_EDITED,) if is_group else ()))
 
@@ -143,7 +146,7 @@ def _replaced(text: str, words: frozenset[str]) -> str:
     return text
 
 
-async def _lines(store: Store, scope: Scope, conversation: str, transaction: Transaction) -> Counter[str]:
+async def _lines(store: Store, scope: Extent, conversation: str, transaction: Transaction) -> Counter[str]:
     """Rewrite the lines of both logs. Return their number."""
     gone: Counter[str] = Counter()
     decided = [each for each in scope.decided.values() if each.conversation == conversation]
@@ -161,23 +164,25 @@ async def _lines(store: Store, scope: Scope, conversation: str, transaction: Tra
     return gone
 
 
-async def _notes(store: Store, scope: Scope, conversation: str, transaction: Transaction) -> None:
+async def _notes(store: Store, scope: Extent, conversation: str, transaction: Transaction) -> None:
     """Take the lines of these actions, and edits in a group, out of the folded notes."""
     key = keys.key(store, conversation, keys.folded_notes)
     record = (await store.get([key]))[key]
     match record.value:
-        case {"lines": list(lines), **others}:
+        case {"lines": list(lines)}:
             is_group = conversation in scope.groups
             kept: list[Json] = [line for line in lines if not _is_of(scope, str(line), frozenset(), is_group)]
             if kept != lines:
                 transaction.expect[key.name] = record.version
-                transaction.puts[key.name] = Put({**others, "lines": kept})
+                transaction.puts[key.name] = Put({"lines": kept})
 
 
 # ── decisions ──
 
 
-async def _decisions(store: Store, keyring: Keyring, scope: Scope, conversation: str, transaction: Transaction) -> None:
+async def _decisions(
+    store: Store, keyring: Keyring, scope: Extent, conversation: str, transaction: Transaction
+) -> None:
     """Take the person out of the records of others' actions, and both out of the index."""
     seals: dict[str, str] = {}
     for name, action in scope.decided.items():
@@ -203,7 +208,7 @@ async def _decisions(store: Store, keyring: Keyring, scope: Scope, conversation:
         transaction.expect[key.name] = record.version
 
 
-def _without_person(scope: Scope, index: Index) -> Index:
+def _without_person(scope: Extent, index: Index) -> Index:
     gone = frozenset(scope.actions)
 
     def others(entries: tuple[IndexEntry, ...]) -> tuple[IndexEntry, ...]:
@@ -226,7 +231,7 @@ def _without_person(scope: Scope, index: Index) -> Index:
     )
 
 
-def _undecided(scope: Scope, action: PendingAction) -> PendingAction:
+def _undecided(scope: Extent, action: PendingAction) -> PendingAction:
     """Return a settled action of another person without this one."""
     by_person = action.decided_by == scope.person
     ballot_of = action.ballot_of
@@ -243,9 +248,9 @@ def _undecided(scope: Scope, action: PendingAction) -> PendingAction:
     )
 
 
-def _others(people: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
+def _others(people: tuple[str, ...], scope: Extent) -> tuple[str, ...]:
     return tuple(each for each in people if each != scope.person)
 
 
-def _without_key(people: Mapping[str, T], scope: Scope) -> Mapping[str, T]:
+def _without_key(people: Mapping[str, T], scope: Extent) -> Mapping[str, T]:
     return {who: value for who, value in people.items() if who != scope.person}

@@ -1,4 +1,4 @@
-"""An operator's commands on what was said: list, read, search, export and forget conversations and people."""
+"""An operator's commands on histories: list, read, search, export and forget conversations and people."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ class HistoryCommands(StoreCommands):
             raise NotDone(str(error)) from None
 
     async def forget(self, who: str) -> JsonObject:
-        """Remove all that is kept of a conversation or of a person, and return how many of what went. Raises
-        NotDone."""
+        """Remove all data of a conversation or a person, and return the counts of each kind. Raises NotDone."""
         try:
             gone = await (await self._histories()).forget(who)
         except NotForgotten as error:

@@ -38,10 +38,12 @@ class Embedded(Store, Protocol):
         """
         ...
 
-    async def scrub(self) -> None:
-        """Empty the write-ahead log, so that the bytes of what was removed are in no file of the store any more.
+    async def scrub(self, *, anew: bool = False) -> None:
+        """Empty the write-ahead log, which has bytes of what was removed.
 
-        Raises StoreUnavailable while another program reads the file.
+        `anew`: write the whole file anew before that. SQLite overwrites what is removed, but a page that is reordered
+        may keep a copy of a row. It needs as much free disk as the file has, and the store answers no call meanwhile.
+        Raises StoreUnavailable while another program reads the file, and when the disk is full.
         """
         ...
 

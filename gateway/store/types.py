@@ -252,7 +252,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What `Store.forget` removes: lanes with all that is of them, and all that is named after a subject."""
+    """The data that `Store.forget` removes: lanes with all that is of them, and all that is named after a subject."""
 
     lanes: frozenset[str] = frozenset()
     """Conversations and actions. All that waits in them goes, with their checkpoints, timers and dead letters, and each

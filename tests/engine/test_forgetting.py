@@ -1,7 +1,7 @@
 """Forgetting a person: no byte of theirs is left in the store, and no byte of another's is missing.
 
-The words of the person have the canary QUOKKA in them, and those of the other one KOALA. The id of the other begins with
-that of the person.
+The words of the person have the canary QUOKKA in them, and the words of another person KOALA, whose id begins in the
+same way.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,7 +41,7 @@ from gateway.providers.base import ToolCall as Call
 from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Dead, Incoming, Key, QueuedPart
+from gateway.store.types import Dead, Incoming, QueuedPart
 from gateway.stored import keys
 from gateway.testing import ChatDriver
 from gateway.testing.driver import _person, _place
@@ -223,9 +223,10 @@ async def plant(chat: ChatDriver, who: str, word: str) -> None:
         Transaction(partition=store.partition(home), parts=[part], appends=[(keys.SECURITY, line)], cancel=[])
     )
     await store.commit(Transaction(partition=store.partition("-"), dead=[platform]))
-    newcomers = [{"person": each, "name": each, "address": each, "language": "en", "at": "", "code": None, "until": None}
-                 for each in ("test:bot:qk42", "test:bot:qk421")]  # fmt: skip
-    sealed = context.keyring.seal(keys.NEWCOMERS, json.dumps(newcomers))
+    known = [
+        {"person": each, "name": each, "address": each, "language": "en", "at": ""} for each in (PERSON, OTHER_PERSON)
+    ]
+    sealed = context.keyring.seal(keys.NEWCOMERS, json.dumps(known))
     place = store.partition(keys.NEWCOMERS)
     await store.commit(Transaction(partition=place, puts={keys.NEWCOMERS: Put(sealed, 86_400)}))
 
@@ -283,9 +284,14 @@ async def others_view(chat: ChatDriver) -> dict[str, Any]:
         place["actions"] = [each for each in place["actions"] if each["kind"] != "hire"]
     store = chat.engine.context.store
     log = keys.key(store, GROUP, keys.transcript)
-    team = [each for each in await store.read(log) if "koala" in json.dumps(each.value).casefold()]
+    team = [shown for each in await store.read(log) if "koala" in (shown := without_person(each.value)).casefold()]
     waiting = [each.body for each in await store.mailbox(GROUP) if "koala" in str(each.body)]
     return {"export": exported, "team": team, "waiting": waiting, "timers": await other_timers(store)}
+
+
+def without_person(line: Json) -> str:
+    """The line of a note has a line of text for each message that went before."""
+    return re.sub(r"\\nQk42: [^\\]*", "", json.dumps(line))
 
 
 async def other_timers(store: Store) -> list[str]:

@@ -44,8 +44,15 @@ def clean(db: sqlite3.Connection, at: Moment) -> bool:
     return max([db.execute(statement, {"now": at.now}).rowcount for statement in _EXPIRED]) >= _ROWS
 
 
-def scrub(db: sqlite3.Connection, at: Moment) -> None:
-    """Empty the write-ahead log. Raises StoreUnavailable while another program reads the file."""
+def scrub(db: sqlite3.Connection, at: Moment, *, anew: bool) -> None:
+    """Empty the write-ahead log, after writing the file anew. Raises StoreUnavailable while another program reads the
+    file."""
+    if anew:
+        db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than the memory
+        try:
+            db.execute("VACUUM")
+        finally:
+            db.execute("PRAGMA temp_store = MEMORY")
     blocked, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if blocked:
         raise StoreUnavailable(

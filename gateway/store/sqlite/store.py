@@ -333,8 +333,8 @@ class SqliteStore:
     async def rewrite(self, rewriting: Rewriting) -> None:
         await self._do(partial(rewrite, rewriting=rewriting), durable=True)
 
-    async def scrub(self) -> None:
-        await self._writer.submit(cleanup.scrub, alone=True)
+    async def scrub(self, *, anew: bool = False) -> None:
+        await self._writer.submit(partial(cleanup.scrub, anew=anew), alone=True)
 
     async def stats(self) -> Stats:
         return await self._do(stats.stats)

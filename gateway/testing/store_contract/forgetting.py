@@ -1,4 +1,4 @@
-"""What a store forgets: lanes, and names with a subject. And lines that get another value."""
+"""Forgetting: lanes, and names with a subject. And lines that get another value."""
 
 from __future__ import annotations
 
