@@ -212,10 +212,14 @@ def _without_person(scope: Extent, index: Index) -> Index:
     gone = frozenset(scope.actions)
 
     def others(entries: tuple[IndexEntry, ...]) -> tuple[IndexEntry, ...]:
-        kept = [each for each in entries if each.action_id not in gone]
         return tuple(
-            replace(each, approvers=_others(each.approvers, scope)) if scope.person in each.approvers else each
-            for each in kept
+            replace(
+                each,
+                approvers=_others(each.approvers, scope),
+                ballots=tuple(ballot for ballot in each.ballots if ballot[0] != scope.person),
+            )
+            for each in entries
+            if each.action_id not in gone
         )
 
     return replace(

@@ -16,7 +16,7 @@ from gateway.store.base import Store
 from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.transaction import Chained, LogCut, Put, Timer, Transaction
-from gateway.store.types import Cell, Dead, Incoming, Key, Prefetch, QueuedPart, Spending
+from gateway.store.types import Cell, Dead, Forgotten, Incoming, Key, Prefetch, QueuedPart, Spending
 from tests.store.redis_server import RedisServer
 
 SLOTS = 16384
@@ -153,7 +153,9 @@ async def everything(store: Store) -> None:
     await store.dead_letters()
     await store.replay("{dead}")
     await store.stats()
+    await store.timers(c)
     await given_back(store)
+    await store.forget(Forgotten(lanes=frozenset({"{d}"}), subjects=frozenset({"{log}", "{r}"})))
 
 
 async def given_back(store: Store) -> None:
