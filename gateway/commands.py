@@ -21,7 +21,7 @@ __all__ = ["BUILT_IN", "BotCommands", "CommandHandler"]
 
 CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply | None]]
 
-BUILT_IN: Final = ("start", "help", "new", "stop", "pending", "receipts", "usage")
+BUILT_IN: Final = ("start", "help", "new", "stop", "pending", "receipts", "usage", "export", "forget")
 """Commands of every bot. /stop runs in the decision lane. /whoami and /pair are not listed."""
 _RECEIPTS: Final = 10
 """The most outcomes that /receipts tells."""
@@ -81,6 +81,10 @@ class BotCommands:
                 outcome.replies = [Reply(text=_receipts(turn, await turn.settled()), exact=True)]
             case "usage":
                 outcome.replies = [Reply(text=await turn.expenses.report(turn.language), exact=True)]
+            case "export":
+                outcome.replies = [await turn.own_data.export(turn.messages[0].text, turn.language)]
+            case "forget":
+                outcome.replies = [await turn.own_data.forget(turn.messages[0].text, turn.language)]
             case "whoami" if command not in self._own:
                 outcome.replies = [Reply(text=say("whoami", turn.language, person=f"`{turn.person}`"))]
             case "pair" if command not in self._own and turn.admit is not None:

@@ -77,6 +77,18 @@ class TurnExpenses(Expenses, Protocol):
         ...
 
 
+class PersonalData(Protocol):
+    """The data of the person of a turn. Each command is asked first: it is done when the text is the code of that."""
+
+    async def export(self, said: str, language: str) -> Reply:
+        """Return the answer to /export and the text after it."""
+        ...
+
+    async def forget(self, said: str, language: str) -> Reply:
+        """Return the answer to /forget and the text after it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """Input of a turn."""
@@ -101,6 +113,8 @@ class Turn:
     events: RunTeller
     """Tells the events of the turn."""
     expenses: TurnExpenses
+    own_data: PersonalData
+    """The data of the person, for /export and /forget."""
     find_ballots: Callable[[Sequence[str]], Awaitable[Mapping[str, Ballot]]]
     """Returns the ballot of each of these people, by the private chats in which they can be reached."""
     earlier_results: EarlierResults

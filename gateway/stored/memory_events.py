@@ -12,7 +12,7 @@ from typing import TypeAlias
 from channels import Json
 from gateway.store.form import BALLOTS
 
-__all__ = ["FactsNoted", "MemoryDue", "MemoryEvent", "memory_body_of", "memory_event_of"]
+__all__ = ["FactsNoted", "ForgetDue", "MemoryDue", "MemoryEvent", "memory_body_of", "memory_event_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,25 @@ class FactsNoted:
     """Each has content, category and persistent."""
 
 
-MemoryEvent: TypeAlias = MemoryDue | FactsNoted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetDue:
+    """A person has asked twice to be forgotten."""
+
+    event_id: str
+    conversation: str
+    """The conversation that the answer goes to, before it is removed."""
+    person: str
+
+
+MemoryEvent: TypeAlias = MemoryDue | FactsNoted | ForgetDue
 
 
 def memory_body_of(event: MemoryEvent) -> dict[str, Json]:
     """Return the stored body of an event, which is not sealed yet."""
     if isinstance(event, MemoryDue):
         return {"kind": "memory_due", "form": BALLOTS, **asdict(event)}
+    if isinstance(event, ForgetDue):
+        return {"kind": "forget_due", "form": BALLOTS, **asdict(event)}
     facts: list[Json] = [dict(fact) for fact in event.facts]
     return {"kind": "facts_noted", "form": BALLOTS, "event_id": event.event_id, "facts": facts}
 
@@ -58,6 +70,13 @@ def memory_event_of(body: Mapping[str, Json]) -> MemoryEvent:
             "run_id": str(run_id),
         }:
             return MemoryDue(event_id=event_id, conversation=conversation, person=person, run_id=run_id)
+        case {
+            "kind": "forget_due",
+            "event_id": str(event_id),
+            "conversation": str(conversation),
+            "person": str(person),
+        }:
+            return ForgetDue(event_id=event_id, conversation=conversation, person=person)
         case {"kind": "facts_noted", "event_id": str(event_id), "facts": list(facts)}:
             return FactsNoted(event_id=event_id, facts=[fact for fact in facts if isinstance(fact, dict)])
     raise ValueError("not an event of a memory lane")

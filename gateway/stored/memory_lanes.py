@@ -10,7 +10,7 @@ from typing import Final
 
 from channels import Address
 
-__all__ = ["conversation_lane", "is_memory_lane", "person_lane"]
+__all__ = ["conversation_lane", "forget_lane", "is_memory_lane", "person_lane"]
 
 _CHANNEL: Final = "memory"
 
@@ -24,6 +24,11 @@ def conversation_lane(conversation: str) -> str:
 def person_lane(bot: str, person: str) -> str:
     """Return the memory lane of a person with this bot."""
     return f"{bot}/{Address(channel=_CHANNEL, account='person', place=person)}"
+
+
+def forget_lane(bot: str, person: str) -> str:
+    """Return the lane in which a person is forgotten, because they asked for it."""
+    return f"{bot}/{Address(channel=_CHANNEL, account='forget', place=person)}"
 
 
 def is_memory_lane(lane: str) -> bool:

@@ -133,7 +133,7 @@ def test_names_that_slack_would_refuse_are_changed_or_said(here: Path) -> None:
     assert found["display_information"]["name"] == "Zoë's Books Söhne xxxxxxxxxxxxxxxxx"
     commands = {entry["command"]: entry["description"] for entry in found["features"]["slash_commands"]}
     assert commands["/stop"] == say("cmd_stop", "es")
-    assert list(commands)[7:] == ["/total", "/zo_s_books_s_hne_xxxxxxx-status", "/" + "a" * 31]
+    assert list(commands)[9:] == ["/total", "/zo_s_books_s_hne_xxxxxxx-status", "/" + "a" * 31]
     said = printed("bot.py", ASKFIRST_PUBLIC_URL="https://bot.example.com").stderr
     assert [line.partition(":")[0] for line in said.splitlines()] == [
         f"Slack takes no command /{'b' * 32}",
@@ -152,6 +152,8 @@ def test_without_a_bot_it_has_the_commands_of_every_bot(here: Path) -> None:
         "/pending",
         "/receipts",
         "/usage",
+        "/export",
+        "/forget",
     ]
 
 
@@ -161,7 +163,7 @@ def test_what_it_subscribes_to_and_registers_is_understood(here: Path) -> None:
     for entry in manifest("bot.py")["features"]["slash_commands"]:
         fields = {"command": entry["command"], "channel_id": "D1", "user_id": "U1", "trigger_id": "1", "team_id": "T1"}
         [event] = reader.read_command(fields).events
-        assert getattr(event, "command", "") in ("start", "help", "new", "stop", "pending", "receipts", "usage")
+        assert getattr(event, "command", "") in ("start", "help", "new", "stop", "pending", "receipts", "usage", "export", "forget")
     for name in manifest("bot.py")["settings"]["event_subscriptions"]["bot_events"]:
         body = {
             "type": "event_callback",

@@ -92,6 +92,8 @@ async def test_built_in_commands_answer_without_the_model(house: House) -> None:
         "/pending – See what is waiting for your answer",
         "/receipts – See what became of your last requests",
         "/usage – See what you have used",
+        "/export – Get what is kept about you",
+        "/forget – Have what is kept about you removed",
         "/total – What is still open",
     ]
     assert (await house.asks("/pending")).text == "Nothing is waiting for your answer."

@@ -8,6 +8,7 @@ step: the next one reads the same lines again, and none is left out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -19,17 +20,19 @@ from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.memory.filling import MemoryFiller
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.traces import keep_trace
+from gateway.forgetting import NotForgotten, forget
 from gateway.logs import describe_error
 from gateway.memory import NotedFact
 from gateway.observe.runs import run_id_of
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.providers.base import ProviderError
-from gateway.store.errors import Fenced
+from gateway.store.embedded import is_embedded
+from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.form import NewerForm, check_form
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_event_of
+from gateway.stored.memory_events import FactsNoted, ForgetDue, MemoryDue, MemoryEvent, memory_event_of
 
 __all__ = ["MemoryRunner"]
 
@@ -39,6 +42,12 @@ _BACKOFF_SECONDS: Final = (30.0, 120.0, 600.0, 3600.0)
 """The waits after failures in a row. After the last one the events go: the event of the next turn does their work."""
 _CROWDED_SECONDS: Final = 1.0
 """The wait of a lane while this process works as many of them as it may."""
+
+
+_FORGET_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
+"""The waits before a forgetting is tried again, while a turn or an action of the person runs."""
+_ANSWER_TRIES: Final = 4
+"""The tries after which it no longer waits for the answer to be sent."""
 
 
 class MemoryRunner:
@@ -73,7 +82,11 @@ class MemoryRunner:
         transaction.consume = [(lease.lane, waiting.seq) for waiting in lease.events]
         facts = [event for event in events if isinstance(event, FactsNoted)]
         due = [event for event in events if isinstance(event, MemoryDue)]
+        asked = [event for event in events if isinstance(event, ForgetDue)]
         try:
+            if asked:
+                await self._forget(lease, asked[0], transaction)
+                return
             if facts:
                 await self._note(lease, facts, transaction)
             if due:
@@ -115,6 +128,26 @@ class MemoryRunner:
         ]
         known = knowledge.added(record.value, facts, await context.store.now())
         transaction.puts[key.name] = Put(known, context.retention.transcript_seconds)
+
+    async def _forget(self, lease: Lease, asked: ForgetDue, transaction: Transaction) -> None:
+        """Forget a person, once the turn that asked for it has ended and its answer is sent."""
+        context, store = self._context, self._context.store
+        seconds = _FORGET_SECONDS[min(lease.tries, len(_FORGET_SECONDS) - 1)]
+        try:
+            if lease.tries < _ANSWER_TRIES and await store.outbox(asked.conversation):
+                raise NotForgotten("the answer is not sent yet")
+            await forget(store, context.keyring, context.bot.name, asked.person, context.artifacts)
+        except (NotForgotten, StoreUnavailable) as error:
+            if lease.tries >= len(_FORGET_SECONDS):
+                log.error("a person has asked to be forgotten, which does not succeed so far: %s", error)
+            due = await store.now() + timedelta(seconds=seconds)
+            again = Transaction(partition=lease.partition, lease=lease, finish="failed", due=due)
+            await context.commit(again)
+            return
+        await context.commit(transaction)
+        if is_embedded(store):
+            with contextlib.suppress(StoreUnavailable):
+                await store.scrub()
 
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
         """Fill the memories of a conversation, and commit the filled ones. The expenses are booked in any case."""

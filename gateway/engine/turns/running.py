@@ -21,6 +21,7 @@ from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
 from gateway.engine.turns.live import StreamedText
+from gateway.engine.turns.own_data import OwnData
 from gateway.engine.turns.raw_results import earlier_results
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions
@@ -119,6 +120,7 @@ def turn_input(
         keep=partial(context.files.keep, person=str(person)),
         actions=read_actions,
         settled=partial(context.actions, conversation, find=_ended),
+        own_data=OwnData(context, conversation, running.address, person),
         admit=partial(strangers.admit, by=person) if strangers.may_admit(person) else None,
         events=running.events,
         expenses=running.expenses,

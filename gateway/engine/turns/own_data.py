@@ -1,0 +1,81 @@
+"""The data of the person of a turn: /export gives it, /forget has it removed, both asked first.
+
+The first message is answered with a code, and only a second one with this code does it. It is no action with a prompt:
+the record of one would be data of the person, and would stand in the way of its own effect.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+from typing import Final
+
+from channels import Address, Person, Reply
+from channels.direct import DirectChannel
+from gateway.artifacts import Artifact, NotKept
+from gateway.conversations import Conversations, UnknownConversation
+from gateway.engine.context import EngineContext
+from gateway.pending.seal import Keyring
+from gateway.store.types import Incoming
+from gateway.stored.memory_events import ForgetDue, memory_body_of
+from gateway.stored.memory_lanes import forget_lane
+from gateway.tools.pending_action import json_text
+from gateway.wording import say
+
+__all__ = ["OwnData"]
+
+_LASTS_SECONDS: Final = 600
+"""A code counts for ten minutes at least, and for twenty at most."""
+
+
+class OwnData:
+    """The data of one person, as their commands reach it."""
+
+    def __init__(self, context: EngineContext, conversation: str, address: Address, person: Person) -> None:
+        self._context, self._conversation = context, conversation
+        self._address, self._person = address, person
+
+    async def export(self, said: str, language: str) -> Reply:
+        """Return the answer to /export and the text after it."""
+        asked = await self._asked("export", said, language)
+        if asked is not None:
+            return asked
+        context, person = self._context, str(self._person)
+        try:
+            found = await Conversations(context.store, context.keyring, context.bot.name).export(person)
+            content = json_text(found).encode("utf-8", "replace")
+            file = await context.files.keep(Artifact.of(content, "export.json", "application/json"), person)
+        except UnknownConversation:
+            return Reply(text=say("export_nothing", language))
+        except NotKept:
+            return Reply(text=say("export_too_large", language))
+        return Reply(text=say("export_done", language), media=(file,))
+
+    async def forget(self, said: str, language: str) -> Reply:
+        """Return the answer to /forget and the text after it. A forgetting begins when the turn has ended."""
+        asked = await self._asked("forget", said, language)
+        if asked is not None:
+            return asked
+        context, person = self._context, str(self._person)
+        lane = forget_lane(context.bot.name, person)
+        event = ForgetDue(event_id=f"forget/{secrets.token_hex(8)}", conversation=self._conversation, person=person)
+        body = context.keyring.stamped("event", lane, memory_body_of(event))
+        await context.store.accept([Incoming(conversation=lane, event_ids=(event.event_id,), body=body)])
+        return Reply(text=say("forget_begun", language))
+
+    async def _asked(self, command: str, said: str, language: str) -> Reply | None:
+        """Return the question of a command; None if this message has its code, in a chat of the person alone."""
+        if self._address.group or self._address.channel == DirectChannel.name:
+            return Reply(text=say("own_chat_only", language))
+        now = await self._context.store.now()
+        codes = _codes(self._context.keyring, f"{command}/{self._person}", now)
+        if said.strip() in codes:
+            return None
+        return Reply(text=say(f"{command}_ask", language, code=codes[0]), exact=True)
+
+
+def _codes(keyring: Keyring, of: str, now: datetime) -> tuple[str, str]:
+    """Return the codes of these ten minutes and of the ones before."""
+    number = int(now.timestamp()) // _LASTS_SECONDS
+    new, old = (f"{int(keyring.pseudonym(f'{of}/{each}'), 16) % 10_000:04}" for each in (number, number - 1))
+    return new, old
