@@ -25,6 +25,7 @@ from channels.telegram.errors import Moved, TooManyRequests
 from gateway.agent.call_errors import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
+from gateway.conversations import UnknownConversation
 from gateway.engine.delivery.attempt_state import WrongAttempt
 from gateway.lifespan import LifespanFailed
 from gateway.mcp.link import NoConnection
@@ -78,6 +79,7 @@ MADE: dict[type, Make] = {
     Exception: by("it was said twice", 2),
     ValueError: by("it was said twice", 2),
     RuntimeError: by("it was said twice", 2),
+    UnknownConversation: by("Bot/sms:1:2"),
 }
 """How an error is made, by the class in which its constructor is written."""
 DESCRIBED: dict[type, dict[str, object]] = {GoesOn: {"call": "Future"}}
