@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from channels import WebhookRequest
 from channels.slack.parse import PayloadReader
 from gateway.cli import main
+from gateway.commands import BUILT_IN
 from gateway.wording import say
 
 URL = "https://bot.example.com/webhooks/slack"
@@ -163,17 +164,7 @@ def test_what_it_subscribes_to_and_registers_is_understood(here: Path) -> None:
     for entry in manifest("bot.py")["features"]["slash_commands"]:
         fields = {"command": entry["command"], "channel_id": "D1", "user_id": "U1", "trigger_id": "1", "team_id": "T1"}
         [event] = reader.read_command(fields).events
-        assert getattr(event, "command", "") in (
-            "start",
-            "help",
-            "new",
-            "stop",
-            "pending",
-            "receipts",
-            "usage",
-            "export",
-            "forget",
-        )
+        assert getattr(event, "command", "") in BUILT_IN
     for name in manifest("bot.py")["settings"]["event_subscriptions"]["bot_events"]:
         body = {
             "type": "event_callback",
