@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from channels import Reply
@@ -16,6 +16,7 @@ from gateway.wording import say
 # The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
 if TYPE_CHECKING:
     from gateway.pending.actions import ConversationActions
+    from gateway.tools.pending_action import PendingAction
 
 __all__ = ["BUILT_IN", "BotCommands", "CommandHandler"]
 
@@ -76,7 +77,9 @@ class BotCommands:
             case "new":
                 outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
             case "pending":
-                outcome.replies = [Reply(text=_open_actions(turn, await turn.actions()), exact=True)]
+                outcome.replies = [
+                    Reply(text=_open_actions(turn, await turn.actions(), await turn.elsewhere()), exact=True)
+                ]
             case "receipts":
                 outcome.replies = [Reply(text=_receipts(turn, await turn.settled()), exact=True)]
             case "usage":
@@ -96,13 +99,14 @@ class BotCommands:
         return outcome
 
 
-def _open_actions(turn: Turn, actions: ConversationActions) -> str:
+def _open_actions(turn: Turn, actions: ConversationActions, elsewhere: Sequence[PendingAction]) -> str:
     from gateway.pending.offers import described
     from gateway.pending.prompt import brief
     from gateway.pending.standing import permissions_of
 
     waiting, allowed = actions.open_for(str(turn.person)), permissions_of(actions, str(turn.person))
     lines = [f"- {brief(action.preview)} ({action.code})" for action in waiting]
+    lines += [f"- {brief(action.preview)} ({plain(str(action.address))})" for action in elsewhere]
     listed = (
         "\n".join([say("pending_list", turn.language), "", *lines]) if lines else say("pending_none", turn.language)
     )

@@ -110,6 +110,8 @@ class Turn:
     """Loads the conversation's open actions, anew at each call."""
     settled: Callable[[], Awaitable[ConversationActions]]
     """Loads the conversation's actions with those that have ended lately."""
+    elsewhere: Callable[[], Awaitable[Sequence[PendingAction]]]
+    """Loads the open questions that wait for the person in groups; none for a turn in a group."""
     events: RunTeller
     """Tells the events of the turn."""
     expenses: TurnExpenses

@@ -32,7 +32,14 @@ from gateway.stored.events import (
     event_of,
     is_internal,
 )
-from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_body_of, memory_event_of
+from gateway.stored.memory_events import (
+    FactsNoted,
+    MemoryDue,
+    MemoryEvent,
+    QuestionWaits,
+    memory_body_of,
+    memory_event_of,
+)
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 
@@ -211,6 +218,10 @@ MEMORY_EVENTS: dict[str, MemoryEvent] = {
         '"facts":[{"content":"likes tea","category":"general","persistent":true}]}'
     ): FactsNoted(event_id="facts/r1", facts=[{"content": "likes tea", "category": "general", "persistent": True}]),
 }
+
+
+WAITS = '{"kind":"question_waits","form":3,"event_id":"waits/a1/p","action_id":"a1","conversation":"Bot/sms:1:#2"}'
+MEMORY_EVENTS[WAITS] = QuestionWaits(event_id="waits/a1/p", action_id="a1", conversation="Bot/sms:1:#2")
 
 
 @pytest.mark.parametrize(("text", "event"), MEMORY_EVENTS.items())

@@ -61,6 +61,7 @@ __all__ = [
     "turn_result",
     "unreachable",
     "visible_log",
+    "waits",
 ]
 
 _P = ParamSpec("_P")
@@ -157,6 +158,12 @@ def knowledge(lane: str) -> str:
     """Record, in the partition of a person's memory lane: the facts about that person. Written by that lane;
     `transcript` days of `ASKFIRST_RETENTION` after its last write."""
     return f"knowledge/{lane}"
+
+
+def waits(lane: str) -> str:
+    """Record, in the partition of a person's memory lane: the last questions to that person in groups. Written by that
+    lane; two days after the last one."""
+    return f"waits/{lane}"
 
 
 def memory_epoch(conversation: str) -> str:

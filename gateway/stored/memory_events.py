@@ -12,7 +12,7 @@ from typing import TypeAlias
 from channels import Json
 from gateway.store.form import BALLOTS
 
-__all__ = ["FactsNoted", "ForgetDue", "MemoryDue", "MemoryEvent", "memory_body_of", "memory_event_of"]
+__all__ = ["FactsNoted", "ForgetDue", "MemoryDue", "MemoryEvent", "QuestionWaits", "memory_body_of", "memory_event_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +46,24 @@ class ForgetDue:
     person: str
 
 
-MemoryEvent: TypeAlias = MemoryDue | FactsNoted | ForgetDue
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionWaits:
+    """A person was asked a question in a group: `/pending` in their own chat lists it."""
+
+    event_id: str
+    action_id: str
+    conversation: str
+
+
+MemoryEvent: TypeAlias = MemoryDue | FactsNoted | ForgetDue | QuestionWaits
 
 
 def memory_body_of(event: MemoryEvent) -> dict[str, Json]:
     """Return the stored body of an event, which is not sealed yet."""
     if isinstance(event, MemoryDue):
         return {"kind": "memory_due", "form": BALLOTS, **asdict(event)}
+    if isinstance(event, QuestionWaits):
+        return {"kind": "question_waits", "form": BALLOTS, **asdict(event)}
     if isinstance(event, ForgetDue):
         return {"kind": "forget_due", "form": BALLOTS, **asdict(event)}
     facts: list[Json] = [dict(fact) for fact in event.facts]
@@ -77,6 +88,13 @@ def memory_event_of(body: Mapping[str, Json]) -> MemoryEvent:
             "person": str(person),
         }:
             return ForgetDue(event_id=event_id, conversation=conversation, person=person)
+        case {
+            "kind": "question_waits",
+            "event_id": str(event_id),
+            "action_id": str(action_id),
+            "conversation": str(conversation),
+        }:
+            return QuestionWaits(event_id=event_id, action_id=action_id, conversation=conversation)
         case {"kind": "facts_noted", "event_id": str(event_id), "facts": list(facts)}:
             return FactsNoted(event_id=event_id, facts=[fact for fact in facts if isinstance(fact, dict)])
     raise ValueError("not an event of a memory lane")

@@ -2,6 +2,7 @@
 
 A memory lane is the mailbox of a conversation that no channel has. Its events are worked under an ordinary lease of a
 turn, so that two workers never fill the same memory at once. The turns of the conversation itself do not wait for it.
+The lane of a person also keeps which questions wait for them in groups.
 """
 
 from __future__ import annotations

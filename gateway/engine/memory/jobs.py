@@ -20,6 +20,7 @@ from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.memory.filling import MemoryFiller
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.traces import keep_trace
+from gateway.engine.waiting import keep_waiting
 from gateway.forgetting import NotForgotten, forget
 from gateway.logs import describe_error
 from gateway.memory import NotedFact
@@ -32,7 +33,7 @@ from gateway.store.form import NewerForm, check_form
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.stored.memory_events import FactsNoted, ForgetDue, MemoryDue, MemoryEvent, memory_event_of
+from gateway.stored.memory_events import FactsNoted, ForgetDue, MemoryDue, MemoryEvent, QuestionWaits, memory_event_of
 
 __all__ = ["MemoryRunner"]
 
@@ -89,6 +90,8 @@ class MemoryRunner:
                 return
             if facts:
                 await self._note(lease, facts, transaction)
+            if waits := [event for event in events if isinstance(event, QuestionWaits)]:
+                await keep_waiting(transaction, self._context, lease, waits)
             if due:
                 await self._fill(lease, due[-1], transaction)
             else:

@@ -21,6 +21,7 @@ from gateway.engine.turns.long_answers import with_files
 from gateway.engine.turns.raw_results import keep_raw_results
 from gateway.engine.turns.running import RunningTurn
 from gateway.engine.turns.traces import keep_trace
+from gateway.engine.waiting import hand_to_people
 from gateway.memory import RESET
 from gateway.memory.window import Cut
 from gateway.observe.events import MemoryTrim, SessionSave
@@ -34,6 +35,7 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.transaction import Chained, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
+from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
 from gateway.wording import say
 
@@ -89,7 +91,8 @@ class TurnConcluder:
             actions = await context.actions(conversation, *asked)
             note_acted(actions, batch)
             if outcome.asked or outcome.unrelated:
-                self._ask(actions, running, outcome, language)
+                new = self._ask(actions, running, outcome, language)
+                await hand_to_people(transaction, context, running.address, new)
             elif outcome.replies and not _is_built_in(batch):
                 remind(actions, actions.open_for(str(running.person)))
             await context.files.keep_for_questions(actions)
@@ -160,8 +163,13 @@ class TurnConcluder:
             async with attempt:
                 await self._context.store.give_back(unanswered)
 
-    def _ask(self, actions: ConversationActions, running: RunningTurn, outcome: Outcome, language: str) -> None:
-        """Open the actions that the turn asks about. Those that were open before are shown again, or withdrawn."""
+    def _ask(
+        self, actions: ConversationActions, running: RunningTurn, outcome: Outcome, language: str
+    ) -> Sequence[PendingAction]:
+        """Open the actions that the turn asks about, and return the new ones.
+
+        Those that were open before are shown again, or withdrawn.
+        """
         asked = {action.pending_action_id: action for action in outcome.asked}
         known = [found for action_id in asked if (found := actions.get(action_id)) is not None]
         mine = [replace(action, run_id=running.events.run_id) for action in asked.values()]
@@ -184,6 +192,7 @@ class TurnConcluder:
             actions.says.insert(0, OutgoingReply(reply=Reply(text=say("dropped", language))))
         else:
             show_again(actions, person)
+        return new
 
     def _was_stopped(self, running: RunningTurn) -> bool:
         """Return True if the person said /stop after these messages. The turn answers them, and asks no question."""

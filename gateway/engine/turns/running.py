@@ -23,6 +23,7 @@ from gateway.engine.turns.language import detect_language
 from gateway.engine.turns.live import StreamedText
 from gateway.engine.turns.own_data import OwnData
 from gateway.engine.turns.raw_results import earlier_results
+from gateway.engine.waiting import questions_elsewhere
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index
@@ -120,6 +121,7 @@ def turn_input(
         keep=partial(context.files.keep, person=str(person)),
         actions=read_actions,
         settled=partial(context.actions, conversation, find=_ended),
+        elsewhere=partial(questions_elsewhere, context, running.address, person),
         own_data=OwnData(context, conversation, running.address, person),
         admit=partial(strangers.admit, by=person) if strangers.may_admit(person) else None,
         events=running.events,

@@ -1,0 +1,73 @@
+"""The questions that wait for a person in groups, for /pending in their own chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from channels import Address, Json, Person
+from gateway.engine.context import EngineContext
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Lease
+from gateway.stored import keys
+from gateway.stored.memory_events import QuestionWaits, memory_body_of
+from gateway.stored.memory_lanes import person_lane
+from gateway.tools.pending_action import PendingAction
+
+__all__ = ["hand_to_people", "keep_waiting", "questions_elsewhere"]
+
+_MOST: Final = 20
+"""The last questions of a person that are kept."""
+_KEPT_SECONDS: Final = 2 * 86_400.0
+"""Longer than any question stays open."""
+
+
+async def hand_to_people(
+    transaction: Transaction, context: EngineContext, address: Address, asked: Sequence[PendingAction]
+) -> None:
+    """Hand the questions of a group over to the lanes of the people that may answer them there."""
+    if not (address.group and asked):
+        return
+    now = await context.store.now()
+    for action in asked:
+        for person in sorted({action.requester, *action.approvers} - action.elsewhere):
+            lane = person_lane(context.bot.name, person)
+            event = QuestionWaits(
+                event_id=f"waits/{action.pending_action_id}/{person}",
+                action_id=action.pending_action_id,
+                conversation=action.conversation,
+            )
+            body = context.keyring.stamped("event", lane, memory_body_of(event))
+            transaction.hand_over.append(Incoming(conversation=lane, event_ids=(event.event_id,), body=body, stamp=now))
+
+
+async def keep_waiting(
+    transaction: Transaction, context: EngineContext, lease: Lease, events: Sequence[QuestionWaits]
+) -> None:
+    """Add questions to the record of a person's lane."""
+    key = keys.key(context.store, lease.lane, keys.waits)
+    found = (await context.store.get([key]))[key].value
+    kept: list[Json] = [*found] if isinstance(found, list) else []
+    kept += [[event.action_id, event.conversation] for event in events]
+    transaction.puts[key.name] = Put(kept[-_MOST:], _KEPT_SECONDS)
+
+
+async def questions_elsewhere(context: EngineContext, address: Address, person: Person) -> list[PendingAction]:
+    """Return the open questions that this person may answer in groups.
+
+    None are returned in a group itself, since others read the answer there.
+    """
+    if address.group:
+        return []
+    key = keys.key(context.store, person_lane(context.bot.name, str(person)), keys.waits)
+    found = (await context.store.get([key]))[key].value
+    places: dict[str, set[str]] = {}
+    for entry in found if isinstance(found, list) else []:
+        match entry:
+            case [str(action_id), str(conversation)]:
+                places.setdefault(conversation, set()).add(action_id)
+    waiting: list[PendingAction] = []
+    for conversation, action_ids in places.items():
+        actions = await context.actions(conversation)
+        waiting += [each for each in actions.open_for(str(person)) if each.pending_action_id in action_ids]
+    return waiting
