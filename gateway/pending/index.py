@@ -54,8 +54,12 @@ class IndexEntry:
     standing_code: str = ""
     """The code that confirms it and gives its standing permission."""
     ballots: tuple[tuple[str, str], ...] = ()
-    """Each approver that is asked in their own chat, with its conversation: an action whose record was changed ends
-    there too."""
+    """Each approver that is asked in their own chat, with its conversation, until the action is settled.
+
+    An action whose record was changed ends there too.
+    """
+    salt: str = ""
+    """The salt of an action with ballots, by which they are found, until it is settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +223,8 @@ class Index:
             )
         if action.reason in ("refused", "expired", "withdrawn", "undelivered"):
             entry = replace(entry, refused=same_ask(action.kind, action.args, action.requester))
+        if action.settled:
+            entry = replace(entry, ballots=(), salt="")
         if action.open and action.address is not None:
             return replace(self, address=action.address).placed(entry)
         going = tuple(each for each in self.going if each.state != "unknown" or each.at >= at - _UNKNOWN_KEPT)
@@ -323,6 +329,7 @@ def _entry(action: PendingAction, at: datetime) -> IndexEntry:
         at=action.requested_at if action.open else at,
         standing_code=action.standing.code if action.standing is not None else "",
         ballots=tuple((each.person, each.conversation) for each in action.ballots if each.state in ("asked", "shown")),
+        salt=action.salt if action.ballots else "",
     )
 
 

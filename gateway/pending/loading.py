@@ -280,6 +280,7 @@ def _stub(entry: IndexEntry, actions: ConversationActions) -> PendingAction:
         requested_at=entry.at,
         fence=entry.fence,
         ballots=tuple(Ballot(person=person, conversation=where) for person, where in entry.ballots),
+        salt=entry.salt,
     )
 
 
