@@ -92,11 +92,15 @@ def test_planted_defect_is_found_by_the_machine(
         play(places, 5, Machine, count=400)
 
 
+SLOW = {defects.permission_without_end}
+"""Found only after a minute of histories: too long for `make test`."""
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("kept_on", "room", "plant"),
     [
-        pytest.param(kind, room, plant)
+        pytest.param(kind, room, plant, marks=[pytest.mark.chaos] if plant in SLOW else [])
         for room, plants in DEFECTS_OF_ROOMS.items()
         for plant in plants
         for kind in ("sqlite", "redis")
