@@ -88,7 +88,7 @@ lock: .venv/test.installed
 
 ## The contracts of channels, stores and models with the oldest libraries that pyproject.toml takes.
 lowest: .lowest/installed
-	.lowest/bin/pytest -n 2 tests/channels tests/providers tests/store tests/test_frame.py
+	.lowest/bin/pytest -n 2 -m "not chaos" tests/channels tests/providers tests/store tests/test_frame.py
 
 .lowest/installed: requirements/lowest.txt pyproject.toml
 	@echo "Installing requirements/lowest.txt"

@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 _PAGE = 500
 """The most rows that are read in one operation. Other operations run between two."""
+_DROPS = 100
+"""The most dead letters that are deleted in one operation: each is overwritten in the file."""
 
 
 class SqliteStore:
@@ -320,7 +322,7 @@ class SqliteStore:
 
     async def drop_all(self, reason: str | None = None) -> int:
         dropped = 0
-        while gone := await self._do(partial(mailbox.drop_some, reason=reason, limit=_PAGE), durable=True):
+        while gone := await self._do(partial(mailbox.drop_some, reason=reason, limit=_DROPS), durable=True):
             dropped += gone
         return dropped
 
