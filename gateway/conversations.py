@@ -68,13 +68,7 @@ class Conversations:
         `limit`: the most names. Raises ValueError for a limit below 1.
         """
         _check_limit(limit)
-        people = await self._people()
-        if person is not None:
-            found = {name for name, there in people.items() if person in there.people}
-            found |= {name for name in await self._transcripts() if name == f"{self._bot}/{person}"}
-        else:
-            found = {*people, *await self._transcripts()}
-        return sorted(found)[:limit]
+        return (await self._names(person))[:limit]
 
     async def read(self, conversation: str, *, last: int = 60) -> Sequence[ModelMessage]:
         """Return the last messages of a conversation, oldest first. Messages before its last reset come too.
@@ -82,8 +76,8 @@ class Conversations:
         Raises ValueError for a `last` below 1, and UnknownConversation.
         """
         _check_limit(last)
-        entries = await self._store.read(self._log(conversation, keys.transcript), last=last)
-        if not entries and conversation not in await self.list(limit=_MOST):
+        entries = await self._store.read(self._key(conversation, keys.transcript), last=last)
+        if not entries and not await self._exists(conversation):
             raise UnknownConversation(conversation)
         return [message for _, message in _messages(entries)]
 
@@ -98,8 +92,8 @@ class Conversations:
         if not wanted:
             raise ValueError("the text to search for is empty")
         found: list[FoundMessage] = []
-        for conversation in await self.list(person=person, limit=_MOST):
-            for at, message in reversed(_messages(await self._lines(self._log(conversation, keys.transcript)))):
+        for conversation in await self._names(person):
+            for at, message in reversed(_messages(await self._lines(self._key(conversation, keys.transcript)))):
                 if wanted in message.content.casefold():
                     found.append(FoundMessage(conversation=conversation, at=at, message=message))
             found = sorted(found, key=lambda each: each.at, reverse=True)[:limit]
@@ -112,10 +106,9 @@ class Conversations:
         the noted facts and the usage. The messages of a group belong to all of its people, and are left out. Raises
         UnknownConversation.
         """
-        names = await self.list(limit=_MOST)
-        if who in names:
+        if await self._exists(who):
             return {"conversation": who, **await self._conversation(who)}
-        wrote = await self.list(person=who, limit=_MOST)
+        wrote = await self._names(who)
         groups = {name for name, there in (await self._people()).items() if there.group}
         own = [name for name in wrote if name not in groups]
         found: dict[str, Json] = {
@@ -143,8 +136,24 @@ class Conversations:
 
     # ── reading ──
 
-    def _log(self, conversation: str, name: Callable[[str], str]) -> Key:
+    def _key(self, conversation: str, name: Callable[[str], str]) -> Key:
         return keys.key(self._store, conversation, name)
+
+    async def _names(self, person: str | None) -> Sequence[str]:
+        """Return the names of all conversations, or of the ones in which a person has written, in order."""
+        people = await self._people()
+        if person is None:
+            return sorted({*people, *await self._transcripts()})
+        found = {name for name, there in people.items() if person in there.people}
+        own = f"{self._bot}/{person}"
+        return sorted(found | {own} if await self._exists(own) else found)
+
+    async def _exists(self, conversation: str) -> bool:
+        """Return True for the name of a conversation that people wrote in. Older ones have a transcript alone."""
+        people = self._key(conversation, keys.people)
+        if (await self._store.get([people]))[people].value is not None:
+            return True
+        return bool(await self._store.read(self._key(conversation, keys.transcript), last=1))
 
     async def _people(self) -> dict[str, PeopleOf]:
         """Return who wrote in each conversation."""
@@ -168,18 +177,18 @@ class Conversations:
         """Return all that is kept of one conversation."""
         lane = conversation_lane(conversation)
         memories = {what: keys.key(self._store, lane, keys.memory, what) for what in keys.MEMORIES}
-        found = await self._store.get(list(memories.values()))
-        there = (await self._people()).get(conversation, PeopleOf())
+        people = self._key(conversation, keys.people)
+        found = await self._store.get([people, *memories.values()])
         waiting = await self._store.mailbox(conversation, _MOST)
         return {
-            "people": dict(there.people),
+            "people": dict(PeopleOf.from_json(found[people].value).people),
             "messages": [
                 {"at": at.isoformat(), **to_entries([message])[0]}  # type: ignore[dict-item]
-                for at, message in _messages(await self._lines(self._log(conversation, keys.transcript)))
+                for at, message in _messages(await self._lines(self._key(conversation, keys.transcript)))
             ],
             "shown": [
                 {"at": entry.stamp.isoformat(), "line": entry.value}
-                for entry in await self._lines(self._log(conversation, keys.visible_log))
+                for entry in await self._lines(self._key(conversation, keys.visible_log))
             ],
             "waiting": [dict(each.body) for each in waiting],
             "actions": [*await self._actions(lambda action: action.conversation == conversation)],
