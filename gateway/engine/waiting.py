@@ -7,10 +7,11 @@ from typing import Final
 
 from channels import Address, Json, Person
 from gateway.engine.context import EngineContext
+from gateway.engine.memory.mail import hand_to_lanes
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Incoming, Lease
+from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.stored.memory_events import QuestionWaits, memory_body_of
+from gateway.stored.memory_events import MemoryEvent, QuestionWaits
 from gateway.stored.memory_lanes import person_lane
 from gateway.tools.pending_action import PendingAction
 
@@ -26,19 +27,18 @@ async def hand_to_people(
     transaction: Transaction, context: EngineContext, address: Address, asked: Sequence[PendingAction]
 ) -> None:
     """Hand the questions of a group over to the lanes of the people that may answer them there."""
-    if not (address.group and asked):
+    if not address.group:
         return
-    now = await context.store.now()
+    events: list[tuple[str, MemoryEvent]] = []
     for action in asked:
         for person in sorted({action.requester, *action.approvers} - action.elsewhere):
-            lane = person_lane(context.bot.name, person)
             event = QuestionWaits(
                 event_id=f"waits/{action.pending_action_id}/{person}",
                 action_id=action.pending_action_id,
                 conversation=action.conversation,
             )
-            body = context.keyring.stamped("event", lane, memory_body_of(event))
-            transaction.hand_over.append(Incoming(conversation=lane, event_ids=(event.event_id,), body=body, stamp=now))
+            events.append((person_lane(context.bot.name, person), event))
+    await hand_to_lanes(transaction, context, events)
 
 
 async def keep_waiting(

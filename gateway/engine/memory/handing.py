@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from gateway.engine.context import EngineContext
+from gateway.engine.memory.mail import hand_to_lanes
 from gateway.engine.memory.records import begin_epoch, turn_memories
 from gateway.engine.turns.running import RunningTurn
 from gateway.memory import RESET
 from gateway.store.transaction import Transaction
-from gateway.store.types import Incoming
-from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, memory_body_of
+from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent
 from gateway.stored.memory_lanes import conversation_lane, person_lane
 from gateway.turn import Outcome
 
@@ -37,8 +37,4 @@ async def hand_to_memory(
     if outcome.loop.noted:
         facts = FactsNoted(event_id=f"facts/{run_id}", facts=[asdict(fact) for fact in outcome.loop.noted])
         events.append((person_lane(context.bot.name, person), facts))
-    if events:
-        now = await context.store.now()
-        for lane, event in events:
-            body = context.keyring.stamped("event", lane, memory_body_of(event))
-            transaction.hand_over.append(Incoming(conversation=lane, event_ids=(event.event_id,), body=body, stamp=now))
+    await hand_to_lanes(transaction, context, events)
