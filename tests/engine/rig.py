@@ -34,6 +34,7 @@ from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.expiry import Expiry
 from gateway.engine.leases import prefetch
+from gateway.engine.memory.jobs import MemoryRunner
 from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits
 from gateway.observe.event_log import EventLog
@@ -41,6 +42,7 @@ from gateway.observe.teller import Teller
 from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.types import Kind, Lease
+from gateway.stored.memory_lanes import is_memory_lane
 from gateway.testing import ScriptedProvider
 from gateway.testing.faulty_store import FaultyStore
 from gateway.turn import Outcome
@@ -128,6 +130,7 @@ class Worker:
         self.context = self.engine.context
         self.decisions = Decisions(self.context)
         self.delivery = PartSender(self.context)
+        self.memory = MemoryRunner(self.context)
 
     async def lease(self, kind: Kind, **options: Any) -> Lease:
         lease = await self.context.store.lease(
@@ -141,6 +144,9 @@ class Worker:
         return await self.turn_of(await self.lease("turn"), deadline_seconds=deadline_seconds)
 
     async def turn_of(self, lease: Lease, *, deadline_seconds: float = 60.0) -> Outcome | None:
+        if is_memory_lane(lease.lane):
+            await self.memory.run(lease)
+            return None
         return await TurnRunner(self.context, self.decisions, deadline_seconds=deadline_seconds).run(lease)
 
     async def deliver(self) -> None:
