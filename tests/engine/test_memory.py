@@ -214,3 +214,19 @@ async def test_a_turn_that_dies_leaves_no_half_of_it(tmp_path: Path) -> None:
         await asks(chat, "bye")
         roles = [each.role for each in model.requests[-1].messages]
         assert roles == ["user", "assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.ledger("MEM-03")
+@pytest.mark.parametrize("memory", [None, ConversationMemory(4)])
+async def test_row_of_turns_with_notes_alone_pushes_no_words_out(
+    tmp_path: Path, memory: ConversationMemory | None
+) -> None:
+    async with chatting(tmp_path, memory) as (chat, model):
+        await asks(chat, "my name is Zora")
+        for number in range(90):
+            await chat.edits("ana", f"m{number}", f"text {number}")
+            await asks(chat, "/usage")
+        await asks(chat, "who am I?")
+        said = [each.content for each in model.requests[-1].messages if each.role == "user"]
+        assert said == ["my name is Zora", "who am I?"]
+        assert "text 89" in str(model.requests[-1].messages)

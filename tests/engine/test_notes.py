@@ -165,3 +165,11 @@ async def test_a_fold_needs_no_channel(chat: Rig) -> None:
     await fold(chat)
     assert (await chat.store.stats()).parked == 0
     assert [action.state for action in await actions(chat)] == ["done"]
+
+
+async def test_folded_notes_end_with_the_transcript(chat: Rig, invoices: Invoices) -> None:
+    await edits(chat, 1, "a secret")
+    await fold(chat)
+    assert await chat.store.scan("notes/")
+    await chat.advance(chat.worker.context.retention.transcript_seconds + 1)
+    assert not await chat.store.scan("notes/")

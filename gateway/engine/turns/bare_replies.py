@@ -17,7 +17,8 @@ from gateway.engine.reply_limits import near_answers
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import event_id_of, run_of, tell_settled
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.commits import append_transcript, finish_turn, note_acted
+from gateway.engine.turns.commits import finish_turn, note_acted
+from gateway.engine.turns.notes import keep_folded
 from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
 from gateway.pending.bare_reply import BareReply
@@ -85,7 +86,7 @@ class BareReplyHandler:
                     note_acted(actions, batch)
                 await self._context.files.keep_for_questions(actions)
                 transaction = finish_turn(self._context, lease, batch)
-                append_transcript(transaction, self._context, lease.lane, batch.notes)
+                keep_folded(transaction, self._context, lease, batch.notes)
                 await actions.write(transaction)
                 cause = event_id_of(batch.began_by)
                 transaction.parts += self._context.parts.render(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from channels import Address, Json, Person
@@ -10,11 +10,10 @@ from gateway.engine.context import EngineContext
 from gateway.engine.delivery.visible_log import person_line
 from gateway.engine.telling import event_id_of
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.notes import forget_folded
+from gateway.engine.turns.notes import forget_folded, keep_folded
 from gateway.engine.turns.running import RunningTurn
-from gateway.memory import RESET, to_entries
+from gateway.memory import RESET, from_entries
 from gateway.pending.actions import ConversationActions
-from gateway.providers.base import ModelMessage
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
@@ -23,7 +22,6 @@ from gateway.stored.people import PeopleOf
 
 __all__ = [
     "append_lines",
-    "append_transcript",
     "failures_key",
     "finish_turn",
     "note_acted",
@@ -65,19 +63,15 @@ def release(context: EngineContext, lease: Lease) -> Transaction:
     return Transaction(partition=lease.partition, lease=lease, finish="done", deletes=deletes)
 
 
-def append_transcript(
-    transaction: Transaction, context: EngineContext, conversation: str, messages: Iterable[ModelMessage]
-) -> None:
-    """Append messages to the transcript."""
-    name = keys.key(context.store, conversation, keys.transcript).name
-    transaction.appends += [(name, line) for line in to_entries(messages)]
-
-
 def append_lines(transaction: Transaction, context: EngineContext, running: RunningTurn, lines: Sequence[Json]) -> None:
-    """Append the lines of a turn to the transcript.
+    """Append the lines of a turn to the transcript. Notes without other lines are kept for the next turn.
 
-    Where several people may write, each line names the person of its turn. Forgetting a person finds them by it.
+    A row of such turns would else fill the lines that a turn reads. Where several people may write, each line names the
+    person of its turn. Forgetting a person finds them by it.
     """
+    if all(isinstance(line, dict) and line.get("role") == "event" for line in lines):
+        keep_folded(transaction, context, running.lease, from_entries(lines))
+        return
     name, several = keys.key(context.store, running.conversation, keys.transcript).name, running.address.group
     for line in lines:
         if isinstance(line, dict) and line != RESET and (several or running.direct):

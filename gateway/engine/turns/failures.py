@@ -14,8 +14,9 @@ from gateway.engine.context import EngineContext
 from gateway.engine.event_bodies import replay_body
 from gateway.engine.telling import event_id_of, run_of, tell_settled
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.commits import append_transcript, failures_key, finish_turn, turn_owner, write_acted
+from gateway.engine.turns.commits import failures_key, finish_turn, turn_owner, write_acted
 from gateway.engine.turns.live import begun_messages
+from gateway.engine.turns.notes import keep_folded
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompting import remind
 from gateway.providers.base import Refusal
@@ -151,7 +152,7 @@ class FailurePolicy:
     ) -> None:
         """Make dead letters of the events of a turn, and tell its person with the text of `key`.
 
-        Outcomes of actions beside messages become no dead letters: they are added to the transcript. With `raised`, the
+        Outcomes of actions beside messages become no dead letters: they are kept for the next turn. With `raised`, the
         caller of the turn gets this error, and the person is not told.
         """
         transaction, conversation = finish_turn(self._context, lease, batch), lease.lane
@@ -159,7 +160,7 @@ class FailurePolicy:
         incident = secrets.token_hex(4)
         others = [waiting for waiting in batch.taken if waiting.seq not in batch.outcomes]
         if others:
-            append_transcript(transaction, self._context, conversation, batch.notes)
+            keep_folded(transaction, self._context, lease, batch.notes)
         transaction.dead = [
             Dead(
                 dead_id=f"{incident}-{waiting.seq}",

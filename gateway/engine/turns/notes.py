@@ -1,8 +1,9 @@
 """Notes: events that the model must know of and that start no turn, which are outcomes of actions and edits.
 
 Notes wait in the mailbox for the next message. After ten minutes without one, a fold, which is a turn without a model,
-takes them out of it and keeps the last lines in one record of the conversation. The next turn gives them to the model
-as one message, so that any number of them pushes no message of a person out of the window.
+takes them out of it and keeps the last lines in one record of the conversation. So does a turn that adds nothing else
+to the transcript, such as one of a command. The next turn gives them to the model as one message, so that any number of
+them pushes no message of a person out of the window.
 """
 
 from __future__ import annotations
@@ -34,10 +35,13 @@ def gather(context: EngineContext, lease: Lease, batch: Batch) -> None:
     batch.notes = [ModelMessage(role="event", content="\n".join(_last(lines)))] if lines else []
 
 
-def keep_folded(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:
-    """Keep the notes of this batch for the turn of the next message."""
-    lines: list[Json] = [line for note in batch.notes for line in note.content.split("\n")]
-    transaction.puts[_key(context, lease).name] = Put({"lines": lines[-_MOST_LINES:]})
+def keep_folded(transaction: Transaction, context: EngineContext, lease: Lease, notes: Sequence[ModelMessage]) -> None:
+    """Keep these notes for the turn of the next message, in the place of the folded ones that `gather` has joined."""
+    lines: list[Json] = [line for note in notes for line in note.content.split("\n")]
+    if lines:
+        name = _key(context, lease).name
+        transaction.puts[name] = Put({"lines": lines[-_MOST_LINES:]}, context.retention.transcript_seconds)
+        transaction.deletes = [each for each in transaction.deletes if each != name]
 
 
 def forget_folded(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:

@@ -28,7 +28,7 @@ from gateway.engine.turns.attachments import fetch_attachments
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.engine.turns.batch import Batch, choose
 from gateway.engine.turns.checkpoint import StoreJournal, are_genuine, events_of
-from gateway.engine.turns.commits import append_lines, append_transcript, finish_turn, release, turn_owner, write_acted
+from gateway.engine.turns.commits import append_lines, finish_turn, release, turn_owner, write_acted
 from gateway.engine.turns.conclusion import TurnConcluder
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
@@ -285,7 +285,7 @@ class TurnRunner:
         """Take notes that no message followed out of the mailbox. No model is called and no reply is sent."""
         transaction = release(self._context, lease)
         transaction.consume = [(lease.lane, waiting.seq) for waiting in batch.taken]
-        keep_folded(transaction, self._context, lease, batch)
+        keep_folded(transaction, self._context, lease, batch.notes)
         await self._context.commit(transaction)
         return Outcome(stop_reason="answered")
 
@@ -302,7 +302,7 @@ class TurnRunner:
             await context.commit(Transaction(partition=lease.partition, lease=lease, deletes=deletes))
             return False
         transaction = finish_turn(context, lease, batch)
-        append_transcript(transaction, context, lease.lane, batch.notes)
+        keep_folded(transaction, context, lease, batch.notes)
         await context.commit(transaction)
         how, run_id = "not answered: they have opted out", running.events.run_id
         tell_settled(context.events, run_id, lease.lane, batch.taken, transaction, how)
