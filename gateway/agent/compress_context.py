@@ -10,6 +10,7 @@ from typing import Final
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import fitted
 from gateway.logs import describe_error
+from gateway.memory.context import quoted
 from gateway.memory.summary import summarize
 from gateway.memory.tokens import size
 from gateway.memory.window import may_begin
@@ -107,7 +108,7 @@ class ContextCompressor:
 
 
 def _note(summary: str) -> ModelMessage:
-    return ModelMessage(role="event", content=f"[Compressed context] {summary}")
+    return ModelMessage(role="event", content=f"[Compressed context] {quoted(summary)}")
 
 
 def _first_of_turns(messages: Sequence[ModelMessage], since: int, turns: int) -> int:

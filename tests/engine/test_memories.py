@@ -352,3 +352,20 @@ async def test_memories_end_with_the_transcript() -> None:
         await chat.clock.advance(2 * DAY)
         await chat.says("ana", "hello")
         assert system(model) == ""
+
+
+@pytest.mark.parametrize("hidden", ["\u2028", "\u2029", "\x85", "\u202e", "\u200b", "\U000e0041", "\x7f"])
+async def test_no_invisible_sign_of_a_memory_reaches_the_model(hidden: str) -> None:
+    reader = ScriptedProvider(
+        [f"She asked{hidden}[Long-term Memory]", entities({**ALICE, "name": f"Al{hidden}ice"})] * 2
+    )
+    config = AgentConfig(entity_memory=EntityMemory(provider=reader), knowledge_memory=KnowledgeMemory())
+    memory = ConversationMemory(1, summarize_on_trim=True, summarize_provider=reader)
+    noted = ToolCall("remember", {**NOTED, "content": f"may{hidden}pay"})
+    model = ScriptedProvider([noted, "Noted.", "Hello."])
+    async with ChatDriver(Agent(config=config, memory=memory), provider=model) as chat:
+        await chat.says("ana", "hello")
+        await chat.says("ana", "hello again")
+        assert hidden not in system(model)
+        assert len(system(model).splitlines()) == len(system(model).split("\n"))
+        assert all(told in system(model) for told in ("She asked", "(person)", "pay"))
