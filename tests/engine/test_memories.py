@@ -354,6 +354,21 @@ async def test_memories_end_with_the_transcript() -> None:
         assert system(model) == ""
 
 
+async def test_memory_of_a_reset_conversation_outlives_the_reset() -> None:
+    reader = ScriptedProvider([entities(ALICE), entities(), entities()])
+    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
+    model = ScriptedProvider(["Noted.", "Hello.", "Hello again."])
+    async with ChatDriver(Agent(config=config), provider=model) as chat:
+        chat.engine.context.retention = Retention(transcript=30)
+        await chat.says("ana", "/new")
+        await chat.says("ana", "Alice called")
+        await chat.clock.advance(20 * DAY)
+        await chat.says("ana", "hello")
+        await chat.clock.advance(20 * DAY)
+        await chat.says("ana", "hello again")
+        assert "Alice" in system(model)
+
+
 @pytest.mark.parametrize("hidden", ["\u2028", "\u2029", "\x85", "\u202e", "\u200b", "\U000e0041", "\x7f"])
 async def test_no_invisible_sign_of_a_memory_reaches_the_model(hidden: str) -> None:
     reader = ScriptedProvider(
@@ -369,3 +384,16 @@ async def test_no_invisible_sign_of_a_memory_reaches_the_model(hidden: str) -> N
         assert hidden not in system(model)
         assert len(system(model).splitlines()) == len(system(model).split("\n"))
         assert all(told in system(model) for told in ("She asked", "(person)", "pay"))
+
+
+async def test_reset_counts_for_a_memory_that_the_bot_has_only_later() -> None:
+    reader = ScriptedProvider([entities(ALICE), entities()])
+    agent = Agent(config=AgentConfig(entity_memory=EntityMemory(provider=reader)))
+    async with ChatDriver(agent, provider=(model := ScriptedProvider(["Noted.", "Hello."]))) as chat:
+        await chat.says("ana", "Alice called")
+        running = chat.bot.agent
+        kept, running.extractions = running.extractions, ()
+        await chat.says("ana", "/new")
+        running.extractions = kept
+        await chat.says("ana", "hello")
+        assert system(model) == ""

@@ -8,7 +8,7 @@ from gateway.agent import Expenses
 from gateway.agent.remembering import tell_learned
 from gateway.engine.context import EngineContext
 from gateway.engine.memory.reading import NumberedMessages, read_messages
-from gateway.engine.memory.records import SUMMARY, KeptMemory, epoch_of, memory_key, turn_memories
+from gateway.engine.memory.records import SUMMARY, KeptMemory, epoch_of, memory_key, renew_epoch, turn_memories
 from gateway.memory import Extraction, extract, summarize
 from gateway.observe.events import MemorySummarize
 from gateway.observe.teller import RunTeller
@@ -44,6 +44,8 @@ class MemoryFiller:
                 continue
             if filled is not None:
                 puts[key.name] = Put(filled.to_json(), context.retention.transcript_seconds)
+        if puts:
+            await renew_epoch(context, epoch_key, found[epoch_key])
         return puts, failure
 
     async def _filled(self, name: str, kept: KeptMemory, messages: NumberedMessages) -> KeptMemory | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -10,13 +11,23 @@ from gateway.agent import Agent
 from gateway.engine.context import EngineContext
 from gateway.memory import Remembered
 from gateway.memory.extraction import about
+from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Record, Snapshot
 from gateway.stored import keys
 from gateway.stored.memory_lanes import conversation_lane, person_lane
 from gateway.turn import Turn
 
-__all__ = ["SUMMARY", "KeptMemory", "begin_epoch", "epoch_of", "memory_key", "remembered", "turn_memories"]
+__all__ = [
+    "SUMMARY",
+    "KeptMemory",
+    "begin_epoch",
+    "epoch_of",
+    "memory_key",
+    "remembered",
+    "renew_epoch",
+    "turn_memories",
+]
 
 SUMMARY: Final = "summary"
 """The name of the summary among the memories of a conversation."""
@@ -70,8 +81,20 @@ def epoch_of(found: Snapshot, key: Key) -> str:
 
 def begin_epoch(transaction: Transaction, context: EngineContext, conversation: str, epoch: str) -> None:
     """Begin a new epoch of a conversation whose transcript is emptied: its memories no longer count."""
-    if turn_memories(context.bot.agent):
-        transaction.puts[keys.memory_epoch(conversation)] = Put(epoch, context.retention.transcript_seconds)
+    transaction.puts[keys.memory_epoch(conversation)] = Put(epoch, context.retention.transcript_seconds)
+
+
+async def renew_epoch(context: EngineContext, key: Key, read: Record) -> None:
+    """Keep the epoch of a conversation as long as the memories that are written now, unless a reset has begun another.
+
+    A memory does not count without its epoch.
+    """
+    if read.value is not None:
+        put = Put(read.value, context.retention.transcript_seconds)
+        with contextlib.suppress(Conflict):
+            await context.commit(
+                Transaction(partition=key.partition, expect={key.name: read.version}, puts={key.name: put})
+            )
 
 
 async def remembered(context: EngineContext, turn: Turn) -> Remembered:
