@@ -18,7 +18,7 @@ from gateway.memory import (
     extract,
     summarize,
 )
-from gateway.memory.extraction import about
+from gateway.memory.extraction import about, with_words
 from gateway.memory.tokens import TokenCount
 from gateway.observe.events import EntityExtraction, KgExtraction, MemorySummarize, MemoryTrim, RunUsage
 from gateway.observe.teller import RunTeller
@@ -98,8 +98,9 @@ class Remembering:
         if (knowledge := self.config.knowledge_memory) is not None and outcome.noted:
             person, known = self.context.person, knowledge.alone.get(self.context.person)
             knowledge.alone[person] = knowledge.added(known, outcome.noted, self.context.clock())
-        for memory in self.extractions if goes_on else ():
-            await self._extract(memory, [*earlier, *new][-max(len(new), memory.relevance_window) :])
+        added = len(with_words(new))
+        for memory in self.extractions if goes_on and added else ():
+            await self._extract(memory, with_words([*earlier, *new])[-max(added, memory.relevance_window) :])
         if not self.usage.total_tokens:
             return outcome
         await self.events.tell(RunUsage, usage=self.usage)

@@ -21,10 +21,10 @@ __all__ = [
     "Learned",
     "ModelName",
     "Positive",
-    "_conversation_text",
     "about",
     "extract",
     "one_line",
+    "with_words",
 ]
 
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
@@ -73,8 +73,12 @@ class Extraction(Protocol):
 
 def about(messages: Sequence[ModelMessage], memory: Extraction) -> str:
     """Return the text of the last messages, by which a memory chooses the lines of its section."""
-    recent = messages[-memory.relevance_window :]
-    return "\n".join(message.content for message in recent if message.role in ("user", "assistant"))
+    return "\n".join(message.content for message in with_words(messages)[-memory.relevance_window :])
+
+
+def with_words(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages of people and of the bot that have a text. A memory reads and counts no others."""
+    return [message for message in messages if message.role in ("user", "assistant") and message.content]
 
 
 async def extract(
@@ -94,12 +98,11 @@ async def extract(
 
 
 def _conversation_text(messages: Iterable[ModelMessage]) -> str:
-    """Return the texts of people and of the bot in these messages, as one JSON array."""
+    """Return the texts of these messages as one JSON array."""
     said = [
         {"role": message.role, "text": message.content[:_MOST_OF_A_MESSAGE]}
         | ({"speaker": message.speaker} if message.speaker else {})
-        for message in messages
-        if message.role in ("user", "assistant") and message.content
+        for message in with_words(messages)
     ]
     return json.dumps(said, ensure_ascii=False)
 

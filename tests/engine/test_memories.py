@@ -18,6 +18,7 @@ from gateway import (
     KnowledgeGraphMemory,
     KnowledgeMemory,
     ProviderError,
+    tool,
 )
 from gateway.retention import Retention
 from gateway.store.types import Incoming
@@ -367,6 +368,21 @@ async def test_memory_of_a_reset_conversation_outlives_the_reset() -> None:
         await chat.clock.advance(20 * DAY)
         await chat.says("ana", "hello again")
         assert "Alice" in system(model)
+
+
+async def test_words_before_many_calls_of_tools_are_read() -> None:
+    @tool(read_only=True)
+    async def look(at: int) -> str:
+        """Look."""
+        return f"seen {at}"
+
+    reader = ScriptedProvider([entities(ALICE)])
+    config = AgentConfig(entity_memory=EntityMemory(provider=reader), max_iterations=40)
+    model = ScriptedProvider([*[ToolCall("look", {"at": number}) for number in range(30)], "Noted."])
+    async with ChatDriver(Agent([look], config=config), provider=model) as chat:
+        await chat.says("ana", "Alice called")
+        assert len(model.requests) == 31
+        assert "Alice called" in reader.requests[0].messages[0].content
 
 
 @pytest.mark.parametrize("hidden", ["\u2028", "\u2029", "\x85", "\u202e", "\u200b", "\U000e0041", "\x7f"])

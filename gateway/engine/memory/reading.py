@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.engine.context import EngineContext
 from gateway.memory import RESET, from_entries, lines_read
+from gateway.memory.extraction import with_words
 from gateway.providers.base import ModelMessage
 from gateway.store.form import check_form
 from gateway.stored import keys
@@ -39,14 +40,9 @@ class NumberedMessages:
         return [message for line, message in pairs if line > number]
 
     def unread(self, after: int, window: int) -> list[ModelMessage]:
-        """Return the messages after the line of this number, and earlier ones up to a window of this size.
-
-        Returns no message if none of the new ones is of a person or of the bot.
-        """
-        new = self.after(after)
-        if not any(message.role in ("user", "assistant") and message.content for message in new):
-            return []
-        return list(self.messages[-max(min(len(new), _MOST_UNREAD), window) :])
+        """Return what was said after the line of this number, and before it up to a window of this size."""
+        new = len(with_words(self.after(after)))
+        return with_words(self.messages)[-max(min(new, _MOST_UNREAD), window) :] if new else []
 
 
 async def read_messages(context: EngineContext, conversation: str) -> NumberedMessages:
