@@ -109,7 +109,7 @@ class ConversationMemory:
     def trim(self, messages: Sequence[ModelMessage], tokens: TokenCount) -> Trim:
         """Return these messages within the limits. The conversation of this object does not count and stays."""
         limit = self._first_within(messages, tokens)
-        first = _firstmay_begin(messages, limit)
+        first = _first_beginning(messages, limit)
         cuts = [Cut(limit, len(messages) - limit, "enforce_limits")] if limit else []
         if first > limit:
             cuts.append(Cut(first - limit, len(messages) - first, "tool_pair_boundary"))
@@ -152,7 +152,7 @@ class ConversationMemory:
         return 0
 
 
-def _firstmay_begin(messages: Sequence[ModelMessage], begin: int) -> int:
+def _first_beginning(messages: Sequence[ModelMessage], begin: int) -> int:
     """Return the first index from `begin` on at which no call stands apart from its result.
 
     When there is none, it is the last such index before `begin`, so that at least one message is kept.
