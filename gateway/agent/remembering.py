@@ -18,7 +18,7 @@ from gateway.memory import (
     extract,
     summarize,
 )
-from gateway.memory.extraction import about, with_words
+from gateway.memory.extraction import with_words
 from gateway.memory.tokens import TokenCount
 from gateway.observe.events import EntityExtraction, KgExtraction, MemorySummarize, MemoryTrim, RunUsage
 from gateway.observe.teller import RunTeller
@@ -69,18 +69,14 @@ class Remembering:
 
     def remembered(self) -> Remembered:
         """Return the memories that the model reads in this run."""
-        messages, context = [*self.history(), *self.said], self.context
-        lines = {each.extracts: each.lines(each.alone, about(messages, each)) for each in self.extractions}
-        lasting: Sequence[str] = ()
-        recent: Sequence[str] = ()
-        if (knowledge := self.config.knowledge_memory) is not None:
-            lasting, recent = knowledge.lines(knowledge.alone.get(context.person), context.clock())
-        return Remembered(
+        knowledge, context = self.config.knowledge_memory, self.context
+        return Remembered.of(
+            [*self.history(), *self.said],
             summary=(self.memory.summary if self.memory is not None else None) or "",
-            entities=lines.get("entities", ()),
-            relations=lines.get("relations", ()),
-            lasting=lasting,
-            recent=recent,
+            extracted=[(memory, memory.alone) for memory in self.extractions],
+            facts=((), ())
+            if knowledge is None
+            else knowledge.lines(knowledge.alone.get(context.person), context.clock()),
         )
 
     async def __call__(self, outcome: LoopOutcome) -> LoopOutcome:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
+
+from channels import Json
+from gateway.memory.extraction import Extraction, about
+from gateway.providers.base import ModelMessage
 
 __all__ = ["Remembered", "quoted"]
 
@@ -24,6 +28,26 @@ class Remembered:
     relations: Sequence[str] = ()
     lasting: Sequence[str] = ()
     recent: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        said: Sequence[ModelMessage],
+        *,
+        summary: str,
+        extracted: Iterable[tuple[Extraction, Json]],
+        facts: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    ) -> Self:
+        """Return what a turn with these messages reads of these values. `facts`: the lasting and the recent ones."""
+        lines = {memory.extracts: memory.lines(value, about(said, memory)) for memory, value in extracted}
+        lasting, recent = facts
+        return cls(
+            summary=summary,
+            entities=lines.get("entities", ()),
+            relations=lines.get("relations", ()),
+            lasting=lasting,
+            recent=recent,
+        )
 
     def text(self) -> str:
         """Return the text for the system prompt; empty if there is no item.

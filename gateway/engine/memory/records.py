@@ -10,7 +10,6 @@ from channels import Json
 from gateway.agent import Agent
 from gateway.engine.context import EngineContext
 from gateway.memory import Remembered
-from gateway.memory.extraction import about
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Record, Snapshot
@@ -110,17 +109,10 @@ async def remembered(context: EngineContext, turn: Turn) -> Remembered:
     found = await context.store.get([*asked, *([facts_key] if knowledge is not None else [])])
     epoch = epoch_of(found, epoch_key) if names else ""
     kept = {name: KeptMemory.of(found[key], epoch).value for name, key in memory_keys.items()}
-    said = [*turn.history, *turn.model_messages]
-    lines = {memory.extracts: memory.lines(kept[memory.extracts], about(said, memory)) for memory in agent.extractions}
-    lasting: list[str] = []
-    recent: list[str] = []
-    if knowledge is not None:
-        lasting, recent = knowledge.lines(found[facts_key].value, context.clock.guess())
     summary = kept.get(SUMMARY)
-    return Remembered(
+    return Remembered.of(
+        [*turn.history, *turn.model_messages],
         summary=summary if isinstance(summary, str) else "",
-        entities=lines.get("entities", ()),
-        relations=lines.get("relations", ()),
-        lasting=lasting,
-        recent=recent,
+        extracted=[(memory, kept[memory.extracts]) for memory in agent.extractions],
+        facts=((), ()) if knowledge is None else knowledge.lines(found[facts_key].value, context.clock.guess()),
     )
