@@ -19,7 +19,7 @@ _MOST_NOTED: Final = 5
 @cache
 def remember_tool() -> Tool:
     """Return the tool with which a model notes a fact about the person. It asks no person."""
-    return Tool(_remember, name=REMEMBER)
+    return Tool(_remember, name=REMEMBER, idempotent=True)
 
 
 async def _remember(ctx: ToolContext, content: str, category: str = "general", persistent: bool = False) -> str:

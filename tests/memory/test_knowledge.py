@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gateway import Agent, AgentConfig, KnowledgeMemory, ToolContext
+from gateway.agent.noting import remember_tool
 from gateway.memory import NotedFact
 from gateway.options import WrongOption
 from gateway.testing import ScriptedProvider, ToolCall
@@ -78,3 +79,7 @@ async def test_empty_fact_is_refused() -> None:
     agent = Agent(provider=model, config=AgentConfig(knowledge_memory=KnowledgeMemory()))
     await agent.run("remember")
     assert "there is no fact to note" in model.requests[-1].messages[-1].content
+
+
+def test_fact_is_noted_again_after_a_crash() -> None:
+    assert remember_tool().repeatable
