@@ -13,7 +13,7 @@ from channels.replies import Part, Receipt, Reply
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["DirectChannel", "own_place", "shared_place"]
+__all__ = ["DirectChannel", "is_private", "own_place", "shared_place"]
 
 _OWN = "user:"
 """The prefix of a person's own place."""
@@ -29,6 +29,11 @@ def own_place(person: Person) -> Address:
 def shared_place(account: str, name: str) -> Address:
     """Return the address of the conversation with this name, shared by all its users. It is never a person's own."""
     return _address(account, f"{_MARK}{name}" if name.startswith((_OWN, _MARK)) else name)
+
+
+def is_private(address: Address) -> bool:
+    """Return True for the address of a conversation that only one person reads."""
+    return not address.group and (address.channel != DirectChannel.name or address.place.startswith(_OWN))
 
 
 def _address(account: str, place: str) -> Address:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from channels import Address
+from channels.direct import is_private
 from gateway.agent.agent_tool import AgentTool
 from gateway.agent.caching import Caching
 from gateway.agent.call_errors import CallFailed, error_text
@@ -123,8 +125,10 @@ class CallExecutor:
     @property
     def _keeps_facts(self) -> bool:
         """True if facts about the person are kept: in their private chat, and in a run outside of a chat."""
-        address = self.context.address
-        return self.config.knowledge_memory is not None and (address is None or not address.group)
+        address, called = self.context.address, self.context.conversation.partition("/")[2]
+        if address is None and called:  # from `ask_channel`
+            address = Address.parse(called)
+        return self.config.knowledge_memory is not None and (address is None or is_private(address))
 
     def _on_chunk(self, tool: Tool, call: ToolCall) -> Callable[[str], None]:
         """Return what tells the pieces of a streaming tool, and shows the newest of them to the person."""

@@ -13,6 +13,7 @@ from channels import Json
 from gateway import (
     Agent,
     AgentConfig,
+    ChannelAgent,
     ConversationMemory,
     EntityMemory,
     KnowledgeGraphMemory,
@@ -413,3 +414,15 @@ async def test_reset_counts_for_a_memory_that_the_bot_has_only_later() -> None:
         running.extractions = kept
         await chat.says("ana", "hello")
         assert system(model) == ""
+
+
+async def test_facts_stay_out_of_a_conversation_that_callers_share() -> None:
+    config = AgentConfig(knowledge_memory=KnowledgeMemory())
+    model = ScriptedProvider([ToolCall("remember", NOTED), "Noted.", "1", "2", ToolCall("remember", NOTED), "3"])
+    async with ChannelAgent(Agent(provider=model, config=config)) as bot:
+        await bot.ask_channel("ana", "I like short answers")
+        await bot.ask_channel("ben", "hello")
+        await bot.ask_channel("ana", "hello", conversation_id="user:ana")
+        assert system(model) == ""
+        await bot.ask_channel("ana", "note it", conversation_id="team")
+        assert "in their private chat only" in model.requests[-1].messages[-1].content

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from channels import Json
+from channels.direct import is_private
 from gateway.agent import Agent
 from gateway.engine.context import EngineContext
 from gateway.memory import Remembered
@@ -99,7 +100,7 @@ async def renew_epoch(context: EngineContext, key: Key, read: Record) -> None:
 async def remembered(context: EngineContext, turn: Turn) -> Remembered:
     """Return the memories that a turn reads. Facts about its person are read in their private chat only."""
     agent, names = context.bot.agent, turn_memories(context.bot.agent)
-    knowledge = agent.config.knowledge_memory if not turn.address.group else None
+    knowledge = agent.config.knowledge_memory if is_private(turn.address) else None
     if not names and knowledge is None:
         return Remembered()
     epoch_key = keys.key(context.store, turn.conversation, keys.memory_epoch)
