@@ -40,7 +40,7 @@ def test_entities_named_longest_ago_are_pruned() -> None:
     assert [entity.name for entity in memory.entities] == ["Alice", "Cy"]
 
 
-@pytest.mark.parametrize("reply", ["", "no JSON", '{"entities": [{"type": "person"}]}', '{"entities": "Alice"}'])
+@pytest.mark.parametrize("reply", ["", "no JSON", '{"entities": [{"name": "A', '{"entities": "Alice"}'])
 def test_reply_that_cannot_be_read_is_refused(reply: str) -> None:
     with pytest.raises(ValueError):
         EntityMemory().learn([], reply, at=NOON, turn=1)
@@ -55,6 +55,16 @@ def test_values_of_a_model_are_bounded() -> None:
     assert all(len(value) <= 120 and "\n" not in value for value in entity.attributes.values())
     memory.alone = learned(memory, [], *map(str, range(99)))
     assert len(memory.entities) == 30
+
+
+@pytest.mark.parametrize(
+    "item", [{"type": "person"}, {"name": "Bo", "type": None}, "Bo", {"name": "Bo", "attributes": 1}]
+)
+def test_unreadable_entity_takes_no_other_along(item: Json) -> None:
+    reply = json.dumps({"entities": [item, {"name": "Alice", "type": ""}]})
+    memory = EntityMemory()
+    memory.alone = memory.learn([], reply, at=NOON, turn=1).value
+    assert [(entity.name, entity.type) for entity in memory.entities] == [("Alice", "other")]
 
 
 def test_empty_names_are_left_out() -> None:

@@ -44,12 +44,19 @@ def test_lines_are_chosen_by_shared_words_then_by_age() -> None:
     assert memory.lines(known, "") == ["Cy likes tea", "Bo owns a boat"]
 
 
-@pytest.mark.parametrize(
-    "reply", ["", "no JSON", '{"triples": [{"subject": "Alice"}]}', '{"triples": [{"confidence": 7}]}']
-)
+@pytest.mark.parametrize("reply", ["", "no JSON", '{"triples": [{"subject": "Alice"', '{"triples": 7}'])
 def test_reply_that_cannot_be_read_is_refused(reply: str) -> None:
     with pytest.raises(ValueError):
         KnowledgeGraphMemory().learn([], reply, at=NOON, turn=1)
+
+
+@pytest.mark.parametrize(
+    "item", [{"subject": "Bo"}, ["Bo"], {"subject": "a", "relation": "b", "object": "c", "confidence": 7}]
+)
+def test_unreadable_relation_takes_no_other_along(item: Json) -> None:
+    reply = json.dumps({"triples": [item, {"subject": "Alice", "relation": "manages", "object": "Alpha"}]})
+    memory = KnowledgeGraphMemory()
+    assert memory.lines(memory.learn([], reply, at=NOON, turn=1).value, "") == ["Alice manages Alpha"]
 
 
 @pytest.mark.parametrize("option", ["max_triples", "max_context_triples", "relevance_window"])
