@@ -9,7 +9,6 @@ from typing import Final
 
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import fitted
-from gateway.logs import describe_error
 from gateway.memory.context import quoted
 from gateway.memory.summary import summarize
 from gateway.memory.tokens import size
@@ -101,7 +100,7 @@ class ContextCompressor:
             self.summary = await self.stopping.unless_set(work)
         except ProviderError as error:
             self.has_failed = True
-            log.warning("the older messages of a call could not be compressed: %s", describe_error(error))
+            log.warning("the older messages of a call could not be compressed: %s", error)
         if used.total_tokens:
             await self.events.tell(RunUsage, usage=used)
         return not self.has_failed

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from gateway.agent.aside import SideProviders
 from gateway.agent.config import AgentConfig
 from gateway.agent.outcome import LoopOutcome
-from gateway.logs import describe_error
 from gateway.memory import (
     ConversationMemory,
     Extraction,
@@ -111,7 +110,7 @@ class Remembering:
         try:
             summary = await self.context.stopping.unless_set(self._summary(memory, dropped))
         except ProviderError as error:
-            log.warning("the memory could not be summarised: %s", describe_error(error))
+            log.warning("the memory could not be summarised: %s", error)
         except Stopped:
             pass
         finally:
@@ -134,7 +133,7 @@ class Remembering:
         try:
             found = await self.context.stopping.unless_set(learned())
         except ProviderError as error:
-            log.warning("the %s of a run are not kept: %s", memory.extracts, describe_error(error))
+            log.warning("the %s of a run are not kept: %s", memory.extracts, error)
         except Stopped:
             pass
         else:

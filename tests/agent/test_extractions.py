@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway import Agent, AgentConfig, EntityMemory, KnowledgeGraphMemory, ProviderError
+from gateway import Agent, AgentConfig, ConversationMemory, EntityMemory, KnowledgeGraphMemory, ProviderError
 from gateway.testing import RecordingObserver, ScriptedProvider
 
 FOUND = json.dumps({"entities": [{"name": "Alice", "type": "person"}]})
@@ -58,3 +58,11 @@ async def test_batch_reads_and_fills_no_memory() -> None:
     results = await agent.batch(["Alice called", "Bo called"], max_concurrency=1)
     assert [result.content for result in results] == ["1", "2"]
     assert memory.entities == ()
+
+
+async def test_provider_that_does_not_exist_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    memory = ConversationMemory(1, summarize_on_trim=True, summarize_provider="opnai:small")
+    config = AgentConfig(entity_memory=EntityMemory(provider="opnai:small"))
+    result = await Agent(provider=ScriptedProvider(["Noted."]), memory=memory, config=config).run("Alice called")
+    assert result.content == "Noted."
+    assert caplog.text.count("opnai") == 2
