@@ -67,6 +67,13 @@ def test_unreadable_entity_takes_no_other_along(item: Json) -> None:
     assert [(entity.name, entity.type) for entity in memory.entities] == [("Alice", "other")]
 
 
+def test_entities_of_any_length_leave_room_for_a_conversation() -> None:
+    memory = EntityMemory()
+    known = learned(memory, [], *[f"{number} " + "A" * 100 for number in range(30)], attributes={"role": "x" * 120})
+    lines = memory.lines(known, "")
+    assert lines[0].startswith("29 ") and 4000 < sum(map(len, lines)) <= 5000
+
+
 def test_empty_names_are_left_out() -> None:
     assert learned(EntityMemory(), [], "", "  ") == []
 
