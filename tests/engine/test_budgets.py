@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway import Agent, AgentConfig, ChannelAgent, tool
+from gateway import Agent, AgentConfig, ChannelAgent, EntityMemory, tool
 from gateway.access.budgets import count_name
 from gateway.observe.events import BudgetExceeded, BudgetWarning
 from gateway.providers.base import ProviderError, Request, Response, Usage
@@ -367,3 +368,25 @@ async def test_calls_of_an_inner_agent_are_booked_and_limited(tmp_path: Path) ->
         await says(chat, "b")
         assert closed(chat.platform.texts()[-1])
         assert (await today(chat))["calls"] == 4
+
+
+async def test_reading_for_a_memory_counts_and_waits(tmp_path: Path) -> None:
+    found = json.dumps({"entities": [{"name": "Alice", "type": "person"}]})
+    reader = Metered(["no JSON", found, found])
+    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
+    async with rig(bot(Metered(["Noted."] * 3), config=config), tmp_path, budgets="person=250 tokens/day") as chat:
+        await midnight(chat, plus=60)
+        await chat.says("ana", "Alice called")
+        await work(chat)
+        assert (await today(chat))["calls"] == 2, "a call counts whose reply cannot be read"
+        await chat.says("ana", "and Bo")
+        await work(chat)
+        assert ((await today(chat))["calls"], len(reader.requests)) == (3, 1), "the memory waits"
+        await chat.advance(3600)
+        await work(chat)
+        assert len(reader.requests) == 1
+        await midnight(chat)
+        await chat.says("ana", "hello")
+        await work(chat)
+        assert "Alice called" in reader.requests[1].messages[0].content
+        assert (await today(chat))["calls"] == 2
