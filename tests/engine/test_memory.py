@@ -230,3 +230,16 @@ async def test_row_of_turns_with_notes_alone_pushes_no_words_out(
         said = [each.content for each in model.requests[-1].messages if each.role == "user"]
         assert said == ["my name is Zora", "who am I?"]
         assert "text 89" in str(model.requests[-1].messages)
+
+
+@pytest.mark.ledger("MEM-07", "MEM-08")
+async def test_conversation_is_known_after_a_restart(tmp_path: Path) -> None:
+    for model, text in (
+        (Model(), "my name is Alice"),
+        (last := Model(), "what's my name?"),
+    ):
+        async with ChannelAgent(
+            Agent(provider=model, memory=ConversationMemory()), store=f"sqlite:///{tmp_path}/bot.db"
+        ) as made:
+            await made.ask_channel("user-123", text)
+    assert read(last) == ["my name is Alice", "You said: my name is Alice", "what's my name?"]
