@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway import Agent, ChannelAgent, ConversationMemory, tool
+from gateway import Agent, AgentConfig, ChannelAgent, ConversationMemory, EntityMemory, tool
+from gateway.limits import Limits, Share
 from gateway.observe.events import MemoryTrim, SessionLoad, SessionSave
 from gateway.observe.runs import run_id_of
 from gateway.observe.trace import AgentTrace
@@ -243,3 +244,32 @@ async def test_conversation_is_known_after_a_restart(tmp_path: Path) -> None:
         ) as made:
             await made.ask_channel("user-123", text)
     assert read(last) == ["my name is Alice", "You said: my name is Alice", "what's my name?"]
+
+
+async def test_many_lanes_that_wait_for_a_slow_memory_are_no_load(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    reader = ScriptedProvider([hold, *['{"entities": []}'] * 8])
+    agent = Agent(provider=Model(), config=AgentConfig(entity_memory=EntityMemory(provider=reader)))
+    async with rig(ChannelAgent(agent), tmp_path, limits=Limits(turns=Share(None, None, 4))) as chat:
+        people = [f"person {number}" for number in range(8)]
+        for person in people:
+            await chat.says(person, "hello")
+        for _ in people:
+            await chat.worker.turn()
+        first = asyncio.create_task(chat.worker.turn())
+        while not reader.requests:
+            await asyncio.sleep(0)
+        for _ in people[1:]:
+            await chat.worker.turn()
+        worked = 0
+        for _ in range(3):
+            await chat.advance(1.0)
+            while (lease := await chat.store.lease("w", ["turn"])) is not None:
+                await chat.worker.turn_of(lease)
+                worked += 1
+        assert worked <= 4, "each waits longer than the one before"
+        hold.set()
+        await first
+        await chat.advance(60.0)
+        await work(chat)
+        assert len(reader.requests) == 8

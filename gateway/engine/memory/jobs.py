@@ -42,8 +42,7 @@ log = logging.getLogger("askfirst.memory")
 _BACKOFF_SECONDS: Final = (30.0, 120.0, 600.0, 3600.0)
 """The waits after failures in a row. After the last one the events go: the event of the next turn does their work."""
 _CROWDED_SECONDS: Final = 1.0
-"""The wait of a lane while this process works as many of them as it may."""
-
+"""The least wait of a lane while this process works as many of them as it may."""
 
 _FORGET_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 """The waits before a forgetting is tried again, while a turn or an action of the person runs."""
@@ -58,15 +57,19 @@ class MemoryRunner:
         self._context = context
         self._most = max(1, (context.limits.turns.all or 4) // 4)
         self._running = 0
+        self._put_off = 0
+        """The lanes that were put off since the last one began. Each waits longer, so that many of them are no load."""
 
     async def run(self, lease: Lease) -> None:
         """Work all events of this lane. After a failure they stay, and are tried again later."""
         if self._running >= self._most:
             transaction = _given_back(lease)
-            transaction.due = await self._context.store.now() + timedelta(seconds=_CROWDED_SECONDS)
+            wait = timedelta(seconds=_CROWDED_SECONDS * (1 + self._put_off / self._most))
+            self._put_off += 1
+            transaction.due = await self._context.store.now() + wait
             await self._context.commit(transaction)
             return
-        self._running += 1
+        self._running, self._put_off = self._running + 1, 0
         try:
             with HeldLease(self._context, lease):
                 await self._work(lease)
