@@ -32,7 +32,10 @@ from gateway.store.errors import StoreRefused
 __all__ = ["operate"]
 
 _READS = frozenset({"pending", "dead", "waiting", "people", "usage", "conversations", "history", "search", "export"})
-_ANSWER_WITHIN = aiohttp.ClientTimeout(total=10)
+_ANSWER_SECONDS = 10.0
+_LONG_SECONDS = 3600.0
+"""Forgetting writes the whole file anew, and a search or an export reads much of it: some seconds a gigabyte."""
+_LONG = frozenset({"search", "export", "forget"})
 
 
 def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
@@ -73,9 +76,10 @@ def _listening_at(name: Path) -> Path | None:
 
 async def _ask(place: Path, operation: str, arguments: Mapping[str, Json]) -> Any:
     """Send an operation to the server. Raises ConnectionError when no server listens there."""
+    timeout = aiohttp.ClientTimeout(total=_LONG_SECONDS if operation in _LONG else _ANSWER_SECONDS)
     try:
         async with (
-            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(place)), timeout=_ANSWER_WITHIN) as http,
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(place)), timeout=timeout) as http,
             http.post(f"http://askfirst/{operation}", json=arguments) as response,
         ):
             answer = await response.json() if response.status in (200, 400, 409) else {}

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from channels import Json
 from gateway.assembly import open_store
+from gateway.cli import control_socket
 from gateway.operations.ownership import record_served
 from gateway.store.transaction import Put, Transaction
 from tests.cli.test_operator_commands import at, command, refusal, told
@@ -78,3 +80,24 @@ async def test_forgetting_asks_first(here: Path) -> None:
     assert "not a person: 'ana'" in await refusal("conversations", "forget", "ana", "--yes", env=env)
     assert (await told("conversations", "forget", HOME, "--yes", env=env))["gone"] == {"lines": 1, "records": 1}
     assert await told("conversations", "list", env=env) == []
+
+
+async def test_forgetting_may_take_long_and_a_list_may_not(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_socket, "_ANSWER_SECONDS", 1e-6)
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"result": {"gone": {"lines": 1}, "shared": False}})
+
+    app = web.Application()
+    app.router.add_post("/{operation}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.UnixSite(runner, str(here / "own.db.sock")).start()
+    (here / "own.db").touch()
+    env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
+    try:
+        assert "the server did not answer" in await refusal("conversations", "list", env=env)
+        forgotten = await command("conversations", "forget", "telegram:1:42", "--yes", env=env)
+        assert (forgotten.exit_code, forgotten.stdout) == (0, "Gone: 1 lines.\n")
+    finally:
+        await runner.cleanup()

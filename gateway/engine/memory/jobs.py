@@ -140,7 +140,7 @@ class MemoryRunner:
         context, store = self._context, self._context.store
         seconds = _FORGET_SECONDS[min(lease.tries, len(_FORGET_SECONDS) - 1)]
         try:
-            if lease.tries < _ANSWER_TRIES and await store.outbox(asked.conversation):
+            if lease.tries < _ANSWER_TRIES and await self._is_answering(asked.conversation):
                 raise NotForgotten("the answer is not sent yet")
             await forget(store, context.keyring, context.bot.name, asked.person, context.artifacts)
         except (NotForgotten, StoreUnavailable) as error:
@@ -154,6 +154,11 @@ class MemoryRunner:
         if is_embedded(store):
             with contextlib.suppress(StoreUnavailable):
                 await store.scrub()
+
+    async def _is_answering(self, conversation: str) -> bool:
+        """Return True while the turn that asked runs, which queues its answer at its end, and until that is sent."""
+        store = self._context.store
+        return await store.is_held(conversation) or bool(await store.outbox(conversation))
 
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
         """Fill the memories of a conversation, and commit the filled ones. The expenses are booked in any case."""
