@@ -107,7 +107,7 @@ class _Player:
 
     async def play(self) -> Story:
         world = self.world
-        await world.idle()
+        await world.drained()
         started, letters = await self._seen(), await world.letters()
         await self._all(self._strangers())
         strangers = await self._seen()

@@ -104,6 +104,13 @@ class World:
             while not await self.gateway.engine.idle():
                 await asyncio.sleep(0.005)
 
+    async def drained(self) -> None:
+        """All that waited is done, also what a slow machine put off for a moment."""
+        async with asyncio.timeout(60):
+            while (stats := await self.gateway.store.stats()).waiting or stats.parts:
+                await asyncio.sleep(0.005)
+        await self.idle()
+
     async def later(self, seconds: float) -> None:
         """Time passes, and what fell due is worked off."""
         self.gateway.store.offset_seconds += seconds
