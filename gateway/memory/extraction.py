@@ -86,8 +86,9 @@ async def extract(
 ) -> Learned:
     """Return the value of a memory with the facts of these messages, by one small call to a model.
 
-    `aside` has the provider, the model, the timeout and the book of the usage. `turn`: the number of this call. Raises
-    ProviderError, also for a reply that cannot be read. The caller then keeps the earlier value.
+    `messages` are those of `with_words`. `aside` has the provider, the model, the timeout and the book of the usage.
+    `turn`: the number of this call. Raises ProviderError, also for a reply that cannot be read. The caller then keeps
+    the earlier value.
     """
     response = await aside.ask(_conversation_text(messages), system=memory.system, max_tokens=_MOST_TOKENS)
     try:
@@ -98,11 +99,11 @@ async def extract(
 
 
 def _conversation_text(messages: Iterable[ModelMessage]) -> str:
-    """Return the texts of these messages as one JSON array."""
+    """Return the texts of messages as one JSON array."""
     said = [
         {"role": message.role, "text": message.content[:_MOST_OF_A_MESSAGE]}
         | ({"speaker": message.speaker} if message.speaker else {})
-        for message in with_words(messages)
+        for message in messages
     ]
     return json.dumps(said, ensure_ascii=False)
 

@@ -8,13 +8,10 @@ from pathlib import Path
 
 from gateway.wording import say
 from tests.cli.processes import askfirst, forked
+from tests.cli.test_forget_command import bytes_in
 from tests.e2e.test_serve_slack import SERVE, answered, sent_to, served
 from tests.fakes.openai import Call, FakeOpenAI
 from tests.fakes.slack import FakeSlack, Sent
-
-
-def bytes_in(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
 
 
 def code(asked: Sent, command: str) -> str:
@@ -46,7 +43,7 @@ async def test_person_on_slack_exports_and_forgets_themselves(tmp_path: Path) ->
             asked = await answered(slack, ana, home, "/forget")
             told = await answered(slack, ana, home, f"/forget {code(asked, 'forget')}")
             assert told.shown == say("forget_begun", "en")
-            await slack.wait_for(lambda: not bytes_in(tmp_path).count(b"quokkas"))
+            await slack.wait_for(lambda: b"quokkas" not in bytes_in(tmp_path))
             assert await listed(tmp_path, env) == []
             pressed = await slack.press(question, "Confirm", by=ana)
             await slack.wait_for(lambda: pressed.answers)

@@ -233,7 +233,7 @@ async def test_row_of_turns_with_notes_alone_pushes_no_words_out(
         assert "text 89" in str(model.requests[-1].messages)
 
 
-@pytest.mark.ledger("MEM-07", "MEM-08")
+@pytest.mark.ledger("MEM-07")
 async def test_conversation_is_known_after_a_restart(tmp_path: Path) -> None:
     for model, text in (
         (Model(), "my name is Alice"),

@@ -1,8 +1,8 @@
-"""The work of memory lanes: a model reads what a memory has not read yet, after the reply of the turn.
+"""The work of memory lanes, which comes after the reply of a turn: a model reads the new lines of the transcript.
 
-An event of such a lane says only that there may be work. What is left to read is known from the memory's record, which
-names the last line that it has read, and is written in the commit that consumes the event. So a process may die at any
-step: the next one reads the same lines again, and none is left out.
+An event of a lane says only that there may be work. The record of a memory names the last line that it has read. It is
+written by the commit that consumes the event. So a process may die at any step: the next one reads the same lines
+again, and none is left out.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class MemoryRunner:
         context, store = self._context, self._context.store
         seconds = _FORGET_SECONDS[min(lease.tries, len(_FORGET_SECONDS) - 1)]
         try:
-            if lease.tries < _ANSWER_TRIES and await self._is_answering(asked.conversation):
+            if lease.tries < _ANSWER_TRIES and await store.has_work(asked.conversation):
                 raise NotForgotten("the answer is not sent yet")
             await forget(store, context.keyring, context.bot.name, asked.person, context.artifacts)
         except (NotForgotten, StoreUnavailable) as error:
@@ -154,11 +154,6 @@ class MemoryRunner:
         if is_embedded(store):
             with contextlib.suppress(StoreUnavailable):
                 await store.scrub()
-
-    async def _is_answering(self, conversation: str) -> bool:
-        """Return True while the turn that asked runs, which queues its answer at its end, and until that is sent."""
-        store = self._context.store
-        return await store.is_held(conversation) or bool(await store.outbox(conversation))
 
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
         """Fill the memories of a conversation, and commit the filled ones. The expenses are booked in any case."""
