@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -45,10 +46,12 @@ from gateway.store.types import Kind, Lease
 from gateway.stored.memory_lanes import is_memory_lane
 from gateway.testing import ScriptedProvider
 from gateway.testing.faulty_store import FaultyStore
+from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
+from tests.stored import action_of
 from tests.told import Told
 
-__all__ = ["Platform", "Rig", "Worker", "here", "message", "rig", "user_lines"]
+__all__ = ["Platform", "Rig", "Worker", "code_of", "here", "message", "rig", "until", "user_lines"]
 
 KEYS = [b"a key of more than 16 bytes"]
 
@@ -200,6 +203,62 @@ class Rig:
     async def ready(self) -> int:
         return (await self.store.stats()).ready
 
+    async def hears(self, person: str, *texts: str, **more: Any) -> None:
+        """Take each text of a person, and run the turn of each."""
+        for text in texts:
+            await self.says(person, text, **more)
+            await self.turns()
+
+    async def handles(self, person: str, *texts: str, **more: Any) -> None:
+        """Take each text of a person, and do all that can be done, effects too."""
+        for text in texts:
+            await self.says(person, text, **more)
+            await self.work()
+
+    async def later(self, seconds: float) -> None:
+        """Let time pass, and run the turns that are due."""
+        await self.advance(seconds)
+        await self.turns()
+
+    async def work(self) -> None:
+        """Do all that can be done now, effects too."""
+        worker, kinds = self.worker, cast("tuple[Kind, ...]", ("turn", "action", "out"))
+        runs: dict[str, Any] = {
+            "turn": worker.turn_of,
+            "action": worker.engine._actions.run,
+            "out": worker.delivery.run,
+        }
+        while (await self.store.stats()).ready:
+            for kind in kinds:
+                lease = await self.store.lease("w", [kind], pool=Platform.name, prefetch=prefetch(worker.context, kind))
+                if lease is not None:
+                    await runs[kind](lease)
+        await worker.context.tasks.ended()  # such as the answer to a press
+
+    async def actions(self) -> list[PendingAction]:
+        """Return the actions of all chats, the oldest first."""
+        found = [action_of(record.value) for _, record in await self.store.scan("action/")]
+        return sorted(found, key=lambda action: action.requested_at)
+
+    async def asks(self, *numbers: int) -> list[PendingAction]:
+        """Have Ana asked for each of these invoices by a question of its own."""
+        for number in numbers:
+            await self.handles("ana", f"delete INV-{number}")
+        return await self.actions()
+
+    async def confirms(self, person: str = "ana") -> None:
+        """Ask a person for an invoice, and take their yes by code; the effect does not run yet."""
+        await self.hears(person, "delete INV-1")
+        await self.says(person, f"ok {code_of(self.platform.texts(person)[-1])}")
+
+    async def notify(self, *texts: str, place: str = "ana") -> None:
+        for text in texts:
+            await self.worker.engine.runtime.notify(here(place), Reply(text=text))
+
+    async def dead(self) -> list[str]:
+        """Return the reasons of the dead letters."""
+        return [letter.reason for letter in await self.store.dead_letters()]
+
     async def turns(self) -> None:
         """Send what waits, then run a turn, until nothing is ready."""
         while await self.ready():
@@ -213,6 +272,18 @@ class Rig:
 
 
 _numbers = itertools.count(1)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, which may be a coroutine function."""
+    async with asyncio.timeout(30):
+        while not (await found if inspect.isawaitable(found := condition()) else found):
+            await asyncio.sleep(0.001)
+
+
+def code_of(text: str) -> str:
+    """Return the code that a question names."""
+    return text.partition("**OK ")[2][:4]
 
 
 def here(place: str) -> Address:

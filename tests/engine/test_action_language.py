@@ -26,7 +26,7 @@ from gateway.tools.pending_action import PendingAction
 from gateway.wording import LANGUAGES
 from tests.engine.bots import Model
 from tests.engine.rig import Platform, Rig, here, message, rig
-from tests.engine.test_tampered_records import actions, read, work, write
+from tests.engine.test_tampered_records import read, write
 
 ANA = Person(channel="test", account="bot", user_id="ana", name="Ana")
 _numbers = itertools.count()
@@ -121,8 +121,8 @@ async def says(chat: Rig, text: str) -> None:
 
 async def asked(chat: Rig) -> PendingAction:
     await says(chat, "delete INV-1")
-    await work(chat)
-    (action,) = await actions(chat)
+    await chat.work()
+    (action,) = await chat.actions()
     return action
 
 
@@ -180,14 +180,14 @@ async def refused(chat: Rig, shop: Shop) -> None:
 
 @way("cancelled_because", "cancelled_by_because")
 async def refused_with_a_reason(chat: Rig, shop: Shop) -> None:
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     await says(chat, f"não {action.code} valor errado")
 
 
 @way("running_note")
 async def under_way(chat: Rig, shop: Shop) -> None:
     await yes(chat)
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     await chat.worker.engine._actions._show_progress(action)
     await chat.worker.deliver()
 
@@ -218,7 +218,7 @@ async def never_arrived(chat: Rig, shop: Shop) -> None:
 
 @way("cancelled", "withdrawn_note")
 async def withdrawn_by_an_operator(chat: Rig, shop: Shop) -> None:
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     await operator(chat).cancel(action.pending_action_id)
 
 
@@ -229,8 +229,8 @@ async def stopped(chat: Rig, shop: Shop) -> None:
 
 async def settled(chat: Rig, shop: Shop, state: Any) -> None:
     await raising(OutcomeUnknown("x"))(chat, shop)
-    await work(chat)
-    (action,) = await actions(chat)
+    await chat.work()
+    (action,) = await chat.actions()
     await operator(chat).settle(action.pending_action_id, state)
 
 
@@ -266,7 +266,7 @@ async def changed(chat: Rig, shop: Shop) -> None:
 async def not_checked(chat: Rig, shop: Shop) -> None:
     shop.preview_error = RuntimeError("x")
     await yes(chat)
-    await work(chat)
+    await chat.work()
     assert sentences(chat, "pt") & {"not_checked", "drifted"} == set(), "it is tried for a minute"
     await chat.advance(61)
 
@@ -275,13 +275,13 @@ async def not_checked(chat: Rig, shop: Shop) -> None:
 async def other_release(chat: Rig, shop: Shop) -> None:
     await yes(chat)
     chat.worker.context.bot = shop.bot("2")
-    await work(chat)
+    await chat.work()
     await chat.advance(61)
 
 
 @way("tampered")
 async def tampered(chat: Rig, shop: Shop) -> None:
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     name = f"action/{action.pending_action_id}"
     stored = await read(chat, name)
     await write(chat, name, {**stored, "body": stored["body"].replace("INV-1", "INV-9")})
@@ -290,7 +290,7 @@ async def tampered(chat: Rig, shop: Shop) -> None:
 
 @way("tampered")
 async def deleted(chat: Rig, shop: Shop) -> None:
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     await write(chat, f"action/{action.pending_action_id}", None)
     await says(chat, f"ok {action.code}")
 
@@ -316,7 +316,7 @@ async def shown_again(chat: Rig, shop: Shop) -> None:
 async def shown_often_enough(chat: Rig, shop: Shop) -> None:
     for _ in range(3):
         await says(chat, "olá")
-        await work(chat)
+        await chat.work()
 
 
 @way("pending_list")
@@ -327,21 +327,21 @@ async def listed(chat: Rig, shop: Shop) -> None:
 @way("say_code")
 async def unclear(chat: Rig, shop: Shop) -> None:
     await says(chat, "olá")
-    await work(chat)
+    await chat.work()
     await says(chat, "sim")
 
 
 @way("expired", "one_moment")
 async def asked_again(chat: Rig, shop: Shop) -> None:
     await chat.advance(15 * 60 + 1)
-    await work(chat)
+    await chat.work()
     await press(chat, "Perguntar de novo")
 
 
 @way("cannot_ask_again")
 async def refused_to_be_asked_again(chat: Rig, shop: Shop) -> None:
     await chat.advance(15 * 60 + 1)
-    await work(chat)
+    await chat.work()
     shop.preview_error = ValueError("x")
     await press(chat, "Perguntar de novo")
 
@@ -349,7 +349,7 @@ async def refused_to_be_asked_again(chat: Rig, shop: Shop) -> None:
 @way("already_expired")
 async def pressed_too_late(chat: Rig, shop: Shop) -> None:
     await chat.advance(15 * 60 + 1)
-    await work(chat)
+    await chat.work()
     await yes(chat)
 
 
@@ -358,7 +358,7 @@ async def test_every_end_is_told_in_the_language_of_the_action(chat: Rig, shop: 
     go, expected = WAYS[name]
     assert (await asked(chat)).language == "pt-BR"
     await go(chat, shop)
-    await work(chat)
+    await chat.work()
     assert sentences(chat, "pt") >= expected, "\n".join(told(chat))
     assert sentences(chat, "en") == set(), "\n".join(told(chat))
 
@@ -368,8 +368,8 @@ async def test_each_kind_of_drift_has_its_own_sentence(chat: Rig, shop: Shop, na
     """Four ways of not being as it was shown: the record says which, and each has a sentence of its own."""
     await asked(chat)
     await WAYS[name][0](chat, shop)
-    await work(chat)
-    assert [(action.reason, action.detail) for action in await actions(chat)] == [("drifted", name)]
+    await chat.work()
+    assert [(action.reason, action.detail) for action in await chat.actions()] == [("drifted", name)]
     four = {"drifted", "not_checked", "other_release", "tampered"}
     assert sentences(chat, "pt") & four == {"drifted" if name == "changed" else name}
 
@@ -388,6 +388,6 @@ async def test_press_without_alerts_is_answered_in_the_chats_language(tmp_path: 
     async with rig(shop.bot(), tmp_path) as chat:
         await asked(chat)
         await pressed_too_late(chat, shop)
-        await work(chat)
+        await chat.work()
         assert "already_expired" in sentences(chat, "pt")
         assert sentences(chat, "en") == set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from channels import Address, ConversationMoved, Message, MessageEdited
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Transaction
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, message, rig
+from tests.engine.rig import Rig, here, message, rig, until
 from tests.engine.test_answers_to_people import code_of
 
 DAY = 86_400.0
@@ -44,8 +43,7 @@ def edited(of: Message, text: str) -> MessageEdited:
 async def done(chat: Rig, invoices: Invoices) -> list[str]:
     """Return what was deleted, once something was."""
     chat.worker.engine.start()
-    while not invoices.deleted:
-        await asyncio.sleep(0.002)
+    await until(lambda: invoices.deleted)
     return invoices.deleted
 
 

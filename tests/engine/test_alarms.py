@@ -32,13 +32,6 @@ class Operator:
         self.heard.append(action)
 
 
-async def confirmed(chat: Rig) -> None:
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
-    code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
-    await chat.says("ana", f"ok {code}")
-
-
 async def effect(chat: Rig) -> None:
     await chat.worker.engine._actions.run(await chat.worker.lease("action"))
     await chat.worker.context.tasks.ended()
@@ -58,7 +51,7 @@ async def test_an_unknown_outcome_is_told_at_once(tmp_path: Path, caplog: pytest
     bot = invoices.bot()
     operator = Operator(bot)
     async with rig(bot, tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat)
         [(why, line)] = alarms(chat, caplog)
         assert why == "unknown"
@@ -72,14 +65,12 @@ async def test_a_changed_record_is_told_at_once_and_once(tmp_path: Path, caplog:
     bot = Invoices().bot()
     operator = Operator(bot)
     async with rig(bot, tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         [(key, record)] = await chat.store.scan("action/")
         stored: Any = record.value
         forged = Put({**stored, "seal": "0" * 64})
         await chat.store.commit(Transaction(partition=key.partition, puts={key.name: forged}))
-        await chat.says("ana", "yes")
-        await chat.turns()
+        await chat.hears("ana", "yes")
         await chat.worker.context.tasks.ended()
         [(why, line)] = alarms(chat, caplog)
         assert (why, "changed by somebody without the key" in line) == ("forged", True)
@@ -93,7 +84,7 @@ async def test_an_outcome_that_does_not_arrive_is_told_at_once(
     bot = Invoices().bot()
     operator = Operator(bot)
     async with rig(bot, tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat)
         chat.platform.will = [error]
         await chat.turns()
@@ -120,7 +111,7 @@ async def test_a_callback_that_breaks_or_hangs_harms_nothing(
     bot.on_doubt(fail)
     operator = Operator(bot)
     async with rig(bot, tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat)
         assert len(operator.heard) == 1
         assert re.search(r"an on_doubt callback failed: ValueError \(test_alarms\.py:\d+ fail\)", caplog.text)
@@ -134,7 +125,7 @@ async def test_a_sync_callback_is_called_beside_the_loop(tmp_path: Path) -> None
     heard: list[tuple[str, bool]] = []
     bot.on_doubt(lambda action: heard.append((action.state, threading.current_thread() is threading.main_thread())))
     async with rig(bot, tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat)
         assert heard == [("unknown", False)]
 
@@ -146,7 +137,7 @@ async def test_a_doubt_whose_commit_got_no_answer_is_told(tmp_path: Path, caplog
     bot = invoices.bot()
     operator = Operator(bot)
     async with rig(bot, tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         running = asyncio.create_task(effect(chat))
         await invoices.running.wait()
         chat.wire.lost_answers["commit"] = 1
@@ -164,7 +155,7 @@ async def test_an_outcome_whose_channel_is_off_is_told_at_once(
     bot = invoices.bot()
     operator = Operator(bot)
     async with rig(bot, tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         running = asyncio.create_task(effect(chat))
         await invoices.running.wait()
         chat.worker.context.channels = {}

@@ -18,7 +18,7 @@ from gateway.providers.base import ProviderError
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, message, rig
+from tests.engine.rig import Rig, here, message, rig, until
 
 _numbers = itertools.count(1)
 DELETE = ToolCall("delete_invoice", {"invoice_id": "INV-1"})
@@ -63,8 +63,7 @@ async def press(chat: Rig, token: str) -> list[str]:
 
 async def test_finding_17_stale_press_is_answered_once_a_minute(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         token = chat.platform.sent[-1][1].buttons[0].token
         assert await press(chat, token) == ["Invoice INV-1 is deleted."]
         (told,) = await press(chat, token)
@@ -92,8 +91,7 @@ async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped() -> None:
         pressing = asyncio.create_task(chat.presses("ana", "Confirm"))
         await invoices.running.wait()
         stopping = asyncio.create_task(chat.says("ana", "/stop"))
-        while not any("cannot be stopped" in message.text for message in chat.messages):
-            await asyncio.sleep(0.001)
+        await until(lambda: any("cannot be stopped" in message.text for message in chat.messages))
         invoices.hold.set()
         await asyncio.gather(pressing, stopping)
         texts = [message.text for message in chat.messages]
@@ -107,13 +105,11 @@ async def test_finding_32_message_behind_a_stopped_turn_asks_nothing() -> None:
     own, done = bot(script)
     async with ChatDriver(own) as chat:
         first = asyncio.create_task(chat.says("ana", "first"))
-        while not script.requests:
-            await asyncio.sleep(0.001)
+        await until(lambda: script.requests)
         second = asyncio.create_task(chat.says("ana", "delete INV-1"))
         await asyncio.sleep(0.05)
         stop = asyncio.create_task(chat.says("ana", "/stop"))
-        while not any("Stopped" in message.text for message in chat.messages):
-            await asyncio.sleep(0.001)
+        await until(lambda: any("Stopped" in message.text for message in chat.messages))
         hold.set()
         await asyncio.gather(first, second, stop)
         assert not any(message.buttons for message in chat.messages)
@@ -305,8 +301,7 @@ async def test_finding_14_settled_question_keeps_its_table() -> None:
 async def test_a_person_without_a_name_is_told_what_they_said(tmp_path: Path) -> None:
     own, done = bot(ScriptedProvider([DELETE]))
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         code = code_of(chat.platform.texts()[0])
         nobody = Person(channel="test", account="bot", user_id="ana")
         await chat.take(replace(message("ana", f"NO {code} wrong amount"), person=nobody))

@@ -3,7 +3,6 @@ asked."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -21,7 +20,7 @@ from gateway.stored.events import BallotNews, body_of
 from gateway.testing import ChatDriver, FakeClock
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, message, rig
+from tests.engine.rig import Rig, here, message, rig, until
 
 ANA, BEN, CAT, DAN = (f"test:bot:{name}" for name in ("ana", "ben", "cat", "dan"))
 ASK = "Delete invoice {invoice_id} for good?"
@@ -50,8 +49,7 @@ async def settle(chats: Rig) -> None:
     engine = chats.worker.engine
     engine.start()
     await engine.due()
-    while not await engine.idle():
-        await asyncio.sleep(0.001)
+    await until(engine.idle)
     await engine.stop(1)
 
 
@@ -69,8 +67,7 @@ async def opts_out(chat: ChatDriver, name: str) -> None:
     event = OptOut(event_ids=(f"stop {name}",), address=here(name), person=person, opted_in=False)
     parsed = Parsed(events=(event,), response=WebhookResponse())
     await chat.engine.inbox.accept(chat.engine.context.channels["test"], parsed)
-    while not await chat.engine.idle():
-        await asyncio.sleep(0.001)
+    await until(chat.engine.idle)
 
 
 def said(chat: ChatDriver, place: str) -> list[str]:

@@ -11,36 +11,35 @@ from gateway.testing import ChatDriver
 from gateway.tools import Confirm, Preview
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here
-from tests.engine.test_tampered_records import actions, ask, texts, work
+from tests.engine.test_tampered_records import texts
 
 
 async def test_an_approval_of_sixteen_minutes_is_not_launched(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     chat.store.offset_seconds += 16 * 60
-    await work(chat)
+    await chat.work()
     assert invoices.deleted == []
     assert "could not be started in time" in texts(chat)
-    assert [(action.state, action.reason) for action in await actions(chat)] == [("closed", "expired")]
+    assert [(action.state, action.reason) for action in await chat.actions()] == [("closed", "expired")]
 
 
 async def test_an_approval_that_nobody_takes_up_is_told_by_its_timer(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     await chat.advance(15 * 60 + 6)
-    assert [(action.state, action.reason) for action in await actions(chat)] == [("closed", "expired")]
-    await work(chat)
+    assert [(action.state, action.reason) for action in await chat.actions()] == [("closed", "expired")]
+    await chat.work()
     assert texts(chat).count("could not be started in time, so nothing was done: ") == 1
     assert invoices.deleted == []
 
 
 async def test_prompt_and_model_say_that_a_yes_came_to_nothing(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     await chat.advance(15 * 60 + 6)
-    await work(chat)
-    await chat.says("ana", "what now?")
-    await work(chat)
+    await chat.work()
+    await chat.handles("ana", "what now?")
     edited = [str(part.arguments["text"]) for _, part in chat.platform.sent if part.call == "edit"]
     assert "confirmed, but could not be started in time" in edited[-1] and "Expired" not in edited[-1]
     heard = "\n".join(each.content for each in invoices.model.requests[-1].messages if each.role == "event")
@@ -49,10 +48,10 @@ async def test_prompt_and_model_say_that_a_yes_came_to_nothing(chat: Rig, invoic
 
 
 async def test_an_approval_of_fourteen_minutes_is_launched(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     chat.store.offset_seconds += 14 * 60
-    await work(chat)
+    await chat.work()
     assert invoices.deleted == ["INV-1"]
 
 

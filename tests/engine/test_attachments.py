@@ -54,8 +54,7 @@ async def told(tmp_path: Path, platform: Keeps, *files: Attachment, limits: Limi
     """The person's message as the model gets it, and the chat afterwards."""
     script = ScriptedProvider(["I see."])
     async with rig(ChannelAgent(Agent(provider=script)), tmp_path, platform, limits=limits) as chat:
-        await chat.says("ana", "what is this?", attachments=files)
-        await chat.turns()
+        await chat.hears("ana", "what is this?", attachments=files)
         (request,) = script.requests
         return request, chat
 
@@ -79,10 +78,8 @@ async def test_a_picture_is_shown_again_in_the_next_turn(tmp_path: Path) -> None
     script = ScriptedProvider(["A cat.", "Black."])
     platform = Keeps(photo=PNG)
     async with rig(ChannelAgent(Agent(provider=script)), tmp_path, platform) as chat:
-        await chat.says("ana", "what is this?", attachments=(sent("photo"),))
-        await chat.turns()
-        await chat.says("ana", "and its colour?")
-        await chat.turns()
+        await chat.hears("ana", "what is this?", attachments=(sent("photo"),))
+        await chat.hears("ana", "and its colour?")
         assert [*script.requests[1].contents.values()] == [PNG]
         assert platform.fetched == ["photo"]
         (line,) = [entry for _, entry in await _lines(chat) if "photo" in entry or "image" in entry]
@@ -182,8 +179,7 @@ async def test_a_place_and_a_contact_have_no_bytes(tmp_path: Path) -> None:
 async def test_a_command_fetches_nothing(tmp_path: Path) -> None:
     platform = Keeps(x=PNG)
     async with rig(ChannelAgent(Agent(provider=ScriptedProvider([]))), tmp_path, platform) as chat:
-        await chat.says("ana", "/help", attachments=(sent("x"),))
-        await chat.turns()
+        await chat.hears("ana", "/help", attachments=(sent("x"),))
     assert platform.fetched == []
 
 
@@ -201,8 +197,7 @@ async def test_a_tool_opens_what_was_sent(tmp_path: Path) -> None:
 
     script = ScriptedProvider([ToolCall("count", {}), "Three words."])
     async with rig(ChannelAgent(Agent([count], provider=script)), tmp_path, Keeps(x=b"one two three")) as chat:
-        await chat.says("ana", "count", attachments=(sent("x", "document", filename="a.txt"),))
-        await chat.turns()
+        await chat.hears("ana", "count", attachments=(sent("x", "document", filename="a.txt"),))
         assert script.requests[1].messages[-1].content == "3"
     assert read == [("document", "a.txt", "text/plain", 13)]
 
@@ -215,8 +210,7 @@ async def test_a_tool_reads_why_a_file_cannot_be_opened(tmp_path: Path) -> None:
 
     script = ScriptedProvider([ToolCall("count", {}), "No."])
     async with rig(ChannelAgent(Agent([count], provider=script)), tmp_path, Keeps(x=b"")) as chat:
-        await chat.says("ana", "count", attachments=(sent("x", "document"),))
-        await chat.turns()
+        await chat.hears("ana", "count", attachments=(sent("x", "document"),))
         assert "the document cannot be read: it is empty" in script.requests[1].messages[-1].content
 
 
@@ -243,8 +237,7 @@ async def test_a_voice_message_is_written_down_and_shown_back(tmp_path: Path) ->
     ear, script = Ear("delete *all* invoices"), ScriptedProvider(["Which ones?"])
     bot = ChannelAgent(Agent(provider=script), transcriber=ear)
     async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
-        await chat.says("ana", "", attachments=(VOICE,))
-        await chat.turns()
+        await chat.hears("ana", "", attachments=(VOICE,))
         assert script.requests[0].messages[0].content == (
             "[voice message, as a machine heard it:] delete *all* invoices"
         )
@@ -257,8 +250,7 @@ async def test_a_voice_message_that_was_not_heard_is_told(tmp_path: Path, failur
     script = ScriptedProvider(["Please write."])
     bot = ChannelAgent(Agent(provider=script), transcriber=Ear(failure))
     async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
-        await chat.says("ana", "", attachments=(VOICE,))
-        await chat.turns()
+        await chat.hears("ana", "", attachments=(VOICE,))
         assert "not read: it could not be transcribed" in script.requests[0].messages[0].content
         assert chat.platform.texts()[0] == "Please write."
         assert len(chat.platform.texts()) == 2
@@ -274,8 +266,7 @@ async def test_a_recording_of_an_hour_holds_up_no_turn(tmp_path: Path, monkeypat
 
     script = ScriptedProvider(["Please write."])
     async with rig(ChannelAgent(Agent(provider=script), transcriber=Hours()), tmp_path, Keeps(v=b"OggS voice")) as chat:
-        await chat.says("ana", "", attachments=(VOICE,))
-        await chat.turns()
+        await chat.hears("ana", "", attachments=(VOICE,))
         assert "not read: it could not be transcribed" in script.requests[0].messages[0].content
         assert chat.platform.texts()[0] == "Please write."
 
@@ -289,10 +280,8 @@ async def test_a_spoken_yes_decides_nothing(tmp_path: Path) -> None:
     script = ScriptedProvider([ToolCall("pay", {}), "Press the button."])
     bot = ChannelAgent(Agent([pay], provider=script), transcriber=Ear("yes"))
     async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
-        await chat.says("ana", "pay")
-        await chat.turns()
-        await chat.says("ana", "", attachments=(VOICE,))
-        await chat.turns()
+        await chat.hears("ana", "pay")
+        await chat.hears("ana", "", attachments=(VOICE,))
         actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
         assert [action.open for action in actions.by_id.values()] == [True]
 
@@ -305,9 +294,7 @@ async def test_a_file_with_a_yes_decides_nothing(tmp_path: Path) -> None:
 
     script = ScriptedProvider([ToolCall("pay", {}), "Nice picture."])
     async with rig(ChannelAgent(Agent([pay], provider=script)), tmp_path, Keeps(x=PNG)) as chat:
-        await chat.says("ana", "pay")
-        await chat.turns()
-        await chat.says("ana", "yes", attachments=(sent("x"),))
-        await chat.turns()
+        await chat.hears("ana", "pay")
+        await chat.hears("ana", "yes", attachments=(sent("x"),))
         actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
         assert [action.open for action in actions.by_id.values()] == [True]

@@ -30,6 +30,7 @@ from gateway.store.types import Key
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
+from tests.engine.rig import until
 from tests.stored import action_of, edited
 
 GROUP = Address(channel="test", account="bot", place="#team", group=True)
@@ -46,8 +47,7 @@ def place(name: str) -> Address:
 
 async def take(chat: ChatDriver, *events: Event) -> None:
     await chat.engine.inbox.accept(chat.engine.context.channels["test"], Parsed(events=events, response=Answered()))
-    while not await chat.engine.idle():
-        await asyncio.sleep(0.001)
+    await until(chat.engine.idle)
 
 
 def press(chat: ChatDriver, who: Person | None, where: str, *, event_id: str = "press", **more: Any) -> ButtonPress:
@@ -505,8 +505,7 @@ async def test_d5_what_was_refused_is_not_asked_again_in_the_same_turn(invoices:
         await chat.says("ana", "delete INV-1")
         refusing = replace(press(chat, person("ana"), "ana"), token=chat.last.tokens["Cancel"])
         saying = asyncio.create_task(chat.says("ana", "go on"))
-        while len(script.requests) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(script.requests) >= 2)
         channel = chat.engine.context.channels["test"]
         await chat.engine.inbox.accept(channel, Parsed(events=(refusing,), response=Answered()))
         while (await actions(chat))[0].state == "pending":
@@ -597,8 +596,7 @@ async def test_e4_no_right_after_the_yes_comes_too_late(invoices: Invoices) -> N
         await chat.engine.inbox.accept(channel, Parsed(events=(yes,), response=Answered()))
         await invoices.running.wait()
         await chat.engine.inbox.accept(channel, Parsed(events=(no,), response=Answered()))
-        while len(chat.alerts) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(chat.alerts) >= 2)
         assert chat.alerts == ["Confirmed.", "This is already confirmed and running."]
         invoices.hold.set()
         await take(chat)
@@ -773,8 +771,7 @@ async def test_f7_a_store_that_fails_for_a_moment_costs_no_decision(
         monkeypatch.setattr(store, "get", unavailable)
         pressed = press(chat, person("ana"), "ana")
         await chat.engine.inbox.accept(channel, Parsed(events=(pressed,), response=Answered()))
-        while len(chat.engine.context.tasks):
-            await asyncio.sleep(0.001)
+        await until(lambda: not len(chat.engine.context.tasks))
         assert (invoices.deleted, chat.alerts, len(await store.pending_decisions())) == ([], [], 1)
         monkeypatch.undo()
         chat.engine.start()

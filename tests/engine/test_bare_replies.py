@@ -10,8 +10,8 @@ import pytest
 from channels import DeliveryReport
 from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
-from tests.engine.rig import rig
-from tests.engine.test_tampered_records import CHAT, actions, ask, work
+from tests.engine.rig import rig, until
+from tests.engine.test_tampered_records import CHAT
 
 
 async def test_a_yes_written_before_the_question_decides_nothing(invoices: Invoices) -> None:
@@ -74,10 +74,9 @@ async def test_bare_yes_without_an_order_is_asked_about_and_no_refuses(
     for word, state in (("yes", "pending"), ("no", "closed")):
         invoices = Invoices()
         async with rig(invoices.bot(), tmp_path_factory.mktemp("files"), bare_yes=bare_yes) as chat:
-            await ask(chat, 1)
-            await chat.says("ana", word)
-            await work(chat)
-            assert [action.state for action in await actions(chat)] == [state]
+            await chat.asks(1)
+            await chat.handles("ana", word)
+            assert [action.state for action in await chat.actions()] == [state]
         assert invoices.deleted == []
 
 
@@ -87,7 +86,7 @@ async def test_yes_counts_three_seconds_after_the_delivery_report(
 ) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path_factory.mktemp("files"), bare_yes="reported", reports=True) as chat:
-        (action,) = await ask(chat, 1)
+        (action,) = await chat.asks(1)
         address = (await chat.worker.context.actions(CHAT)).index.address
         assert address is not None
         await chat.take(
@@ -96,8 +95,7 @@ async def test_yes_counts_three_seconds_after_the_delivery_report(
             )
         )
         chat.store.offset_seconds += seconds
-        await chat.says("ana", "yes")
-        await work(chat)
+        await chat.handles("ana", "yes")
     assert invoices.deleted == (["INV-1"] if counts else [])
 
 
@@ -110,8 +108,7 @@ async def test_what_waits_when_stop_is_said_is_not_asked(invoices: Invoices) -> 
         while (await store.stats()).waiting < 2:
             await asyncio.sleep(0)
         third = asyncio.create_task(chat.says("ana", "/stop"))
-        while not any("Stopped" in message.text for message in chat.messages):
-            await asyncio.sleep(0)
+        await until(lambda: any("Stopped" in message.text for message in chat.messages))
         invoices.model.let_go.set()
         await asyncio.gather(first, second, third)
         assert not any("INV" in message.text for message in chat.messages)
@@ -123,10 +120,9 @@ async def test_a_stop_counts_however_many_others_say_it_after(invoices: Invoices
         await chat.says("ana", "/stop", place="#team")
         for number in range(101):
             await chat.says(f"guest{number}", "/stop", place="#team")
-        await work(chat)
-        assert [(action.args["invoice_id"], action.reason) for action in await actions(chat)] == [
+        await chat.work()
+        assert [(action.args["invoice_id"], action.reason) for action in await chat.actions()] == [
             ("INV-1", "withdrawn")
         ]
-        await chat.says("ana", "delete INV-2", place="#team", mentions_bot=True)
-        await work(chat)
-        assert [each.args["invoice_id"] for each in await actions(chat) if each.open] == ["INV-2"]
+        await chat.handles("ana", "delete INV-2", place="#team", mentions_bot=True)
+        assert [each.args["invoice_id"] for each in await chat.actions() if each.open] == ["INV-2"]

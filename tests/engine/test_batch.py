@@ -12,7 +12,7 @@ from gateway import Agent, ChannelAgent, ToolContext
 from gateway.store.types import Incoming
 from gateway.testing import ChatDriver, ScriptedProvider
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, message, rig, user_lines
+from tests.engine.rig import Rig, here, message, rig, until, user_lines
 
 
 @pytest.fixture
@@ -54,8 +54,7 @@ async def test_a_turn_has_the_person_who_wrote_it(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["a", "b"]), instructions=instructions))
     async with rig(bot, tmp_path) as chat:
         await chat.says("ana", "one", place="#team")
-        await chat.says("bob", "two", place="#team")
-        await chat.turns()
+        await chat.hears("bob", "two", place="#team")
     assert people == ["test:bot:ana", "test:bot:bob"]
 
 
@@ -81,8 +80,7 @@ async def test_what_comes_during_a_turn_makes_the_next_one() -> None:
     script = ScriptedProvider([hold, "first", "second"])
     async with ChatDriver(ChannelAgent(Agent()), provider=script) as chat:
         first = asyncio.create_task(chat.says("ana", "one"))
-        while not script.requests:
-            await asyncio.sleep(0)
+        await until(lambda: script.requests)
         more = [asyncio.create_task(chat.says("ana", text)) for text in ("two", "three")]
         while (await chat.engine.context.store.stats()).waiting < 3:
             await asyncio.sleep(0)
@@ -99,8 +97,7 @@ async def test_a_slow_conversation_delays_nobody() -> None:
         slow = asyncio.create_task(chat.says("ana", "wait"))
         await invoices.model.waiting.wait()
         others = [asyncio.create_task(chat.says(f"person {number}", "hello")) for number in range(20)]
-        while len(chat.messages) < 20:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(chat.messages) >= 20)
         assert not slow.done()
         invoices.model.let_go.set()
         await asyncio.gather(slow, *others)
@@ -129,12 +126,10 @@ async def test_edit_counts_when_it_waits_behind_the_next_turns_message(chat: Rig
 
 
 async def test_the_edit_of_a_read_message_is_history(chat: Rig, script: ScriptedProvider) -> None:
-    await chat.says("ana", "send INV-1", message_id="m1")
-    await chat.turns()
+    await chat.hears("ana", "send INV-1", message_id="m1")
     await chat.edits("ana", "m1", "send INV-2")
     assert await chat.ready() == 0
-    await chat.says("ana", "well?")
-    await chat.turns()
+    await chat.hears("ana", "well?")
     assert user_lines(script) == ["send INV-1", "well?"]
     noted = [each.content for each in script.requests[-1].messages if each.role == "event"]
     assert noted == ["The person edited an earlier message: send INV-2"]
@@ -144,8 +139,7 @@ async def test_the_edit_of_a_read_message_is_history(chat: Rig, script: Scripted
 async def test_an_edit_to_or_of_an_answer_never_decides(tmp_path: Path, before: str, after: str) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         await chat.says("ana", before, message_id="m1")
         await chat.edits("ana", "m1", after)
         await chat.turns()
@@ -157,8 +151,7 @@ async def test_an_edit_to_or_of_an_answer_never_decides(tmp_path: Path, before: 
 async def test_yes_taken_back_by_a_later_edit_does_not_count(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         await chat.says("ana", "yes", message_id="m1")
         await chat.says("ana", "hello", message_id="m2")
         await chat.edits("ana", "m1", "not yet, wait")
@@ -170,8 +163,7 @@ async def test_yes_taken_back_by_a_later_edit_does_not_count(tmp_path: Path) -> 
 async def test_yes_after_other_words_of_its_batch_does_not_count(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         await chat.take(message("ana", "by the way"), message("ana", "yes"))
         await chat.turns()
         assert invoices.deleted == []
@@ -182,8 +174,7 @@ async def test_an_event_of_another_release_is_put_aside_and_told(chat: Rig, scri
     conversation = chat.worker.context.conversation(here("ana"))
     wink = Incoming(conversation=conversation, event_ids=("wink",), body={"kind": "Wink"})
     await chat.store.accept([wink])
-    await chat.says("ana", "two")
-    await chat.turns()
+    await chat.hears("ana", "two")
     assert user_lines(script) == ["two"]
     assert len(await chat.store.dead_letters()) == 1
     assert chat.platform.texts()[0].startswith("Something went wrong on my side. Reference: ")

@@ -22,8 +22,7 @@ from gateway.stored import keys
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, rig
-from tests.engine.test_tampered_records import work
+from tests.engine.rig import Rig, rig, until
 
 USED = Usage(prompt_tokens=60, completion_tokens=40, cached_prompt_tokens=20, cost_usd=0.4)
 DAY = 86_400.0
@@ -60,9 +59,7 @@ async def midnight(chat: Rig, *, plus: float = 0.0) -> None:
 
 
 async def says(chat: Rig, *texts: str, person: str = "ana", **more: Any) -> None:
-    for text in texts:
-        await chat.says(person, text, **more)
-        await chat.turns()
+    await chat.hears(person, *texts, **more)
 
 
 async def count(chat: Rig, name: str) -> Mapping[str, int]:
@@ -146,8 +143,7 @@ async def test_commands_presses_and_launches_need_no_budget(tmp_path: Path) -> N
         invoices.model.complete = spending(invoices.model.complete)  # type: ignore[method-assign, assignment]
         await says(chat, "delete INV-1")
         assert (await today(chat))["calls"] == 1
-        await chat.says("ana", "yes")
-        await work(chat)
+        await chat.handles("ana", "yes")
         assert invoices.deleted == ["INV-1"]
         await says(chat, "hello", "/help", "/usage", "/stop")
         texts = chat.platform.texts()
@@ -243,8 +239,7 @@ async def test_taken_over_reply_is_booked_once(tmp_path: Path) -> None:
     async with rig(bot(model), tmp_path, budgets="person=1000 tokens/day") as chat:
         await chat.says("ana", "a")
         running = asyncio.create_task(chat.worker.turn_of(await chat.worker.lease("turn", lease_seconds=0.0)))
-        while len(model.requests) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(model.requests) >= 2)
         assert (await today(chat))["calls"] == 1
         other = chat.another()
         await other.turn()
@@ -288,8 +283,7 @@ async def test_recorded_calls_run_though_the_budget_is_used_up(tmp_path: Path) -
 
         chat.wire.hooks["commit"] = fail
         await says(chat, "a")
-        await chat.advance(10)
-        await chat.turns()
+        await chat.later(10)
         assert closed(chat.platform.texts()[-1])
         lines = await chat.store.read(keys.key(chat.store, CHAT, keys.transcript))
         assert any("it is here" in str(line.value) for line in lines)
@@ -299,8 +293,7 @@ async def test_failed_calls_are_not_booked(tmp_path: Path) -> None:
     down = ProviderError("openai", "503", retryable=False)
     async with rig(bot(Metered([LOOK_UP, down, "one"])), tmp_path) as chat:
         await says(chat, "a")
-        await chat.advance(6)
-        await chat.turns()
+        await chat.later(6)
         assert chat.platform.texts()[-1] == "one"
         assert (await today(chat))["calls"] == 2
 
@@ -376,17 +369,14 @@ async def test_reading_for_a_memory_counts_and_waits(tmp_path: Path) -> None:
     config = AgentConfig(entity_memory=EntityMemory(provider=reader))
     async with rig(bot(Metered(["Noted."] * 3), config=config), tmp_path, budgets="person=250 tokens/day") as chat:
         await midnight(chat, plus=60)
-        await chat.says("ana", "Alice called")
-        await work(chat)
+        await chat.handles("ana", "Alice called")
         assert (await today(chat))["calls"] == 2, "a call counts whose reply cannot be read"
-        await chat.says("ana", "and Bo")
-        await work(chat)
+        await chat.handles("ana", "and Bo")
         assert ((await today(chat))["calls"], len(reader.requests)) == (3, 1), "the memory waits"
         await chat.advance(3600)
-        await work(chat)
+        await chat.work()
         assert len(reader.requests) == 1
         await midnight(chat)
-        await chat.says("ana", "hello")
-        await work(chat)
+        await chat.handles("ana", "hello")
         assert "Alice called" in reader.requests[1].messages[0].content
         assert (await today(chat))["calls"] == 2

@@ -16,7 +16,7 @@ from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
-from tests.engine.test_tampered_records import actions, ask, press, texts, work
+from tests.engine.test_tampered_records import press, texts
 
 STEP_SECONDS = 20 * 60
 DAYS_SECONDS = 2 * 86_400
@@ -68,25 +68,25 @@ async def chat(
 
 async def test_a_question_stays_open_and_its_button_counts(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
     """Finding 32: it had expired. A button, unlike a bare word, counts until the deadline that the question names."""
-    await ask(chat, 1)
+    await chat.asks(1)
     kept.set_forward()
     chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
     await chat.worker.engine.due()
-    await work(chat)
-    assert [action.state for action in await actions(chat)] == ["pending"]
+    await chat.work()
+    assert [action.state for action in await chat.actions()] == ["pending"]
     await press(chat, 1)
     assert invoices.deleted == ["INV-1"]
 
 
 async def test_question_expires_on_time_despite_a_clock_step(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
-    await ask(chat, 1)
+    await chat.asks(1)
     kept.set_forward()
     chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
     await chat.advance(15 * 60 - 5)
-    assert [action.state for action in await actions(chat)] == ["pending"]
+    assert [action.state for action in await chat.actions()] == ["pending"]
     await chat.advance(6)
-    await work(chat)
-    assert [(action.state, action.reason) for action in await actions(chat)] == [("closed", "expired")]
+    await chat.work()
+    assert [(action.state, action.reason) for action in await chat.actions()] == [("closed", "expired")]
     assert "expired" in texts(chat)
     assert invoices.deleted == []
 
@@ -95,12 +95,12 @@ async def test_waiting_approval_is_launched_despite_a_clock_step(
     chat: Rig, invoices: Invoices, kept: Steppable
 ) -> None:
     """An approval is good for fifteen minutes, too."""
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     kept.set_forward()
     chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
     await chat.worker.engine.due()
-    await work(chat)
+    await chat.work()
     assert invoices.deleted == ["INV-1"]
 
 
@@ -110,5 +110,5 @@ async def test_waiting_reply_is_sent_despite_a_clock_step(chat: Rig, kept: Stepp
     await chat.worker.turn()
     kept.set_forward(DAYS_SECONDS)
     chat.worker.context.clock.observe(await chat.store.now())
-    await work(chat)
+    await chat.work()
     assert chat.platform.texts() == ["You said: hello"]

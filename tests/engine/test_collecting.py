@@ -35,15 +35,12 @@ async def chat(tmp_path: Path, script: ScriptedProvider) -> AsyncIterator[Rig]:
 
 async def test_burst_is_one_turn_and_each_message_restarts_the_wait(chat: Rig, script: ScriptedProvider) -> None:
     for text in ("one", "two", "three"):
-        await chat.says("ana", text)
-        await chat.turns()
-        await chat.advance(WINDOW - 200)
-        await chat.turns()
+        await chat.hears("ana", text)
+        await chat.later(WINDOW - 200)
     assert script.requests == []
     stats = await chat.store.stats()
     assert (stats.leased, stats.parked, stats.waiting) == (0, 1, 3), "nobody holds it meanwhile"
-    await chat.advance(201)
-    await chat.turns()
+    await chat.later(201)
     assert (user_lines(script), len(script.requests)) == (["one", "two", "three"], 1)
     assert chat.platform.texts() == ["answer 1"]
 
@@ -51,11 +48,9 @@ async def test_burst_is_one_turn_and_each_message_restarts_the_wait(chat: Rig, s
 async def test_a_steady_stream_is_answered_all_the_same(chat: Rig, script: ScriptedProvider) -> None:
     seconds = 0.0
     while not script.requests:
-        await chat.says("ana", f"at {seconds}")
-        await chat.turns()
+        await chat.hears("ana", f"at {seconds}")
         seconds += WINDOW - 200
-        await chat.advance(WINDOW - 200)
-        await chat.turns()
+        await chat.later(WINDOW - 200)
     assert 5 * WINDOW - 200 <= seconds < 6 * WINDOW
 
 
@@ -63,25 +58,20 @@ async def test_a_steady_stream_is_answered_all_the_same(chat: Rig, script: Scrip
 async def test_commands_and_answers_end_the_collecting_at_once(
     chat: Rig, script: ScriptedProvider, answer: str
 ) -> None:
-    await chat.says("ana", answer)
-    await chat.turns()
+    await chat.hears("ana", answer)
     alone = len(chat.platform.texts())
-    await chat.says("ana", "hello")
-    await chat.turns()
+    await chat.hears("ana", "hello")
     assert len(chat.platform.texts()) == alone == 1
-    await chat.says("ana", answer)
-    await chat.turns()
+    await chat.hears("ana", answer)
     assert len(chat.platform.texts()) == 3
     assert (await chat.store.stats()).waiting == 0
 
 
 async def test_a_command_for_help_overtakes_what_is_being_collected(chat: Rig, script: ScriptedProvider) -> None:
     await chat.says("ana", "hello")
-    await chat.says("ana", "/help")
-    await chat.turns()
+    await chat.hears("ana", "/help")
     assert (len(chat.platform.texts()), script.requests) == (1, [])
-    await chat.advance(WINDOW)
-    await chat.turns()
+    await chat.later(WINDOW)
     assert chat.platform.texts()[1:] == ["answer 1"]
 
 
@@ -103,8 +93,7 @@ async def test_yes_right_after_the_question_counts_without_a_wait(tmp_path: Path
     invoices = Invoices()
     async with rig(invoices.bot(collect_seconds=WINDOW), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
-        await chat.advance(WINDOW + 1)
-        await chat.turns()
+        await chat.later(WINDOW + 1)
         await chat.says("ana", "yes")
         await chat.worker.turn()
         assert (await chat.store.stats()).waiting == 0
@@ -112,8 +101,7 @@ async def test_yes_right_after_the_question_counts_without_a_wait(tmp_path: Path
 
 
 async def test_what_comes_during_a_turn_may_go_on_after_it(chat: Rig, script: ScriptedProvider) -> None:
-    await chat.says("ana", "one")
-    await chat.turns()
+    await chat.hears("ana", "one")
     await chat.advance(WINDOW + 1)
     lease = await chat.worker.lease("turn")
     await chat.says("ana", "two")
@@ -121,17 +109,14 @@ async def test_what_comes_during_a_turn_may_go_on_after_it(chat: Rig, script: Sc
     await chat.worker.turn_of(lease)
     await chat.turns()
     assert chat.platform.texts()[:2] == ["answer 1", "answer 2"]
-    await chat.says("ana", "three")
-    await chat.turns()
+    await chat.hears("ana", "three")
     assert len(script.requests) == 2
 
 
 async def test_the_message_of_somebody_else_does_not_hold_up_the_first(chat: Rig, script: ScriptedProvider) -> None:
-    await chat.says("ana", "one", place="#team")
-    await chat.turns()
+    await chat.hears("ana", "one", place="#team")
     await chat.says("bob", "two", place="#team")
-    await chat.advance(WINDOW + 1)
-    await chat.turns()
+    await chat.later(WINDOW + 1)
     assert [len(request.messages) for request in script.requests] == [1, 3]
 
 
@@ -145,13 +130,11 @@ async def test_another_process_takes_the_burst_up(chat: Rig, script: ScriptedPro
 
 
 async def test_an_edit_within_the_wait_is_the_text_that_is_read(chat: Rig, script: ScriptedProvider) -> None:
-    await chat.says("ana", "send INV-1", message_id="m1")
-    await chat.turns()
+    await chat.hears("ana", "send INV-1", message_id="m1")
     await chat.edits("ana", "m1", "send INV-2")
     await chat.turns()
     assert script.requests == []
-    await chat.advance(WINDOW + 1)
-    await chat.turns()
+    await chat.later(WINDOW + 1)
     assert user_lines(script) == ["send INV-2"]
 
 
@@ -159,11 +142,9 @@ async def test_a_turn_that_failed_does_not_wait_again(tmp_path: Path) -> None:
     script = ScriptedProvider([ProviderError("openai", "503", retryable=False), "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "one")
-        await chat.advance(WINDOW + 1)
-        await chat.turns()
+        await chat.later(WINDOW + 1)
         await chat.says("ana", "two")
-        await chat.advance(6)
-        await chat.turns()
+        await chat.later(6)
         assert user_lines(script) == ["one", "two"]
 
 
@@ -190,10 +171,8 @@ async def test_an_album_is_one_message(tmp_path: Path) -> None:
     async with rig(ChannelAgent(Agent(provider=script)), tmp_path) as chat:
         for number in range(3):
             photo = Attachment(kind="image", ref=f"p{number}", filename=f"{number}.jpg")
-            await chat.says("ana", "our trip" if not number else "", attachments=(photo,), album="a1")
-            await chat.turns()
+            await chat.hears("ana", "our trip" if not number else "", attachments=(photo,), album="a1")
         assert script.requests == []
-        await chat.advance(1.1)
-        await chat.turns()
+        await chat.later(1.1)
         assert user_lines(script) == ["our trip\n[image: 0.jpg]", "[image: 1.jpg]", "[image: 2.jpg]"]
         assert len(script.requests) == 1

@@ -13,6 +13,7 @@ import pytest
 from channels import Address, ButtonPress, Message, Parsed, Person, WebhookResponse
 from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
+from tests.engine.rig import until
 
 
 def press(
@@ -34,8 +35,7 @@ async def take(chat: ChatDriver, parsed: Parsed) -> None:
 
 
 async def idle(chat: ChatDriver) -> None:
-    while not await chat.engine.idle():
-        await asyncio.sleep(0.001)
+    await until(chat.engine.idle)
 
 
 async def test_64_presses_at_once_have_one_effect(invoices: Invoices) -> None:
@@ -64,8 +64,7 @@ async def test_a_press_during_a_long_turn_is_executed_at_once(invoices: Invoices
         await invoices.model.waiting.wait()
         started = time.monotonic()
         await take(chat, press(chat, "now"))
-        while chat.last.text != "Invoice INV-42 is deleted.":
-            await asyncio.sleep(0.001)
+        await until(lambda: chat.last.text == "Invoice INV-42 is deleted.")
         assert time.monotonic() - started < 20
         invoices.model.let_go.set()
         await saying

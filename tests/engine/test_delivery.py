@@ -19,7 +19,7 @@ from gateway.stored.outbox import address_to_json
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig
+from tests.engine.rig import Rig, here, rig, until
 from tests.stored import action_of
 
 NOTE = say("may_be_duplicate", "en")
@@ -29,11 +29,6 @@ NOTE = say("may_be_duplicate", "en")
 async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
     async with rig(Invoices().bot(), tmp_path) as chat:
         yield chat
-
-
-async def notify(chat: Rig, *texts: str, place: str = "ana") -> None:
-    for text in texts:
-        await chat.worker.engine.runtime.notify(here(place), Reply(text=text))
 
 
 async def ask(chat: Rig) -> None:
@@ -71,10 +66,7 @@ async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) ->
         [ToolCall("delete_invoice", {"invoice_id": "INV-1"}), [ToolCall("send_pdf", {})], "Here it is."]
     )
     async with rig(ChannelAgent(Agent([send_pdf, delete_invoice], provider=script)), tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
-        await chat.says("ana", "and send the PDF")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1", "and send the PDF")
         assert [part.call for _, part in chat.platform.sent] == ["show", "show", "file", "show"]
         assert chat.platform.texts()[1:3] == ["Here it is.", "INV-7.pdf"]
         assert chat.platform.sent[-1][1].buttons
@@ -94,7 +86,7 @@ def said(reply: Reply) -> OutgoingReply:
 
 
 async def test_a_retry_never_repeats_what_has_a_receipt(chat: Rig) -> None:
-    await notify(chat, "one", "two", "three")
+    await chat.notify("one", "two", "three")
     fine = asyncio.Event()
     fine.set()
     chat.platform.will = [fine, Unavailable("502")]
@@ -107,8 +99,8 @@ async def test_a_retry_never_repeats_what_has_a_receipt(chat: Rig) -> None:
 
 
 async def test_conversations_do_not_wait_for_each_other(chat: Rig) -> None:
-    await notify(chat, "one", place="ana")
-    await notify(chat, "two", place="bob")
+    await chat.notify("one", place="ana")
+    await chat.notify("two", place="bob")
     hold = asyncio.Event()
     chat.platform.will = [hold]
     slow = asyncio.create_task(chat.worker.deliver())
@@ -120,7 +112,7 @@ async def test_conversations_do_not_wait_for_each_other(chat: Rig) -> None:
 
 
 async def test_outbox_of_three_parts_costs_one_commit_each(chat: Rig) -> None:
-    await notify(chat, "one", "two", "three")
+    await chat.notify("one", "two", "three")
     chat.wire.calls.clear()
     await chat.worker.deliver()
     assert chat.wire.calls == {"lease": 1, "commit": 3}
@@ -129,7 +121,7 @@ async def test_outbox_of_three_parts_costs_one_commit_each(chat: Rig) -> None:
 
 @pytest.mark.parametrize("arrives", [False, True])
 async def test_receipt_without_an_answer_is_written_once(chat: Rig, arrives: bool) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     if arrives:
         chat.wire.lost_answers["commit"] = 1
     else:
@@ -141,7 +133,7 @@ async def test_receipt_without_an_answer_is_written_once(chat: Rig, arrives: boo
 
 @pytest.mark.usefixtures("nobody_waits_long")
 async def test_a_receipt_the_store_did_not_take_is_remembered(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.wire.errors["commit"] = [StoreUnavailable("no answer")] * 2
     lease = await chat.worker.lease("out")
     with pytest.raises(StoreUnavailable):
@@ -156,7 +148,7 @@ async def test_a_receipt_the_store_did_not_take_is_remembered(chat: Rig) -> None
 
 
 async def test_an_unreachable_platform_is_tried_again_later_and_later(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [Unavailable("502")] * 8
     for seconds in (0, 1, 2, 5, 15, 30, 60, 120):
         await chat.advance(max(seconds - 0.9, 0))
@@ -170,11 +162,11 @@ async def test_an_unreachable_platform_is_tried_again_later_and_later(chat: Rig)
 
 
 async def test_after_a_day_it_is_given_up_and_can_be_replayed(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [Unavailable("502")]
     await chat.worker.deliver()
     await chat.advance(86500)
-    await notify(chat, "two")
+    await chat.notify("two")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["two"]
     (letter,) = await chat.store.dead_letters()
@@ -185,7 +177,7 @@ async def test_after_a_day_it_is_given_up_and_can_be_replayed(chat: Rig) -> None
 
 
 async def test_a_rate_limit_is_obeyed_and_counts_as_no_try(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     for _ in range(12):
         chat.platform.will = [RateLimited("429", retry_after_seconds=7)]
         await chat.worker.deliver()
@@ -201,7 +193,7 @@ async def test_a_rate_limit_is_obeyed_and_counts_as_no_try(chat: Rig) -> None:
 
 async def test_our_own_pace_parks_the_lane(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(place_per_second=1.0)) as chat:
-        await notify(chat, *(str(number) for number in range(5)))
+        await chat.notify(*(str(number) for number in range(5)))
         await chat.worker.deliver()
         assert chat.platform.texts() == ["0", "1", "2"]
         stats = await chat.store.stats()
@@ -229,9 +221,9 @@ async def test_a_call_without_an_answer_is_made_once_more(tmp_path: Path, paced:
     pace = Pace(account_per_second=1.0) if paced else Pace()
     async with rig(Invoices().bot(), tmp_path, pace=pace) as chat:
         if paced:
-            await notify(chat, "zero", place="bob")
+            await chat.notify("zero", place="bob")
             await chat.worker.deliver()
-        await notify(chat, "one", "two")
+        await chat.notify("one", "two")
         fine = asyncio.Event()
         fine.set()
         chat.platform.will = [Ambiguous("timeout"), fine, Ambiguous("timeout")]
@@ -240,7 +232,7 @@ async def test_a_call_without_an_answer_is_made_once_more(tmp_path: Path, paced:
             if await chat.ready():
                 await chat.worker.deliver()
         assert chat.platform.texts() == [NOTE, "two"]
-        assert [letter.reason for letter in await chat.store.dead_letters()] == ["it may have been sent"]
+        assert await chat.dead() == ["it may have been sent"]
         tried = [key for key in chat.platform.keys if chat.platform.keys.count(key) == 2]
         assert len(set(tried)) == 1
 
@@ -270,8 +262,7 @@ async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> Non
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()
     await chat.says("ana", "/stop")
-    await chat.advance(2)
-    await chat.turns()
+    await chat.later(2)
     calls = [part.call for _, part in chat.platform.sent]
     assert calls == ["show", "show", "edit"]
     assert "Withdrawn. Nothing was done." in chat.platform.texts()[-1]
@@ -287,7 +278,7 @@ async def test_refused_token_keeps_the_outbox_and_is_logged_once(chat: Rig, capl
 
     context = chat.worker.context
     await ask(chat)
-    await notify(chat, "hello", place="bob")
+    await chat.notify("hello", place="bob")
     chat.platform.will = [Unavailable("no_connection"), refused(), refused(), refused()]
     for _ in range(2):
         await chat.worker.deliver()
@@ -300,28 +291,28 @@ async def test_refused_token_keeps_the_outbox_and_is_logged_once(chat: Rig, capl
     assert await chat.store.dead_letters() == [] and await parts(chat) == 0
     assert (len(chat.platform.texts("ana")), chat.platform.texts("bob")) == (1, ["hello"])
     assert "test" not in context.down
-    await notify(chat, "later")
+    await chat.notify("later")
     chat.platform.will = [refused()]
     await chat.worker.deliver()
     assert said() == [("ERROR", True), ("WARNING", False), ("ERROR", True)], "and again when it comes again"
 
 
 async def test_what_a_refused_token_holds_up_for_a_day_is_put_aside(chat: Rig) -> None:
-    await notify(chat, "hello")
+    await chat.notify("hello")
     chat.platform.will = [Unavailable("unauthorized", mend=MissingSetting("TEST_TOKEN", "copy it again"))]
     await chat.worker.deliver()
     await chat.advance(86401)
     await chat.worker.deliver()
-    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it waited for too long"]
+    assert await chat.dead() == ["it waited for too long"]
 
 
 async def test_undeliverable_prompt_is_dead_and_its_ask_undelivered(chat: Rig) -> None:
     await ask(chat)
-    await notify(chat, "later")
+    await chat.notify("later")
     chat.platform.will = [Undeliverable("403 blocked")]
     await chat.worker.deliver()
     assert await status(chat) == "undelivered"
-    assert [letter.reason for letter in await chat.store.dead_letters()] == ["not deliverable: 403 blocked"]
+    assert await chat.dead() == ["not deliverable: 403 blocked"]
     assert chat.platform.texts() == ["later"]
 
 
@@ -334,8 +325,7 @@ async def test_prompt_not_delivered_within_ten_minutes_asks_nothing(chat: Rig) -
             await chat.worker.deliver()
     assert 590 <= chat.store.offset_seconds <= 640
     chat.platform.will = []
-    await chat.advance(301)
-    await chat.turns()
+    await chat.later(301)
     assert chat.platform.sent == []
     assert await status(chat) == "undelivered" and await chat.store.dead_letters() == []
 
@@ -343,7 +333,7 @@ async def test_prompt_not_delivered_within_ten_minutes_asks_nothing(chat: Rig) -
 async def test_droppable_part_is_dropped_when_rate_limited(chat: Rig) -> None:
     part = Part(call="typing", arguments={"text": ""}, droppable=True)
     await queue(chat, {"call": part.call, "arguments": {"text": ""}, "droppable": True})
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [RateLimited("429", retry_after_seconds=30)]
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
@@ -361,17 +351,17 @@ async def queue(chat: Rig, part: dict[str, object], channel: str = "test") -> No
 
 async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
     await queue(chat, {"call": "show", "arguments": {"text": "lost"}}, channel="gone")
-    await notify(chat, "one")
+    await chat.notify("one")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
-    assert [letter.reason for letter in await chat.store.dead_letters()] == ["its channel is off"]
+    assert await chat.dead() == ["its channel is off"]
 
 
 async def test_accounts_pace_is_queued_for_and_counted_once(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=20.0)) as chat:
         places = [f"person {number}" for number in range(30)]
         for place in places:
-            await notify(chat, "hello", place=place)
+            await chat.notify("hello", place=place)
         await asyncio.gather(*(chat.worker.deliver() for _ in places))
         assert len(chat.platform.sent) == 30
         assert (await chat.store.stats()).parked == 0
@@ -381,14 +371,13 @@ async def test_accounts_pace_is_queued_for_and_counted_once(tmp_path: Path) -> N
 
 async def test_sender_cancelled_while_waiting_for_pace_sends_nothing(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=1.0)) as chat:
-        await notify(chat, "zero", place="bob")
+        await chat.notify("zero", place="bob")
         await chat.worker.deliver()
-        await notify(chat, "one")
+        await chat.notify("one")
         waits = asyncio.create_task(chat.worker.deliver())
         while not (await chat.store.stats()).leased:
             await asyncio.sleep(0)
-        while chat.wire.calls["acquire"] < 2:
-            await asyncio.sleep(0)
+        await until(lambda: chat.wire.calls["acquire"] >= 2)
         waits.cancel()
         await asyncio.gather(waits, return_exceptions=True)
         await chat.advance(2)
@@ -398,14 +387,14 @@ async def test_sender_cancelled_while_waiting_for_pace_sends_nothing(tmp_path: P
 
 async def test_a_part_that_cannot_be_read_holds_up_nobody(chat: Rig) -> None:
     await queue(chat, {"call": 5, "what": "is this"})
-    await notify(chat, "one")
+    await chat.notify("one")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
-    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it cannot be read"]
+    assert await chat.dead() == ["it cannot be read"]
 
 
 async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     fine = asyncio.Event()
     fine.set()
     chat.platform.will = [KeyError("password=hunter2"), fine, KeyError("password=hunter2")]
@@ -413,15 +402,15 @@ async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.L
         await chat.worker.deliver()
         await chat.advance(10)
     assert chat.platform.texts() == [NOTE, "two"]
-    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it may have been sent"]
+    assert await chat.dead() == ["it may have been sent"]
     assert "hunter2" not in caplog.text and "KeyError" in caplog.text
 
 
 async def test_who_blocked_the_bot_and_comes_back_is_written_to_again(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [Undeliverable("403 blocked")]
     await chat.worker.deliver()
-    await notify(chat, "two")
+    await chat.notify("two")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["two"]
     assert await chat.ready() == 0
@@ -436,7 +425,7 @@ async def lapse(chat: Rig, lease: Lease) -> None:
 
 
 async def test_sender_frozen_before_the_send_sends_nothing(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     frozen = await chat.worker.lease("out", lease_seconds=0.0)
     await chat.another().deliver()
     shown = chat.platform.texts()
@@ -445,7 +434,7 @@ async def test_sender_frozen_before_the_send_sends_nothing(chat: Rig) -> None:
 
 
 async def test_sender_that_cannot_renew_its_lease_sends_nothing(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.wire.errors["renew"] = [StoreUnavailable("no answer")]
     with pytest.raises(StoreUnavailable):
         await chat.worker.delivery.run(await chat.worker.lease("out", lease_seconds=0.0))
@@ -453,7 +442,7 @@ async def test_sender_that_cannot_renew_its_lease_sends_nothing(chat: Rig) -> No
 
 
 async def test_part_nobody_began_to_send_again_is_not_given_up(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     for _ in range(4):
         lease = await chat.worker.lease("out", lease_seconds=0.0)
         chat.wire.errors["renew"] = [StoreUnavailable("no answer")] * 2
@@ -468,15 +457,14 @@ async def test_part_nobody_began_to_send_again_is_not_given_up(chat: Rig) -> Non
 
 @pytest.mark.parametrize(("deaths", "shown"), [(1, ["one", "two"]), (2, ["two"])])
 async def test_a_part_whose_sender_died_is_sent_once_more(chat: Rig, deaths: int, shown: list[str]) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     fine, hold, dead = asyncio.Event(), asyncio.Event(), []
     fine.set()
     for number in range(deaths):
         chat.platform.will = [*[fine] * number, hold]
         lease = await chat.worker.lease("out")
         dead.append(asyncio.create_task(chat.another().delivery.run(lease)))
-        while chat.platform.will:
-            await asyncio.sleep(0)
+        await until(lambda: not chat.platform.will)
         await lapse(chat, lease)
     await chat.worker.deliver()
     assert chat.platform.texts() == [NOTE, *shown]
@@ -493,7 +481,7 @@ async def test_a_prompt_whose_sender_died_is_sent_again(chat: Rig) -> None:
 
 
 async def test_a_send_cut_off_by_the_end_of_the_process_is_in_doubt(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [asyncio.Event()]
     sending = asyncio.create_task(chat.worker.deliver())
     await chat.platform.sending.wait()
@@ -507,7 +495,7 @@ async def test_a_send_cut_off_by_the_end_of_the_process_is_in_doubt(chat: Rig) -
 
 
 async def test_a_zombie_writes_no_receipt(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     hold = asyncio.Event()
     chat.platform.will = [hold]
     lease = await chat.worker.lease("out")

@@ -17,7 +17,7 @@ from gateway.testing import ChatDriver
 from gateway.tools import Tool
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices, Model
-from tests.engine.rig import Rig, Worker, rig
+from tests.engine.rig import Rig, Worker, rig, until
 
 DOUBT = "may or may not have happened"
 
@@ -304,8 +304,7 @@ async def test_waiting_effect_begins_when_another_of_its_tool_ends(tmp_path: Pat
         while len(begun) < MOST_OF_A_TOOL or (stats := await chat.store.stats()).ready or stats.leased > MOST_OF_A_TOOL:
             await asyncio.sleep(0.001)
         hold.set()
-        while len(begun) < len(people):
-            await asyncio.sleep(0.001)
+        await until(lambda: len(begun) >= len(people))
 
 
 def edits(chat: Rig) -> list[tuple[str, int]]:
@@ -373,8 +372,7 @@ async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path)
         await chat.says("ana", "delete INV-1 INV-2")
         confirm = [label for label in chat.last.buttons if label.startswith("Confirm")]
         pressing = asyncio.create_task(chat.presses("ana", confirm[0]))
-        while "Working on it" not in chat.messages[0].text:
-            await asyncio.sleep(0.001)
+        await until(lambda: "Working on it" in chat.messages[0].text)
         text = chat.messages[0].text
         said = [text.index(words) for words in ("INV\\-1", "⏳ Confirmed by Ana", "INV\\-2", "You have")]
         assert said == sorted(said)
@@ -390,8 +388,7 @@ async def test_late_thread_result_during_a_stop_is_told(slow: Callable[..., Slow
         await confirmed(chat)
         engine = chat.worker.engine
         engine.start()
-        while not any(DOUBT in text for text in chat.platform.texts()):
-            await asyncio.sleep(0.001)
+        await until(lambda: any(DOUBT in text for text in chat.platform.texts()))
         stopping = asyncio.create_task(engine.stop())
         await asyncio.sleep(0.01)
         late.let_go.set()
@@ -404,7 +401,6 @@ async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(slow: Callable[
     async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
         await confirmed(chat)
         chat.worker.engine.start()
-        while not any(DOUBT in text for text in chat.platform.texts()):
-            await asyncio.sleep(0.001)
+        await until(lambda: any(DOUBT in text for text in chat.platform.texts()))
         await chat.worker.engine.stop(0.01)
         assert (await stored(chat)).state == "unknown"

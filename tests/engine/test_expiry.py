@@ -20,7 +20,6 @@ from gateway.stored import keys
 from gateway.testing.faulty_store import LostCall
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here
-from tests.engine.test_tampered_records import work
 
 DAY = 86_400.0
 
@@ -36,8 +35,7 @@ async def sweep_by_wire(chat: Rig, **days: int) -> bool:
 
 
 async def says(chat: Rig, person: str, text: str) -> None:
-    await chat.says(person, text)
-    await work(chat)
+    await chat.handles(person, text)
 
 
 async def lines(chat: Rig, person: str, name: Any = keys.transcript) -> int:

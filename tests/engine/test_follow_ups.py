@@ -11,7 +11,7 @@ import pytest
 from gateway import Agent, ChannelAgent, ToolContext, tool
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools import ToolError
-from tests.engine.rig import rig
+from tests.engine.rig import rig, until
 
 
 @tool(read_only=True)
@@ -66,8 +66,7 @@ async def test_a_follow_up_comes_after_what_the_person_wrote_meanwhile() -> None
     model = ScriptedProvider([planned(), hold, "I will look.", "both"])
     async with ChatDriver(Agent([plan]), provider=model) as chat:
         first = asyncio.create_task(chat.says("ana", "watch my order"))
-        while len(model.requests) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(model.requests) >= 2)
         second = asyncio.create_task(chat.says("ana", "and my parcel"))
         while (await chat.engine.context.store.stats()).waiting < 2:
             await asyncio.sleep(0.001)
@@ -120,10 +119,8 @@ async def test_a_take_over_plans_it_once(tmp_path: Path) -> None:
     down = ProviderError("openai", "503", retryable=False)
     model = ScriptedProvider([planned(), down, "I will look.", "It has arrived."])
     async with rig(ChannelAgent(Agent([plan], provider=model)), tmp_path) as chat:
-        await chat.says("ana", "watch my order")
-        await chat.turns()
-        await chat.advance(60)
-        await chat.turns()
+        await chat.hears("ana", "watch my order")
+        await chat.later(60)
         assert chat.platform.texts()[-2:] == ["I will look.", "It has arrived."]
         assert len(model.requests) == 4
 

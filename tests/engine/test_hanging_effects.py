@@ -12,18 +12,11 @@ from gateway.engine.execution.executor import ActionExecutor
 from gateway.tools import Tool
 from gateway.tools.function import THREADS
 from tests.engine.bots import Model
-from tests.engine.rig import Rig, Worker, rig
+from tests.engine.rig import Worker, rig
 
 
 def bot(delete_invoice: Tool) -> ChannelAgent:
     return ChannelAgent(Agent([delete_invoice], provider=Model()))
-
-
-async def confirmed(chat: Rig) -> None:
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
-    code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
-    await chat.says("ana", f"ok {code}")
 
 
 async def effect(worker: Worker, **options: float) -> None:
@@ -48,7 +41,7 @@ async def test_preview_hanging_at_the_launch_is_retried_for_a_minute(tmp_path: P
         done.append(invoice_id)
 
     async with rig(bot(delete_invoice), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat.worker)
         await chat.turns()
         assert not any("could not be checked" in text for text in chat.platform.texts())
@@ -73,7 +66,7 @@ async def test_hanging_probe_leaves_the_outcome_unknown(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     async with rig(bot(delete_invoice), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         died = asyncio.create_task(effect(chat.worker, lease_seconds=0.0))
         await running.wait()
         await effect(chat.another())
@@ -97,7 +90,7 @@ async def test_effect_without_a_free_thread_fails_and_never_happens(tmp_path: Pa
     for _ in range(THREADS):
         threads.submit(let_go.wait)
     async with rig(bot(delete_invoice), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         try:
             await effect(chat.worker)
         finally:

@@ -19,7 +19,7 @@ from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 from tests.engine.test_intercepted_messages import FAILURES, blocks_in_a_thread
-from tests.engine.test_tampered_records import actions, ask, press, texts, work
+from tests.engine.test_tampered_records import press, texts
 
 Args = dict[str, Any]
 
@@ -42,9 +42,8 @@ async def test_edited_arguments_are_validated_shown_and_run(tmp_path: Path, invo
         tool_args["invoice_id"] = tool_args["invoice_id"].upper()
 
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "delete inv-1")
-        await work(chat)
-        (asked,) = await actions(chat)
+        await chat.handles("ana", "delete inv-1")
+        (asked,) = await chat.actions()
         assert asked.args == {"invoice_id": "INV-1"} and "INV\\-1" in chat.platform.texts()[-1]
         await press(chat, 1)
         assert invoices.deleted == ["INV-1"]
@@ -58,9 +57,8 @@ async def test_edit_that_breaks_the_schema_is_refused_like_any_call(tmp_path: Pa
         tool_args["invoice_id"] = ["INV-1"]
 
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await work(chat)
-        assert await actions(chat) == [] and "invoice_id" in heard(invoices)
+        await chat.handles("ana", "delete INV-1")
+        assert await chat.actions() == [] and "invoice_id" in heard(invoices)
 
 
 async def test_a_vetoed_call_asks_nobody_and_the_model_gets_the_reason(tmp_path: Path, invoices: Invoices) -> None:
@@ -72,15 +70,13 @@ async def test_a_vetoed_call_asks_nobody_and_the_model_gets_the_reason(tmp_path:
             raise Vetoed("The books are closed.")
 
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "delete INV-1 INV-2")
-        await work(chat)
-        (asked,) = await actions(chat)
+        await chat.handles("ana", "delete INV-1 INV-2")
+        (asked,) = await chat.actions()
         assert asked.args == {"invoice_id": "INV-2"}
         (told,) = chat.worker.told.of_kind(InterceptorVetoed)
         assert (told.stage, told.tool_name, told.call_id) == ("tool_call", "delete_invoice", "c0")
         assert chat.worker.told.of_kind(ToolErrorRaised) == [], "a veto is told once"
-        await chat.says("ana", "delete INV-1")
-        await work(chat)
+        await chat.handles("ana", "delete INV-1")
         assert heard(invoices) == "Tool 'delete_invoice' was not run: The books are closed."
 
 
@@ -93,9 +89,8 @@ async def test_two_interceptors_edit_one_after_the_other(tmp_path: Path, invoice
             tool_args["invoice_id"] += letter
 
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "delete INV-")
-        await work(chat)
-        assert [action.args for action in await actions(chat)] == [{"invoice_id": "INV-AB"}]
+        await chat.handles("ana", "delete INV-")
+        assert [action.args for action in await chat.actions()] == [{"invoice_id": "INV-AB"}]
 
 
 async def test_a_dict_that_is_changed_later_changes_no_call(tmp_path: Path, invoices: Invoices) -> None:
@@ -103,11 +98,10 @@ async def test_a_dict_that_is_changed_later_changes_no_call(tmp_path: Path, invo
     kept: list[Args] = []
     own.intercept("tool_call")(lambda tool_args: kept.append(tool_args))
     async with rig(own, tmp_path) as chat:
-        (asked,) = await ask(chat, 1)
+        (asked,) = await chat.asks(1)
         for each in kept:
             each["invoice_id"] = "INV-9"
-        await chat.says("ana", f"ok {asked.code}")
-        await work(chat)
+        await chat.handles("ana", f"ok {asked.code}")
         for each in kept:
             each["invoice_id"] = "INV-9"
         assert (invoices.deleted, len(kept)) == (["INV-1"], 2)
@@ -121,9 +115,8 @@ async def test_a_call_that_could_not_be_checked_is_not_made(
     own.interceptors.timeout_seconds = 0.01
     own.intercept("tool_call")(broken)
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await work(chat)
-        assert await actions(chat) == [] and "it could not be checked" in heard(invoices)
+        await chat.handles("ana", "delete INV-1")
+        assert await chat.actions() == [] and "it could not be checked" in heard(invoices)
         (told,) = chat.worker.told.of_kind(ToolErrorRaised)
         assert broken.__name__ in told.what and "a secret" not in told.what + caplog.text + heard(invoices)
 
@@ -133,9 +126,8 @@ async def test_arguments_that_are_no_json_are_not_run(tmp_path: Path, invoices: 
     own = invoices.bot()
     own.intercept("tool_call")(lambda tool_args: tool_args.update(invoice_id=value))
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await work(chat)
-        assert await actions(chat) == [] and "it could not be checked" in heard(invoices)
+        await chat.handles("ana", "delete INV-1")
+        assert await chat.actions() == [] and "it could not be checked" in heard(invoices)
 
 
 async def test_a_call_that_asks_nobody_is_intercepted_too(tmp_path: Path) -> None:
@@ -156,8 +148,7 @@ async def test_a_call_that_asks_nobody_is_intercepted_too(tmp_path: Path) -> Non
         tool_args["text"] += "!"
 
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "note")
-        await work(chat)
+        await chat.handles("ana", "note")
         assert ran == ["b!"]
         assert [event.tool_args for event in chat.worker.told.of_kind(ToolStart)] == [{"text": "b!"}]
         results = [each.content for each in script.requests[-1].messages if each.role == "tool"]
@@ -178,10 +169,10 @@ async def test_an_edit_at_the_launch_changes_nothing(tmp_path: Path, invoices: I
             context.action.args["invoice_id"] = "INV-9"  # type: ignore[index]
 
     async with rig(own, tmp_path) as chat:
-        (asked,) = await ask(chat, 1)
+        (asked,) = await chat.asks(1)
         await press(chat, 1)
         assert (invoices.deleted, launches) == (["INV-1"], [asked.pending_action_id])
-        assert [action.args for action in await actions(chat)] == [{"invoice_id": "INV-1"}]
+        assert [action.args for action in await chat.actions()] == [{"invoice_id": "INV-1"}]
 
 
 async def test_a_veto_at_the_launch_runs_nothing_and_tells_why(tmp_path: Path, invoices: Invoices) -> None:
@@ -193,10 +184,10 @@ async def test_a_veto_at_the_launch_runs_nothing_and_tells_why(tmp_path: Path, i
             raise Vetoed("It is past noon.")
 
     async with rig(own, tmp_path) as chat:
-        (asked,) = await ask(chat, 1)
+        (asked,) = await chat.asks(1)
         open_ = False
         await press(chat, 1)
-        (action,) = await actions(chat)
+        (action,) = await chat.actions()
         assert (action.state, action.reason, action.detail) == ("closed", "drifted", "changed")
         assert invoices.deleted == []
         said = [text for text in chat.platform.texts() if "It is past noon." in text]
@@ -204,8 +195,7 @@ async def test_a_veto_at_the_launch_runs_nothing_and_tells_why(tmp_path: Path, i
         (told,) = chat.worker.told.of_kind(InterceptorVetoed)
         about = (told.stage, told.tool_name, told.event_id)
         assert about == ("launch", "delete_invoice", action_event_id(asked.pending_action_id))
-        await chat.says("ana", "well?")
-        await work(chat)
+        await chat.handles("ana", "well?")
         (note,) = [each.content for each in invoices.model.requests[-1].messages if each.role == "event"]
         assert "it was NOT done" in note and "It is past noon." in note
 
@@ -224,13 +214,13 @@ async def test_unchecked_action_waits_a_minute_and_then_does_not_run(
         )
 
     async with rig(own, tmp_path) as chat:
-        await ask(chat, 1)
+        await chat.asks(1)
         fails = True
         await press(chat, 1)
-        assert [action.state for action in await actions(chat)] == ["approved"]
+        assert [action.state for action in await chat.actions()] == ["approved"]
         chat.store.offset_seconds += 70
-        await work(chat)
-        (action,) = await actions(chat)
+        await chat.work()
+        (action,) = await chat.actions()
         assert (action.state, action.detail, invoices.deleted) == ("closed", "not_checked", [])
 
 
@@ -243,12 +233,12 @@ async def test_an_action_is_launched_once_its_check_works_again(tmp_path: Path, 
             raise ValueError
 
     async with rig(own, tmp_path) as chat:
-        await ask(chat, 1)
+        await chat.asks(1)
         fails = True
         await press(chat, 1)
         fails = False
         await chat.advance(10)
-        await work(chat)
+        await chat.work()
         assert invoices.deleted == ["INV-1"]
 
 
@@ -264,14 +254,14 @@ async def test_worker_that_stops_during_the_check_launches_nothing(tmp_path: Pat
                 await asyncio.Event().wait()
 
     async with rig(own, tmp_path) as chat:
-        (asked,) = await ask(chat, 1)
+        (asked,) = await chat.asks(1)
         await chat.says("ana", f"ok {asked.code}")
         lease = await chat.worker.lease("action", lease_seconds=0.0)
         running = asyncio.ensure_future(chat.worker.engine._actions.run(lease))
         await checking.wait()
         running.cancel()
         await asyncio.wait({running})
-        assert [action.state for action in await actions(chat)] == ["approved"]
+        assert [action.state for action in await chat.actions()] == ["approved"]
         await chat.worker.engine._actions.run(await chat.worker.lease("action"))
         assert (invoices.deleted, calls) == (["INV-1"], [asked.pending_action_id] * 2)
 
@@ -314,8 +304,8 @@ async def test_edited_question_stays_the_same_after_a_take_over(tmp_path: Path, 
         await chat.says("ana", "delete INV-9")
         await dies_before_its_end(chat)
         await chat.another().turn()
-        await work(chat)
-        assert [action.args for action in await actions(chat)] == [{"invoice_id": "INV-1"}]
+        await chat.work()
+        assert [action.args for action in await chat.actions()] == [{"invoice_id": "INV-1"}]
         assert calls == 1 and texts(chat).count("Delete invoice") == 1
 
 
@@ -333,8 +323,8 @@ async def test_a_vetoed_call_stays_vetoed_when_the_turn_is_taken_over(tmp_path: 
         await chat.says("ana", "delete INV-1")
         await dies_before_its_end(chat)
         await chat.another().turn()
-        await work(chat)
-        assert (await actions(chat), calls) == ([], 1)
+        await chat.work()
+        assert (await chat.actions(), calls) == ([], 1)
         assert chat.platform.texts() == ["The tool said: Tool 'delete_invoice' was not run: Not now."]
         assert len(chat.worker.told.of_kind(InterceptorVetoed)) == 1
 

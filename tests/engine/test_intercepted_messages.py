@@ -18,8 +18,8 @@ from gateway.store.types import FOLDED_AFTER_SECONDS
 from gateway.stored import keys
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig, user_lines
-from tests.engine.test_tampered_records import actions, ask, press, texts, work
+from tests.engine.rig import Rig, here, rig, until, user_lines
+from tests.engine.test_tampered_records import press, texts
 
 
 @tool(read_only=True)
@@ -59,16 +59,14 @@ async def test_model_gets_no_vetoed_message_and_the_person_the_reason(
     own, script = bot("Hello.")
     refuse_bad(own)
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "a bad word")
-        await work(chat)
+        await chat.handles("ana", "a bad word")
         assert (chat.platform.texts(), script.requests) == (["Please be kind."], [])
         assert "bad" not in await transcript(chat)
         (told,) = chat.worker.told.of_kind(InterceptorVetoed)
         assert (told.stage, told.tool_name) == ("message", "") and told.interceptor.endswith("kind_words")
         (line,) = [record for record in caplog.records if record.message == "vetoed"]
         assert vars(line)["run"] == told.run_id and "bad word" not in str(vars(line))
-        await chat.says("ana", "hello")
-        await work(chat)
+        await chat.handles("ana", "hello")
         assert user_lines(script) == ["hello"]
         assert chat.platform.texts()[1:] == ["Hello."]
 
@@ -77,8 +75,7 @@ async def test_a_veto_without_a_reason_is_silent(tmp_path: Path) -> None:
     own, script = bot()
     refuse_bad(own, answer="")
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "bad")
-        await work(chat)
+        await chat.handles("ana", "bad")
         assert (chat.platform.texts(), script.requests, await chat.ready()) == ([], [], 0)
 
 
@@ -88,7 +85,7 @@ async def test_of_several_messages_only_the_vetoed_one_is_left_out(tmp_path: Pat
     async with rig(own, tmp_path) as chat:
         for text in ("one", "bad two", "three"):
             await chat.says("ana", text)
-        await work(chat)
+        await chat.work()
         assert user_lines(script) == ["one", "three"]
         assert chat.platform.texts() == ["Please be kind.", "Hello."]
         assert seen == ["one", "bad two", "three"]
@@ -110,9 +107,7 @@ async def test_interceptors_are_called_in_order_until_the_first_veto(tmp_path: P
         called.append(f"last {message.text}")
 
     async with rig(own, tmp_path) as chat:
-        for text in ("bad", "good"):
-            await chat.says("ana", text)
-            await work(chat)
+        await chat.handles("ana", "bad", "good")
     keywords = "first: context, message, test:bot:ana"
     assert called == [keywords, keywords, "last good"]
 
@@ -131,9 +126,7 @@ async def test_authors_command_is_intercepted_and_a_built_in_one_not(tmp_path: P
         raise Vetoed("We are closed.")
 
     async with rig(own, tmp_path) as chat:
-        for text in ("/pay 5", "/pending", "/help", "/new", "/whoami", "/stop"):
-            await chat.says("ana", text)
-            await work(chat)
+        await chat.handles("ana", "/pay 5", "/pending", "/help", "/new", "/whoami", "/stop")
         assert ran == []
         assert texts(chat).count("We are closed.") == 1 and "test:bot:ana" in texts(chat)
 
@@ -164,12 +157,12 @@ async def test_no_answer_to_an_action_is_intercepted(tmp_path: Path, invoices: I
             raise Vetoed("No.")
 
     async with rig(own, tmp_path) as chat:
-        (asked,) = await ask(chat, 1)
+        (asked,) = await chat.asks(1)
         vetoing = True
         gives, state = ANSWERS[answer]
         await gives(chat, asked.code)
-        await work(chat)
-        assert [action.state for action in await actions(chat)] == [state]
+        await chat.work()
+        assert [action.state for action in await chat.actions()] == [state]
         assert chat.worker.told.of_kind(InterceptorVetoed) == []
 
 
@@ -177,13 +170,12 @@ async def test_a_veto_is_no_answer_to_an_action(tmp_path: Path, invoices: Invoic
     own = invoices.bot()
     refuse_bad(own, answer="yes")
     async with rig(own, tmp_path) as chat:
-        (asked,) = await ask(chat, 1)
-        await chat.says("ana", "bad")
-        await work(chat)
-        assert [action.state for action in await actions(chat)] == ["pending"]
+        (asked,) = await chat.asks(1)
+        await chat.handles("ana", "bad")
+        assert [action.state for action in await chat.actions()] == ["pending"]
         assert asked.code in chat.platform.texts()[-1], "what is open is said under the answer"
         await chat.says("ana", "yes")  # something else was written after the question
-        await work(chat)
+        await chat.work()
         assert invoices.deleted == []
 
 
@@ -195,15 +187,13 @@ async def test_the_model_never_gets_a_vetoed_edit(tmp_path: Path, folded: bool) 
     own, script = bot("Hello.", "Yes.")
     refuse_bad(own)
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "hello", message_id="m1")
-        await work(chat)
+        await chat.handles("ana", "hello", message_id="m1")
         for message_id, text in (("m1", "fine"), ("m2", "bad")):
             await chat.edits("ana", message_id, text)
         if folded:
             await chat.advance(FOLDED_AFTER_SECONDS + 1)
-            await work(chat)
-        await chat.says("ana", "well?")
-        await work(chat)
+            await chat.work()
+        await chat.handles("ana", "well?")
         (note,) = [each.content for each in script.requests[-1].messages if each.role == "event"]
         assert "fine" in note and "bad" not in note
         assert len(chat.worker.told.of_kind(InterceptorVetoed)) == 1
@@ -218,11 +208,9 @@ async def test_an_edit_that_could_not_be_checked_is_left_out(tmp_path: Path, cap
             raise ValueError(message.text)
 
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "hello", message_id="m1")
-        await work(chat)
+        await chat.handles("ana", "hello", message_id="m1")
         await chat.edits("ana", "m1", "changed")
-        await chat.says("ana", "well?")
-        await work(chat)
+        await chat.handles("ana", "well?")
         assert [each.content for each in script.requests[-1].messages] == ["hello", "Hello.", "well?"]
     assert "is left out" in caplog.text and "ValueError" in caplog.text and "changed" not in caplog.text
 
@@ -278,14 +266,13 @@ async def test_failing_interceptor_loses_and_lets_through_no_message(
         return None if mended else await asyncio.to_thread(broken) if broken is blocks_in_a_thread else await broken()
 
     async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "hello")
-        await work(chat)
+        await chat.handles("ana", "hello")
         assert (script.requests, chat.platform.texts()) == ([], [])
         (failed,) = chat.worker.told.of_kind(TurnFailed)
         assert isinstance(failed.error, InterceptorFailed) and "switched failed: " in failed.why
         mended = True
         await chat.advance(2)
-        await work(chat)
+        await chat.work()
         assert chat.platform.texts() == ["Hello."]
     assert "a secret" not in caplog.text
 
@@ -296,7 +283,7 @@ async def test_message_is_a_dead_letter_when_its_check_keeps_failing(tmp_path: P
     async with rig(own, tmp_path) as chat:
         await chat.says("ana", "hello")
         for _ in range(4):
-            await work(chat)
+            await chat.work()
             await chat.advance(10)
         assert len(await chat.store.dead_letters()) == 1
         assert script.requests == [] and "went wrong" in texts(chat)
@@ -336,13 +323,12 @@ async def test_a_veto_stands_when_another_worker_continues_the_turn(tmp_path: Pa
         for text in ("one", "two"):
             await chat.says("ana", text)
         running = asyncio.ensure_future(chat.worker.turn())
-        while len(script.requests) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(script.requests) >= 2)
         running.cancel()
         await asyncio.wait({running})
         other = chat.another()
         await other.turn()
-        await work(chat)
+        await chat.work()
         assert user_lines(script) == ["one"] and seen == ["one", "two"]
         assert chat.platform.texts() == ["Not two.", "Done."]
         assert "two" not in await transcript(chat)
@@ -366,7 +352,7 @@ async def test_worker_that_stops_during_the_check_leaves_it_to_another(tmp_path:
         running.cancel()
         await asyncio.wait({running})
         await chat.another().turn()
-        await work(chat)
+        await chat.work()
         assert (chat.platform.texts(), calls) == (["Hello."], ["hello", "hello"])
 
 

@@ -14,7 +14,7 @@ from gateway.engine.turns.interrupts import interrupt
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, Worker, message, rig, user_lines
+from tests.engine.rig import Rig, Worker, message, rig, until, user_lines
 
 
 def bot(script: ScriptedProvider, tools: Any = ()) -> ChannelAgent:
@@ -45,8 +45,7 @@ async def test_interrupting_message_is_answered_with_the_one_before() -> None:
     script = ScriptedProvider([hold, "both"])
     async with ChatDriver(bot(script)) as chat:
         first = asyncio.create_task(chat.says("ana", "one"))
-        while not script.requests:
-            await asyncio.sleep(0)
+        await until(lambda: script.requests)
         await chat.says("ana", "two")
         await first
         assert [each.text for each in chat.messages] == ["both"]
@@ -127,8 +126,7 @@ async def test_a_tool_is_not_interrupted_and_what_it_did_is_known(tmp_path: Path
     async def pay(invoice_id: str, ctx: ToolContext) -> str:
         """Pay."""
         paying.set()
-        while not ctx.cancelled:
-            await asyncio.sleep(0.001)
+        await until(lambda: ctx.cancelled)
         paid.append(invoice_id)
         return f"{invoice_id} is paid"
 
@@ -156,8 +154,7 @@ async def test_interrupt_keeps_the_question_already_asked(tmp_path: Path) -> Non
 
     async def preview(invoice_id: str, ctx: ToolContext) -> str:
         started.set()
-        while not ctx.cancelled:
-            await asyncio.sleep(0.001)
+        await until(lambda: ctx.cancelled)
         return f"Delete {invoice_id}?"
 
     @tool(confirm=preview)
@@ -203,8 +200,7 @@ async def test_stop_ends_a_turn_that_goes_on_after_an_outcome(tmp_path: Path) ->
     async with ChatDriver(ChannelAgent(Agent([delete_invoice], provider=script))) as chat:
         await chat.says("ana", "delete INV-1, then mail Bob")
         pressing = asyncio.create_task(chat.presses("ana", "Confirm"))
-        while len(script.requests) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(script.requests) >= 2)
         await chat.says("ana", "/stop")
         await pressing
         assert chat.last.text == say("stopped", "en")

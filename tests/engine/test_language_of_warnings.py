@@ -13,7 +13,6 @@ from gateway.limits import Limits, Share
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
-from tests.engine.test_tampered_records import actions, work
 
 LOST = Ambiguous("timeout")
 WARNING = say("may_be_duplicate", "pt")
@@ -70,7 +69,7 @@ async def test_a_notification_is_warned_of_as_the_last_question(
 ) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         await chat.take(in_language("pt", "delete INV-1"))
-        await work(chat)
+        await chat.work()
         chat.platform.sent.clear()
         await notify(chat, after_seconds)
         await deliver_in_doubt(chat)
@@ -90,9 +89,7 @@ async def test_code_beside_words_of_the_bots_language_decides(
 ) -> None:
     """The platform names no language for Ana, and English has no such words."""
     async with portuguese as chat:
-        await chat.says("ana", "delete INV-1")
-        await work(chat)
-        (action,) = await actions(chat)
-        await chat.says("ana", f"pode sim {action.code}")
-        await work(chat)
+        await chat.handles("ana", "delete INV-1")
+        (action,) = await chat.actions()
+        await chat.handles("ana", f"pode sim {action.code}")
         assert invoices.deleted == ["INV-1"]

@@ -22,8 +22,7 @@ async def test_what_was_approved_waits_for_room_and_then_happens_once(
             return room
 
         monkeypatch.setattr(type(chat.store), "has_headroom", has_headroom)
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
         await chat.says("ana", f"ok {code}")
         actions = chat.worker.engine._actions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import Reply, Unavailable
+from channels import Unavailable
 from gateway import Agent, ChannelAgent, ToolContext, providers, tool
 from gateway.engine.execution.executor import MOST_OF_A_TOOL
 from gateway.engine.leases import HeldLease
@@ -19,7 +19,7 @@ from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.types import Lease
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, Worker, here, rig, user_lines
+from tests.engine.rig import Rig, Worker, rig, until, user_lines
 from tests.stored import action_of
 
 
@@ -39,8 +39,7 @@ async def beat(chat: Rig, lease: Lease) -> None:
     """Have the holder renew now, and wait until it has."""
     before = chat.wire.calls["renew"]
     chat.worker.context.nudge(lease.kind, lease.lane)
-    while chat.wire.calls["renew"] == before:
-        await asyncio.sleep(0.001)
+    await until(lambda: chat.wire.calls["renew"] != before)
 
 
 def cancel(chat: Rig, work: asyncio.Task[object]) -> None:
@@ -181,8 +180,7 @@ async def test_turn_cancelled_twice_leaves_no_unretrieved_error(
 
 async def approved(chat: Rig, half: Worker | None = None) -> Lease:
     """The lease of an action that Ana has said yes to; `half` has it first, and gives it back."""
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     await chat.says("ana", "yes")
     await chat.worker.turn()
     lease = await (half or chat.worker).lease("action")
@@ -215,8 +213,7 @@ async def test_execution_taken_over_logs_it_and_records_its_result(
     chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture
 ) -> None:
     invoices.hold = asyncio.Event()
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     await chat.says("ana", "yes")
     await chat.worker.turn()
     lease = await chat.worker.lease("action", lease_seconds=0.0)
@@ -280,8 +277,7 @@ async def test_stop_lets_turns_finish_and_sends_what_they_say(chat: Rig, invoice
 
 
 async def test_what_an_action_says_is_sent_before_the_process_ends(chat: Rig, invoices: Invoices) -> None:
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     invoices.hold = asyncio.Event()
     chat.worker.engine.start()
     await chat.says("ana", "yes")
@@ -300,9 +296,8 @@ async def test_others_are_sent_to_while_a_turn_is_waited_for(chat: Rig, invoices
     await invoices.model.waiting.wait()
     stopping = asyncio.create_task(chat.worker.engine.stop())
     await asyncio.sleep(0)
-    await chat.worker.engine.runtime.notify(here("bob"), Reply(text="hello"))
-    while not chat.platform.texts("bob"):
-        await asyncio.sleep(0.001)
+    await chat.notify("hello", place="bob")
+    await until(lambda: chat.platform.texts("bob"))
     assert not stopping.done()
     invoices.model.let_go.set()
     await stopping
@@ -312,8 +307,7 @@ async def test_a_platform_that_is_down_holds_up_no_end(chat: Rig) -> None:
     chat.platform.will = [Unavailable("503")] * 3
     chat.worker.engine.start()
     await chat.says("ana", "hello")
-    while not chat.platform.keys:
-        await asyncio.sleep(0.001)
+    await until(lambda: chat.platform.keys)
     async with asyncio.timeout(60):
         await chat.worker.engine.stop()
     stats = await chat.store.stats()
@@ -354,8 +348,7 @@ async def test_no_task_and_no_lease_is_left_after_work(chat: Rig) -> None:
     chat.worker.engine.start()
     for person in ("ana", "bob", "cleo"):
         await chat.says(person, "delete INV-1")
-    while len(chat.platform.sent) < 3:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(chat.platform.sent) >= 3)
     await chat.worker.engine.stop()
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
@@ -392,12 +385,10 @@ async def test_a_callback_may_take_its_time(tmp_path: Path) -> None:
         while not chat.platform.sent or (await chat.store.stats()).parts:
             await asyncio.sleep(0.001)
         await chat.says("ana", "yes")
-        while "Invoice INV-1 is deleted." not in chat.platform.texts():
-            await asyncio.sleep(0.001)
+        await until(lambda: "Invoice INV-1 is deleted." in chat.platform.texts())
         assert not any(kind == "action" for kind, _ in chat.worker.context.held)
         go_on.set()
-        while not done:
-            await asyncio.sleep(0.001)
+        await until(lambda: done)
 
 
 async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path) -> None:
@@ -416,8 +407,7 @@ async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path) -> None:
                 await chat.says(person, words)
             while len(chat.platform.sent) < len(people) or (await chat.store.stats()).parts:
                 await asyncio.sleep(0.001)
-        while len(invoices.deleted) < len(people):
-            await asyncio.sleep(0.001)
+        await until(lambda: len(invoices.deleted) >= len(people))
         await chat.worker.engine.stop(grace_seconds=0)
 
 
@@ -453,11 +443,9 @@ async def test_effects_of_one_tool_that_hang_hold_up_no_other_tools(tmp_path: Pa
             await asyncio.sleep(0.001)
         for _, person in asked:
             await chat.says(person, "yes")
-        while len(begun) < MOST_OF_A_TOOL:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(begun) >= MOST_OF_A_TOOL)
         await chat.says("ana", "yes")
-        while "ana" not in begun:
-            await asyncio.sleep(0.001)
+        await until(lambda: "ana" in begun)
         assert len(begun) == MOST_OF_A_TOOL + 1
         hold.set()
 

@@ -21,7 +21,6 @@ from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
-from tests.engine.test_tampered_records import actions, work
 
 TEN = Limits(messages=Share(10))
 
@@ -41,8 +40,7 @@ async def test_messages_above_a_persons_rate_are_refused_and_told_once(
     async with limited(tmp_path, TEN) as chat:
         for number in range(30):
             await chat.says("mallory", f"word {number}", place=f"#thread {number}")
-        await chat.says("ana", "hello")
-        await work(chat)
+        await chat.handles("ana", "hello")
         told = [
             text for _, part in chat.platform.sent if (text := str(part.arguments["text"])) == say("too_fast", "en")
         ]
@@ -62,12 +60,11 @@ async def test_after_a_minute_they_are_read_again(tmp_path: Path) -> None:
     async with limited(tmp_path, TEN) as chat:
         for number in range(20):
             await chat.says("ana", f"word {number}")
-        await work(chat)
+        await chat.work()
         portions = chat.worker.engine.inbox._messages._portions["person/test:bot:ana"]
         portions.refused_until = 0.0  # a minute has passed on this process's clock, and on the store's
         await chat.advance(61)
-        await chat.says("ana", "again")
-        await work(chat)
+        await chat.handles("ana", "again")
         assert chat.platform.texts()[-1] == "You said: again"
 
 
@@ -85,9 +82,8 @@ async def test_what_is_delivered_again_counts_once(tmp_path: Path) -> None:
                 await chat.take(written)
         for _ in range(20):
             await chat.take(written)
-        await work(chat)
-        await chat.says("ana", "and again")
-        await work(chat)
+        await chat.work()
+        await chat.handles("ana", "and again")
         assert all_texts(chat) == ["You said: hello", "You said: and again"]
 
 
@@ -108,8 +104,7 @@ async def test_a_place_has_a_rate_too(tmp_path: Path) -> None:
     async with limited(tmp_path, Limits(messages=Share(None, 12, None))) as chat:
         for number in range(30):
             await chat.says(f"person {number}", "hello", place="#room")
-        await chat.says("ana", "hello")
-        await work(chat)
+        await chat.handles("ana", "hello")
         assert len(chat.platform.texts("#room")) < 20 + 12
         assert chat.platform.texts("ana") == ["You said: hello"]
 
@@ -117,13 +112,11 @@ async def test_a_place_has_a_rate_too(tmp_path: Path) -> None:
 async def test_a_flood_of_words_takes_no_yes_from_anybody(tmp_path: Path) -> None:
     invoices = Invoices()
     async with limited(tmp_path, TEN, invoices) as chat:
-        await chat.says("ana", "delete INV-1")
-        await work(chat)
-        (action,) = await actions(chat)
+        await chat.handles("ana", "delete INV-1")
+        (action,) = await chat.actions()
         for number in range(30):
             await chat.says("ana", f"word {number}")
-        await chat.says("ana", f"OK {action.code}")
-        await work(chat)
+        await chat.handles("ana", f"OK {action.code}")
         assert invoices.deleted == ["INV-1"]
 
 
@@ -165,7 +158,7 @@ async def test_person_in_many_threads_takes_only_a_few_turns(tmp_path: Path) -> 
         await asyncio.gather(*running)
         for _ in range(8):
             await chat.advance(3)
-            await work(chat)
+            await chat.work()
         assert len(invoices.model.requests) == 20 + 1, "the others have waited, and nothing is lost"
 
 
@@ -273,13 +266,11 @@ async def test_a_command_does_not_wait_behind_what_fails(tmp_path: Path, command
     down = ProviderError("openai", "503", retryable=False)
     script = ScriptedProvider([down, "Hello."])
     async with rig(bot(script), tmp_path) as chat:
-        await chat.says("mallory", "hello", place="#room")
-        await work(chat)
-        await chat.says("vera", command, place="#room")
-        await work(chat)
+        await chat.handles("mallory", "hello", place="#room")
+        await chat.handles("vera", command, place="#room")
         assert expected in chat.platform.texts("#room")[-1]
         await chat.advance(6)
-        await work(chat)
+        await chat.work()
         assert chat.platform.texts("#room")[-1] == "Hello."
 
 
@@ -292,9 +283,8 @@ async def test_new_waits_for_a_turn_that_runs(tmp_path: Path) -> None:
         await chat.says("ana", "/new")
         invoices.model.let_go.set()
         await running
-        await work(chat)
-        await chat.says("ana", "hello")
-        await work(chat)
+        await chat.work()
+        await chat.handles("ana", "hello")
         assert [each.content for each in invoices.model.requests[-1].messages if each.role == "user"] == ["hello"]
 
 

@@ -31,8 +31,7 @@ class Splits(Platform):
 
 
 async def answered(chat: Rig) -> list[Part]:
-    await chat.says("ana", "report")
-    await chat.turns()
+    await chat.hears("ana", "report")
     return [part for _, part in chat.platform.sent]
 
 

@@ -11,7 +11,6 @@ from gateway import Agent, ChannelAgent
 from gateway.providers.openai import OpenAIProvider
 from gateway.wording import say
 from tests.engine.rig import Rig, rig
-from tests.engine.test_tampered_records import work
 from tests.fakes.model_server import Fail
 from tests.fakes.openai import FakeOpenAI
 
@@ -34,10 +33,8 @@ async def test_a_full_history_holds_up_nobody_in_the_group(chat: Rig, model: Fak
     model.most_characters = 60_000
     model.script(["ok"] * 22)
     for number in range(20):
-        await chat.says("mallory", f"{number} " + "x" * 6_000, place="#room")
-        await work(chat)
-    await chat.says("vera", "hello", place="#room")
-    await work(chat)
+        await chat.handles("mallory", f"{number} " + "x" * 6_000, place="#room")
+    await chat.handles("vera", "hello", place="#room")
     assert len(chat.platform.texts("#room")) == 21
     assert len(model.refused) <= 2, "the window became smaller"
 
@@ -46,8 +43,7 @@ async def test_message_too_long_for_the_model_is_not_tried_again(chat: Rig, mode
     model.most_characters = 2_000
     model.script(["Hello Vera."])
     await chat.says("mallory", "x" * 100_000, place="#room")
-    await chat.says("vera", "hello", place="#room")
-    await work(chat)
+    await chat.handles("vera", "hello", place="#room")
     assert chat.platform.texts("#room") == [say("history_too_long", "en"), "Hello Vera."]
     assert len(model.refused) == 2
     (letter,) = await chat.store.dead_letters()
@@ -58,8 +54,7 @@ async def test_message_too_long_for_the_model_is_not_tried_again(chat: Rig, mode
 async def test_message_the_vendor_refuses_is_put_aside_alone(chat: Rig, model: FakeOpenAI, fail: Fail) -> None:
     model.script([fail, "Hello Vera."])
     await chat.says("mallory", "something odd", place="#room")
-    await chat.says("vera", "hello", place="#room")
-    await work(chat)
+    await chat.handles("vera", "hello", place="#room")
     refused, answered = chat.platform.texts("#room")
     assert refused.startswith(say("error_incident", "en", incident=""))
     assert answered == "Hello Vera."
@@ -67,9 +62,8 @@ async def test_message_the_vendor_refuses_is_put_aside_alone(chat: Rig, model: F
 
 async def test_a_key_that_is_refused_is_the_operators_to_mend(chat: Rig, model: FakeOpenAI) -> None:
     model.script([Fail(401, "invalid_api_key"), "Hello."])
-    await chat.says("ana", "hello")
-    await work(chat)
+    await chat.handles("ana", "hello")
     assert chat.platform.texts() == [say("model_down", "en")]
     await chat.advance(6)
-    await work(chat)
+    await chat.work()
     assert chat.platform.texts()[-1] == "Hello."

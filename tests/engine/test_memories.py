@@ -26,6 +26,7 @@ from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
 from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall
+from tests.engine.rig import until
 
 ALICE: dict[str, Json] = {"name": "Alice", "type": "person", "attributes": {"employer": "Acme Corp"}}
 ACME: dict[str, Json] = {"name": "Acme Corp", "type": "organisation"}
@@ -89,10 +90,8 @@ async def test_reply_does_not_wait_for_the_memory() -> None:
     model = ScriptedProvider(["Noted.", "Hello."])
     async with ChatDriver(Agent(config=config), provider=model) as chat:
         first = asyncio.create_task(chat.says("ana", "Alice called"))
-        while not reader.requests:
-            await asyncio.sleep(0.001)
-        while len(chat.messages) < 1:
-            await asyncio.sleep(0.001)
+        await until(lambda: reader.requests)
+        await until(lambda: len(chat.messages) >= 1)
         second = asyncio.create_task(chat.says("ana", "hello"))
         while len(chat.messages) < 2:  # nor does the next turn wait for it: it reads the memory as it was
             await asyncio.sleep(0.001)
@@ -109,8 +108,7 @@ async def test_turns_that_wait_are_read_by_one_call() -> None:
     config = AgentConfig(entity_memory=EntityMemory(provider=reader))
     async with ChatDriver(Agent(config=config), provider=ScriptedProvider(["1", "2", "3"])) as chat:
         said = [asyncio.create_task(chat.says("ana", "one"))]
-        while not reader.requests:
-            await asyncio.sleep(0.001)
+        await until(lambda: reader.requests)
         for number, text in ((2, "two"), (3, "three")):
             said.append(asyncio.create_task(chat.says("ana", text)))
             while len(chat.messages) < number:
@@ -225,11 +223,9 @@ async def test_reset_empties_the_memories_of_the_conversation() -> None:
     model = ScriptedProvider(["Noted.", "Hello.", "Hi."])
     async with ChatDriver(Agent(config=config), provider=model) as chat:
         first = asyncio.create_task(chat.says("ana", "Alice called"))
-        while not reader.requests:
-            await asyncio.sleep(0.001)
+        await until(lambda: reader.requests)
         second = asyncio.create_task(chat.says("ana", "/new"))
-        while len(chat.messages) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(chat.messages) >= 2)
         hold.set()  # the call that read the lines before the reset ends after it
         await asyncio.gather(first, second)
         await chat.says("ana", "Acme Corp called")

@@ -22,8 +22,7 @@ from gateway.stored import keys
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.testing.faulty_store import FaultyStore
 from tests.engine.bots import Model
-from tests.engine.rig import Rig, message, rig
-from tests.engine.test_tampered_records import work
+from tests.engine.rig import Rig, message, rig, until
 
 PLACE = "agent/test:bot:ana"
 
@@ -47,8 +46,7 @@ async def chatting(files: Path, memory: ConversationMemory | None) -> AsyncItera
 
 async def asks(chat: Rig, *texts: str, who: str = "ana") -> None:
     for text in texts:
-        await chat.says(who, text)
-        await work(chat)
+        await chat.handles(who, text)
 
 
 def read(model: Any) -> list[str]:
@@ -76,7 +74,7 @@ async def test_the_stored_trace_of_a_turn_has_the_trim(tmp_path: Path) -> None:
         await asks(chat, "a")
         said = message("ana", "b")
         await chat.take(said)
-        await work(chat)
+        await chat.work()
         key = keys.key(chat.store, PLACE, keys.trace, run_id_of(PLACE, said.event_ids[0]))
         stored: Any = (await chat.store.get([key]))[key].value
         (step,) = AgentTrace.from_dict(stored).filter(type="memory_trim")
@@ -126,7 +124,7 @@ async def test_edits_and_notes_push_no_words_out_of_a_memory(tmp_path: Path) -> 
             await chat.edits("ana", f"m{number}", "")
             if number % 10 == 9:
                 await chat.advance(FOLDED_AFTER_SECONDS + 1)
-                await work(chat)
+                await chat.work()
         await asks(chat, "who am I?")
         said = [each.content for each in model.requests[-1].messages if each.role == "user"]
         assert said == ["my name is Zora", "hello", "who am I?"]
@@ -192,7 +190,7 @@ async def asked(chat: Rig) -> tuple[dict[str, int], int]:
     lease = await chat.worker.lease("turn")
     await chat.worker.turn_of(lease)
     made = {name: number - calls.get(name, 0) for name, number in wire.calls.items()}
-    await work(chat)
+    await chat.work()
     return {name: number for name, number in made.items() if number}, len(lease.lines)
 
 
@@ -204,8 +202,7 @@ async def test_a_turn_that_dies_leaves_no_half_of_it(tmp_path: Path) -> None:
         await chat.says("ana", "look")
         lease = await chat.worker.lease("turn", lease_seconds=0.0)
         dying = asyncio.ensure_future(chat.worker.turn_of(lease))
-        while len(model.requests) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(model.requests) >= 2)
         other = chat.another()
         taken = await other.lease("turn")
         assert (taken.died, list(taken.lines)) == (True, []), "nothing of the turn is in the memory yet"
@@ -257,8 +254,7 @@ async def test_many_lanes_that_wait_for_a_slow_memory_are_no_load(tmp_path: Path
         for _ in people:
             await chat.worker.turn()
         first = asyncio.create_task(chat.worker.turn())
-        while not reader.requests:
-            await asyncio.sleep(0)
+        await until(lambda: reader.requests)
         for _ in people[1:]:
             await chat.worker.turn()
         worked = 0
@@ -271,5 +267,5 @@ async def test_many_lanes_that_wait_for_a_slow_memory_are_no_load(tmp_path: Path
         hold.set()
         await first
         await chat.advance(60.0)
-        await work(chat)
+        await chat.work()
         assert len(reader.requests) == 8

@@ -73,9 +73,7 @@ async def test_an_event_that_is_broken_is_still_a_dead_letter(tmp_path: Path) ->
             sealed = chat.worker.context.keyring.stamped("event", CHAT, cast("dict[str, Json]", body))
             await chat.store.accept([Incoming(conversation=CHAT, event_ids=(), body=sealed)])
             await chat.worker.turn()
-        assert [letter.reason for letter in await chat.store.dead_letters()] == [
-            "an event that this release cannot read"
-        ] * 3
+        assert await chat.dead() == ["an event that this release cannot read"] * 3
 
 
 async def test_the_checkpoint_of_a_newer_worker_is_not_gone_on_from(tmp_path: Path) -> None:
@@ -124,8 +122,7 @@ async def test_a_part_is_left_and_those_behind_it_wait(tmp_path: Path) -> None:
 
 async def asked(chat: Rig) -> tuple[Key, str]:
     """The record of what was asked, and is shown; and its code."""
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     [(key, record)] = await chat.store.scan("action/")
     return key, action_of(record.value).code
 

@@ -15,7 +15,6 @@ from gateway.store.errors import Overloaded
 from gateway.store.types import FOLDED_AFTER_SECONDS
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
-from tests.engine.test_tampered_records import work
 
 pytestmark = pytest.mark.usefixtures("nobody_waits_long")
 PEOPLE = ("mallory", "trudy", "oscar")
@@ -43,7 +42,7 @@ class Crowd:
                 self.refused += 1
             if self._number % works_each == 0:
                 await self._chat.advance(self._random.choice([0.1, 1, 70]))
-                await work(self._chat)
+                await self._chat.work()
 
     def _something(self) -> Event:
         draw, self._number = self._random, self._number + 1
@@ -81,13 +80,12 @@ class Crowd:
 async def check(chat: Rig) -> None:
     """Somebody new is answered at once, and in the end nothing is left that waits."""
     began = len(chat.platform.sent)
-    await chat.says("vera", "hello")
-    await work(chat)
+    await chat.handles("vera", "hello")
     assert "You said: hello" in chat.platform.texts("vera")
     assert began < len(chat.platform.sent)
     for _ in range(3):
         await chat.advance(FOLDED_AFTER_SECONDS + 1)
-        await work(chat)
+        await chat.work()
     stats = await chat.store.stats()
     assert (stats.waiting, stats.parked, stats.pointed, stats.parts) == (0, 0, 0, 0)
     assert stats.dead == 0

@@ -27,7 +27,7 @@ from gateway.providers import ProviderError
 from gateway.stored import keys
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.turn import Outcome
-from tests.engine.rig import Rig, Worker, message, rig
+from tests.engine.rig import Rig, Worker, message, rig, until
 
 PLACE = "agent/test:bot:ana"
 STEPS = ["session_load", "llm_call", "tool_selection", "tool_execution", "llm_call", "session_save"]
@@ -126,8 +126,7 @@ async def test_a_turn_that_is_taken_over_has_one_trace(tmp_path: Path) -> None:
         await chat.take(written)
         lease = await chat.worker.lease("turn", lease_seconds=0.0)
         dying = asyncio.create_task(chat.worker.turn_of(lease))
-        while len(script.requests) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(script.requests) >= 2)
         other = chat.another()
         taken = await other.lease("turn")
         hold.set()
@@ -158,10 +157,8 @@ def _runs(worker: Worker) -> set[str]:
 async def test_a_failed_attempt_is_told_and_its_retry_has_its_id(tmp_path: Path) -> None:
     down = ProviderError("script", "unreachable", retryable=True)
     async with rig(bot(down, "Hello.", max_retries=0), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        await chat.turns()
-        await chat.advance(6)
-        await chat.turns()
+        await chat.hears("ana", "hello")
+        await chat.later(6)
         (failed,) = chat.worker.told.of_kind(TurnFailed)
         assert (failed.error, failed.why) == (down, "script: unreachable")
         first, second = chat.worker.told.of_kind(TurnStart)

@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-from channels import OptedOut, OptOut, Parsed, Reply, WebhookResponse
+from channels import OptedOut, OptOut, Parsed, WebhookResponse
 from gateway.access import AllowList
 from gateway.access.suppression import has_opted_out
 from gateway.engine.intake.inbox import Inbox
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
-from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, Rig, here, message, rig
-from tests.stored import action_of
 
 _numbers = itertools.count(1)
 FAREWELL = "You will hear nothing more from me. To hear from me again, write Start."
@@ -46,20 +44,11 @@ def opts(*, opted_in: bool = False, told: bool = True, place: str = "ana") -> Op
 
 async def asks(chat: Rig, invoice: str = "INV-1", *, place: str = "ana") -> None:
     """A question is asked and has arrived."""
-    await chat.says(place, f"delete {invoice}")
-    await chat.turns()
-
-
-async def actions(chat: Rig) -> list[PendingAction]:
-    return [action_of(record.value) for _, record in await chat.store.scan("action/")]
+    await chat.hears(place, f"delete {invoice}")
 
 
 async def ends(chat: Rig) -> list[Any]:
-    return sorted((action.args["invoice_id"], action.reason or action.state) for action in await actions(chat))
-
-
-async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead_letters()]
+    return sorted((action.args["invoice_id"], action.reason or action.state) for action in await chat.actions())
 
 
 async def muted(chat: Rig, place: str = "ana") -> bool:
@@ -75,10 +64,8 @@ async def test_what_is_open_is_withdrawn_and_nothing_more_is_sent(chat: Rig) -> 
     before = chat.platform.texts("ana")
     await chat.take(opts())
     assert await ends(chat) == [("INV-1", "pending"), ("INV-1", "withdrawn"), ("INV-2", "withdrawn")]
-    await chat.says("ana", "hello?")
-    await chat.turns()
-    await chat.advance(3600)
-    await chat.turns()
+    await chat.hears("ana", "hello?")
+    await chat.later(3600)
     assert chat.platform.texts("ana") == before
     assert len(chat.platform.texts("bob")) == 2, "bob's question, and that it has expired"
 
@@ -87,11 +74,10 @@ async def test_no_model_reads_what_could_not_be_answered(chat: Rig, invoices: In
     await chat.take(opts())
     asked = len(invoices.model.requests)
     await chat.says("ana", "hello?")
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     assert len(invoices.model.requests) == asked
     assert (await chat.store.stats()).waiting == 0
-    assert await actions(chat) == []
+    assert await chat.actions() == []
 
 
 async def test_recorded_state_holds_in_another_process(chat: Rig) -> None:
@@ -103,23 +89,22 @@ async def test_recorded_state_holds_in_another_process(chat: Rig) -> None:
 
 async def test_the_code_of_what_was_withdrawn_does_nothing(chat: Rig, invoices: Invoices) -> None:
     await asks(chat)
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     before = chat.platform.texts()
     await chat.take(opts())
-    await chat.says("ana", f"OK {action.code}")
-    await chat.turns()
+    await chat.hears("ana", f"OK {action.code}")
     assert invoices.deleted == [] and chat.platform.texts() == before
-    assert await dead(chat) == [SILENT]
+    assert await chat.dead() == [SILENT]
 
 
 async def test_opt_out_puts_the_outbox_aside_and_withdraws_the_ask(chat: Rig) -> None:
-    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="one"))
+    await chat.notify("one")
     await chat.says("ana", "delete INV-1")
     await chat.worker.turn()
     await chat.take(opts())
     await chat.turns()
     assert chat.platform.sent == []
-    assert await dead(chat) == [SILENT] * 2
+    assert await chat.dead() == [SILENT] * 2
     assert await ends(chat) == [("INV-1", "withdrawn")]
 
 
@@ -144,7 +129,7 @@ async def test_turn_ending_after_an_opt_out_elsewhere_is_put_aside(chat: Rig, in
     invoices.model.let_go.set()
     await running
     await chat.turns()
-    assert chat.platform.sent == [] and await dead(chat) == [SILENT]
+    assert chat.platform.sent == [] and await chat.dead() == [SILENT]
 
 
 async def test_farewell_is_sent_once_after_an_untold_opt_out(chat: Rig) -> None:
@@ -153,8 +138,7 @@ async def test_farewell_is_sent_once_after_an_untold_opt_out(chat: Rig) -> None:
     await chat.take(opts(told=False))
     await chat.turns()
     assert chat.platform.texts() == [*before, FAREWELL]
-    await chat.says("ana", "hello?")
-    await chat.turns()
+    await chat.hears("ana", "hello?")
     assert chat.platform.texts() == [*before, FAREWELL]
 
 
@@ -163,8 +147,7 @@ async def test_start_ends_the_opt_out(chat: Rig) -> None:
     assert await muted(chat)
     await chat.take(opts(opted_in=True))
     assert not await muted(chat)
-    await chat.says("ana", "hello?")
-    await chat.turns()
+    await chat.hears("ana", "hello?")
     assert chat.platform.texts() == ["You said: hello?"]
 
 
@@ -176,8 +159,7 @@ async def test_start_is_answered_where_nobody_else_answers_it(chat: Rig) -> None
 
 async def test_a_yes_that_carriers_take_for_start_is_read(chat: Rig) -> None:
     await chat.take(opts())
-    await chat.says("ana", "yes", opts_in=True)
-    await chat.turns()
+    await chat.hears("ana", "yes", opts_in=True)
     assert chat.platform.texts() == ["You said: yes"]
     assert not await muted(chat)
 
@@ -191,11 +173,11 @@ async def test_stop_and_start_at_once_count_in_their_order(chat: Rig) -> None:
 
 async def test_opt_out_refusal_of_the_platform_is_remembered(chat: Rig) -> None:
     await asks(chat)
-    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="one"))
-    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="two"))
+    await chat.notify("one")
+    await chat.notify("two")
     chat.platform.will = [OptedOut("21610")]
     await chat.worker.deliver()
-    assert await dead(chat) == ["not deliverable: 21610"] * 2
+    assert await chat.dead() == ["not deliverable: 21610"] * 2
     assert len(chat.platform.keys) == 2, "the question, and one that was refused"
     assert await ends(chat) == [("INV-1", "withdrawn")]
     assert await muted(chat)
@@ -212,7 +194,7 @@ async def test_a_question_that_is_refused_so_was_never_asked(chat: Rig) -> None:
 
 async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(chat: Rig, invoices: Invoices) -> None:
     await asks(chat)
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     before = chat.platform.texts()
     invoices.hold = asyncio.Event()
     await chat.says("ana", f"OK {action.code}")
@@ -234,7 +216,7 @@ async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(chat: Rig
 async def test_notify_and_operator_send_after_opt_out_are_refused(chat: Rig) -> None:
     await chat.take(opts())
     with pytest.raises(OptedOut):
-        await chat.worker.engine.runtime.notify(here("ana"), Reply(text="news"))
+        await chat.notify("news")
     context = chat.worker.context
     operator = Operator(context.store, context.channels, Keyring(KEYS), bot=context.bot.name)
     with pytest.raises(NotDone, match="test:bot:ana has opted out: nothing is sent there until they write START"):
@@ -270,6 +252,5 @@ async def test_person_who_writes_on_a_blocking_platform_is_not_muted(tmp_path: P
     async with rig(invoices.bot(), tmp_path, opt_out=False) as chat:
         await chat.take(opts())
         assert not await muted(chat)
-        await chat.says("ana", "hello?")
-        await chat.turns()
+        await chat.hears("ana", "hello?")
         assert chat.platform.texts() == ["You said: hello?"]

@@ -12,7 +12,6 @@ from gateway.engine.turns import language as detection
 from gateway.engine.turns.language import detect_language, prepare_detection
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
-from tests.engine.test_tampered_records import actions, work
 
 LONG = "Bom dia, gostaria de apagar uma fatura antiga do mês passado, por favor"
 
@@ -33,9 +32,8 @@ def without_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def asked(chat: Rig, *said: str) -> str:
     for text in said:
-        await chat.says("ana", text)
-        await work(chat)
-    (action,) = await actions(chat)
+        await chat.handles("ana", text)
+    (action,) = await chat.actions()
     return action.language
 
 
@@ -58,8 +56,7 @@ async def test_a_reply_is_read_in_the_language_of_the_question(
     """The reply itself is too short to say what it is, and the platform names nothing."""
     await asked(chat, LONG, "delete INV-1")
     await chat.advance(5)
-    await chat.says("ana", reply)
-    await work(chat)
+    await chat.handles("ana", reply)
     assert invoices.deleted == deleted
 
 

@@ -14,7 +14,7 @@ from channels import Event
 from gateway import Agent, ChannelAgent
 from gateway.engine.polling import Poller
 from gateway.testing import ScriptedProvider
-from tests.engine.rig import Platform, Rig, Worker, message, rig
+from tests.engine.rig import Platform, Rig, Worker, message, rig, until
 
 LONG, SHORT = 60.0, 0.09
 
@@ -65,12 +65,6 @@ async def polling(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(caplog: pytest.LogCaptureFixture, said: str) -> None:
-    """Until the log has said this."""
-    while said not in caplog.text:
-        await asyncio.sleep(0.001)
-
-
 @pytest.fixture(autouse=True)
 def log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "askfirst.platforms")
@@ -90,7 +84,7 @@ async def test_second_process_polls_as_soon_as_the_first_ends(
     async with polling(house.worker, platform, LONG) as first:
         await heard(house, platform, "ana")
         async with polling(house.another(), platform, SHORT):
-            await until(caplog, "test is polled by another process")
+            await until(lambda: "test is polled by another process" in caplog.text)
             assert platform.polling == 1
             first.cancel()
             await heard(house, platform, "ben")
@@ -103,7 +97,7 @@ async def test_dead_poller_is_replaced_when_its_lease_lapses(
     gone = Poller(house.worker.context, house.worker.engine.inbox, platform)
     assert await gone._lease.take()
     async with polling(house.another(), platform, SHORT):
-        await until(caplog, "test is polled by another process")
+        await until(lambda: "test is polled by another process" in caplog.text)
         assert platform.polling == 0
         await house.advance(house.worker.context.lease_seconds + 1.0)
         await heard(house, platform, "ana")
@@ -116,9 +110,8 @@ async def test_who_has_lost_the_lease_polls_no_longer(
         await heard(house, platform, "ana")
         await house.advance(10.0)  # it was held up for longer than its lease
         async with polling(house.another(), platform, SHORT):
-            await until(caplog, "test is no longer polled by this process: its lease is lost")
-            while platform.polling != 1:
-                await asyncio.sleep(0.001)
+            await until(lambda: "test is no longer polled by this process: its lease is lost" in caplog.text)
+            await until(lambda: platform.polling == 1)
             await heard(house, platform, "ben")
 
 
@@ -126,9 +119,9 @@ async def test_without_a_store_nobody_polls(house: Rig, platform: Polled, caplog
     async with polling(house.worker, platform, SHORT):
         await heard(house, platform, "ana")
         house.wire.calls_left = 0
-        await until(caplog, "its lease is lost")
+        await until(lambda: "its lease is lost" in caplog.text)
         assert platform.polling == 0
-        await until(caplog, "test is not polled: the store does not answer; it is tried again")
+        await until(lambda: "test is not polled: the store does not answer; it is tried again" in caplog.text)
         assert "by another process" not in caplog.text
         house.wire.calls_left = None
         await heard(house, platform, "ben")
@@ -140,7 +133,7 @@ async def test_polling_stops_when_a_hanging_store_outlasts_the_lease(
     async with polling(house.worker, platform, SHORT):
         await heard(house, platform, "ana")
         house.wire.pause_after = 0
-        await until(caplog, "its lease is lost")
+        await until(lambda: "its lease is lost" in caplog.text)
         assert platform.polling == 0
         house.wire.resume.set()
 

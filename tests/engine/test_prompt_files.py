@@ -100,8 +100,7 @@ async def test_long_ask_without_files_is_told_to_the_model_only(tmp_path: Path) 
     bot, model = Invoices().bot(), ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": LONG}), "One by one?"])
     bot.agent = bot.agent.using(model)
     async with rig(bot, tmp_path, text_files=False) as chat:
-        await chat.says("ana", "delete all of them")
-        await chat.turns()
+        await chat.hears("ana", "delete all of them")
         assert chat.platform.texts() == ["One by one?"]
         assert "too long to be shown here" in model.requests[-1].messages[-1].content
 
@@ -111,8 +110,7 @@ async def test_one_whose_file_does_not_arrive_was_never_asked(tmp_path: Path) ->
     bot.agent = bot.agent.using(script())
     async with rig(bot, tmp_path) as chat:
         chat.platform.will = [Undeliverable("file_gone")]
-        await chat.says("ana", "delete all of them")
-        await chat.turns()
+        await chat.hears("ana", "delete all of them")
         assert "This did not arrive in time. Nothing was done." in chat.platform.texts()[-1]
         assert all(not part.buttons for _, part in chat.platform.sent[-1:])
 
@@ -130,8 +128,7 @@ async def test_without_room_for_the_file_nobody_is_asked(tmp_path: Path, monkeyp
         await chat.worker.turn()
         assert chat.platform.sent == []
         monkeypatch.undo()
-        await chat.advance(2)
-        await chat.turns()
+        await chat.later(2)
         assert [part.call for _, part in chat.platform.sent] == ["file", "show"]
 
 
@@ -150,21 +147,10 @@ class Exacting(Platform):
 async def test_whatever_is_said_of_an_action_is_exact(tmp_path: Path) -> None:
     platform = Exacting()
     async with rig(Invoices().bot(), tmp_path, platform) as chat:
-        for text in (
-            "delete INV-1 INV-2",
-            "hello",
-            "yes",
-            "/pending",
-            "bye",
-            "again",
-            "still",
-            "/stop",
-            "delete INV-3",
-        ):
-            await chat.says("ana", text)
-            await chat.turns()
-        await chat.advance(1000)
-        await chat.turns()
+        await chat.hears(
+            "ana", "delete INV-1 INV-2", "hello", "yes", "/pending", "bye", "again", "still", "/stop", "delete INV-3"
+        )
+        await chat.later(1000)
         of_actions = [reply for reply in platform.rendered if "INV" in reply.text]
         assert len(of_actions) > 10
         kinds = ("for good?**", "Which one", "waiting for your answer:", "Not done yet", "expired", "Withdrawn")

@@ -18,7 +18,6 @@ from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, Worker, here, rig
-from tests.stored import action_of
 
 _numbers = itertools.count(1)
 LOST = "taken by the platform, but it did not arrive: 30003"
@@ -47,26 +46,12 @@ async def reported(chat: Rig, message_id: str, *statuses: str, key: str | None =
         await chat.take(report)
 
 
-async def notify(chat: Rig, *texts: str) -> None:
-    for text in texts:
-        await chat.worker.engine.runtime.notify(here("ana"), Reply(text=text))
-
-
 async def asks(chat: Rig, *invoices: str) -> None:
-    await chat.says("ana", f"delete {' '.join(invoices)}")
-    await chat.turns()
-
-
-async def actions(chat: Rig) -> list[PendingAction]:
-    return [action_of(record.value) for _, record in await chat.store.scan("action/")]
+    await chat.hears("ana", f"delete {' '.join(invoices)}")
 
 
 async def states(chat: Rig) -> list[str]:
-    return sorted(action.reason or action.state for action in await actions(chat))
-
-
-async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead_letters()]
+    return sorted(action.reason or action.state for action in await chat.actions())
 
 
 # ── what carried a question ──
@@ -76,14 +61,12 @@ async def test_question_reported_as_failed_was_never_asked(chat: Rig, invoices: 
     await asks(chat, "INV-1", "INV-2")
     await reported(chat, "1", "sent", "failed")
     assert await states(chat) == ["undelivered", "undelivered"]
-    assert await dead(chat) == [LOST]
-    code = (await actions(chat))[0].code
-    await chat.says("ana", f"OK {code}")
-    await chat.turns()
+    assert await chat.dead() == [LOST]
+    code = (await chat.actions())[0].code
+    await chat.hears("ana", f"OK {code}")
     assert invoices.deleted == []
     assert "This has expired and nothing was done" in chat.platform.texts()[-1]
-    await chat.says("ana", "what now?")
-    await chat.turns()
+    await chat.hears("ana", "what now?")
     told = [message.content for message in invoices.model.requests[-1].messages if message.role == "event"]
     lines = [line for note in told for line in note.split("\n")]
     assert all("never shown to the person: it was NOT done" in line for line in lines) and len(lines) == 2
@@ -91,9 +74,8 @@ async def test_question_reported_as_failed_was_never_asked(chat: Rig, invoices: 
 
 async def test_question_shown_twice_stays_open_until_both_failed(chat: Rig) -> None:
     await asks(chat, "INV-1")
-    await chat.says("ana", "hm")
-    await chat.turns()
-    assert len((await actions(chat))[0].prompts) == 2
+    await chat.hears("ana", "hm")
+    assert len((await chat.actions())[0].prompts) == 2
     await reported(chat, "1", "failed")
     assert await states(chat) == ["pending"]
     await reported(chat, "3", "failed")
@@ -102,23 +84,23 @@ async def test_question_shown_twice_stays_open_until_both_failed(chat: Rig) -> N
 
 async def test_failed_report_after_the_decision_changes_nothing(chat: Rig, invoices: Invoices) -> None:
     await asks(chat, "INV-1")
-    await chat.says("ana", f"OK {(await actions(chat))[0].code}")
+    await chat.says("ana", f"OK {(await chat.actions())[0].code}")
     await reported(chat, "1", "failed")
-    assert await states(chat) == ["approved"] and await dead(chat) == []
+    assert await states(chat) == ["approved"] and await chat.dead() == []
 
 
 async def test_outcome_reported_as_failed_is_told_to_operators(chat: Rig) -> None:
     heard: list[PendingAction] = []
     chat.bot.on_doubt(heard.append)
     await asks(chat, "INV-1")
-    await chat.says("ana", f"OK {(await actions(chat))[0].code}")
+    await chat.says("ana", f"OK {(await chat.actions())[0].code}")
     await chat.worker.engine._actions.run(await chat.worker.lease("action"))
     await chat.turns()
     assert chat.platform.texts()[-1] == "Invoice INV-1 is deleted."
     await reported(chat, str(len(chat.platform.sent)), "sent", "failed")
     await chat.worker.context.tasks.ended()
     assert [action.state for action in heard] == ["done"]
-    assert await dead(chat) == [LOST]
+    assert await chat.dead() == [LOST]
 
 
 async def test_report_without_our_record_finds_its_question(chat: Rig) -> None:
@@ -127,7 +109,7 @@ async def test_report_without_our_record_finds_its_question(chat: Rig) -> None:
         await asks(old, "INV-1")
         await reported(old, "1", "failed")
         assert await states(old) == ["undelivered"]
-        assert await dead(old) == []
+        assert await old.dead() == []
 
 
 class InTwo(Platform):
@@ -162,7 +144,7 @@ async def test_question_with_one_refused_message_was_never_asked(chat: Rig) -> N
 async def test_message_reported_as_failed_is_dead_and_can_be_replayed(
     chat: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     await chat.worker.deliver()
     await reported(chat, "1", "failed")
     (letter,) = await chat.store.dead_letters()
@@ -172,24 +154,24 @@ async def test_message_reported_as_failed_is_dead_and_can_be_replayed(
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one", "two", "one"]
     await reported(chat, "3", "sent", "delivered")
-    assert await dead(chat) == []
+    assert await chat.dead() == []
 
 
 async def test_a_message_that_nobody_knows_changes_nothing(chat: Rig) -> None:
     await asks(chat, "INV-1")
     await reported(chat, "99", "sent", "failed", "delivered")
-    assert await states(chat) == ["pending"] and await dead(chat) == []
+    assert await states(chat) == ["pending"] and await chat.dead() == []
     assert (await chat.store.stats()).waiting == 0, "reports do not pile up"
 
 
 async def test_a_twin_is_one_report(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     await chat.worker.deliver()
     await reported(chat, "1", "failed", once=False)
     await chat.store.drop((await chat.store.dead_letters())[0].dead_id)
     await reported(chat, "1", "failed", once=False)
     await reported(chat, "1", "failed")  # and under another id, as when a platform makes one up
-    assert await dead(chat) == []
+    assert await chat.dead() == []
 
 
 @pytest.mark.parametrize(
@@ -211,12 +193,11 @@ async def test_in_any_order_it_has_arrived_or_not(chat: Rig, statuses: list[str]
         # What was said before the platform's answer counts by its last word: nothing has come of it yet.
         arrived = arrived or statuses[-1] in ("delivered", "read")
         await reported(chat, "1", *statuses)
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     if not early:
         await reported(chat, "1", *statuses)
     assert await states(chat) == (["pending"] if arrived else ["undelivered"])
-    assert await dead(chat) == ([] if arrived else [LOST])
+    assert await chat.dead() == ([] if arrived else [LOST])
 
 
 # ── before the platform has answered our call ──
@@ -225,23 +206,23 @@ async def test_in_any_order_it_has_arrived_or_not(chat: Rig, statuses: list[str]
 async def test_what_failed_before_its_receipt_was_never_shown(chat: Rig) -> None:
     await reported(chat, "1", "failed")
     await asks(chat, "INV-1")
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     assert (action.reason, action.shown_at) == ("undelivered", None)
-    assert await dead(chat) == [LOST]
+    assert await chat.dead() == [LOST]
 
 
 async def test_call_in_doubt_is_not_repeated_once_reported(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()
     (key,) = chat.platform.keys
     await reported(chat, "elsewhere 7", "sent", key=key)
     await chat.advance(11)
     await chat.worker.deliver()
-    assert chat.platform.keys == [key] and await dead(chat) == []
+    assert chat.platform.keys == [key] and await chat.dead() == []
     assert (await chat.store.stats()).parts == 0
     await reported(chat, "elsewhere 7", "failed", key=key)
-    assert await dead(chat) == [LOST]
+    assert await chat.dead() == [LOST]
 
 
 async def test_question_in_doubt_counts_as_shown_once_reported(chat: Rig, invoices: Invoices) -> None:
@@ -252,13 +233,13 @@ async def test_question_in_doubt_counts_as_shown_once_reported(chat: Rig, invoic
     await reported(chat, "elsewhere 7", "delivered", key=chat.platform.keys[0])
     await chat.advance(11)
     await chat.worker.deliver()
-    (action,) = await actions(chat)
+    (action,) = await chat.actions()
     assert chat.platform.sent == [] and action.shown_at is not None
     assert action.prompts == ("elsewhere 7",)
 
 
 async def test_message_unreported_for_ten_seconds_is_sent_once_more(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()
     await chat.advance(9)
@@ -269,7 +250,7 @@ async def test_message_unreported_for_ten_seconds_is_sent_once_more(chat: Rig) -
 
 
 async def test_what_its_dead_sender_had_sent_is_not_sent_again(chat: Rig) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     lease = await chat.worker.lease("out", lease_seconds=0.0)
     key = lease.parts[0].part_id
     await reported(chat, "elsewhere 7", "sent", key=key)  # it was sent, and then its process died
@@ -279,7 +260,7 @@ async def test_what_its_dead_sender_had_sent_is_not_sent_again(chat: Rig) -> Non
 
 async def test_a_replayed_message_is_another_one(chat: Rig) -> None:
     """An old report of the first sending says nothing of the second."""
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()
     key = chat.platform.keys[0]
@@ -307,14 +288,14 @@ async def test_reports_in_any_order_neither_lose_nor_repeat(tmp_path: Path, stor
         early: list[str] = [status for status, before in story if before]
         late: list[str] = [status for status, before in story if not before]
         await reported(chat, "1", *early)
-        await notify(chat, "one")
+        await chat.notify("one")
         await chat.worker.deliver()
         await reported(chat, "1", *late)
         heard, lost = early, bool(early) and max(map(RANK.__getitem__, early)) == RANK["failed"]
         for status in late:
             lost = lost or (status == "failed" and not {"delivered", "read"} & set(heard))
             heard = [*heard, status]
-        assert await dead(chat) == ([LOST] if lost else [])
+        assert await chat.dead() == ([LOST] if lost else [])
         stats: Any = await chat.store.stats()
         assert (stats.parts, stats.waiting, stats.pointed) == (0, 0, 0)
 

@@ -80,8 +80,7 @@ async def test_an_effect_is_seen_under_its_question(tmp_path: Path) -> None:
 
     script = ScriptedProvider([ToolCall("pay", {})])
     async with rig(ChannelAgent(Agent([pay], provider=script)), tmp_path, platform) as chat:
-        await chat.says("ana", "pay")
-        await chat.turns()
+        await chat.hears("ana", "pay")
         await chat.worker.context.tasks.ended()
         platform.typed.clear()
         platform.seen.clear()

@@ -18,7 +18,7 @@ from gateway.observe.runs import run_id_of
 from gateway.observe.spans import SpanReader
 from gateway.providers import ProviderError
 from gateway.testing import ScriptedProvider, ToolCall
-from tests.engine.rig import message, rig
+from tests.engine.rig import message, rig, until
 
 PLACE = "agent/test:bot:ana"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -73,8 +73,7 @@ async def test_a_turn_that_is_taken_over_has_one_trace_of_spans(tmp_path: Path) 
         await chat.take(written)
         lease = await chat.worker.lease("turn", lease_seconds=0.0)
         dying = asyncio.create_task(chat.worker.turn_of(lease))
-        while len(script.requests) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(script.requests) >= 2)
         other = chat.another()
         taken = await other.lease("turn")
         hold.set()
@@ -100,10 +99,8 @@ def _model(events: Iterable[ObservedEvent]) -> str:
 async def test_each_attempt_at_a_turn_has_a_span_below_the_receipt(tmp_path: Path) -> None:
     down = ProviderError("script", "unreachable", retryable=True)
     async with rig(bot(down, "Hello.", max_retries=0), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        await chat.turns()
-        await chat.advance(6)
-        await chat.turns()
+        await chat.hears("ana", "hello")
+        await chat.later(6)
         spans = spans_of(chat.worker.told.events)
     (received,) = named(spans, "receive test")
     first, second = named(spans, "invoke_agent agent")
@@ -140,10 +137,7 @@ async def test_messages_of_one_turn_are_linked(tmp_path: Path) -> None:
 @pytest.mark.ledger("TRC-15")
 async def test_a_word_that_decides_links_to_the_action(tmp_path: Path) -> None:
     async with rig(bot(ToolCall("wipe", {"what": "disk"})), tmp_path) as chat:
-        await chat.says("ana", "wipe it")
-        await chat.turns()
-        await chat.says("ana", "no")
-        await chat.turns()
+        await chat.hears("ana", "wipe it", "no")
         spans = spans_of(chat.worker.told.events)
         (closed,) = chat.worker.told.of_kind(PendingResolved)
     asking, deciding = named(spans, "invoke_agent agent")

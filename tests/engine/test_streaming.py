@@ -18,7 +18,7 @@ from gateway.providers import ProviderError, ToolCall
 from gateway.store.types import Lease
 from gateway.testing import ScriptedProvider
 from gateway.wording import say
-from tests.engine.rig import Rig, Worker, rig
+from tests.engine.rig import Rig, Worker, rig, until
 from tests.engine.streaming import Board, Typist
 
 LOOK = (ToolCall(call_id="1", name="look"),)
@@ -166,8 +166,7 @@ async def test_a_limit_pauses_the_text_and_not_the_answer(chat: Rig, typist: Typ
     typist.writes("One")
     await board.until(["One"])
     typist.writes(" two")
-    while board.fails:
-        await asyncio.sleep(0)
+    await until(lambda: not board.fails)
     typist.writes(" three", ())
     await turn
     await chat.turns()
@@ -178,8 +177,7 @@ async def test_an_answer_comes_whole_after_a_text_was_refused(chat: Rig, typist:
     board.fails = [Undeliverable("not_allowed")]
     turn = await begun(chat)
     typist.writes("One")
-    while board.fails:
-        await asyncio.sleep(0)
+    await until(lambda: not board.fails)
     typist.writes(" two", ())
     await turn
     await chat.turns()
@@ -193,8 +191,7 @@ async def test_a_call_without_an_answer_cannot_change_the_answer(chat: Rig, typi
     typist.writes("One")
     await board.until(["One"])
     typist.writes(" two")
-    while board.fails:
-        await asyncio.sleep(0)
+    await until(lambda: not board.fails)
     typist.writes(" three", ())
     await turn
     await chat.turns()
@@ -255,8 +252,7 @@ async def test_a_process_that_stood_still_writes_over_no_answer(chat: Rig, typis
     await chat.turns()
     assert [*board.shown.values()] == ["The answer."]
     typist.writes(" an answer", to=0)  # the one that stood still goes on
-    while chat.wire.calls["renew"] == renewals and board.shown["1"] == "The answer.":
-        await asyncio.sleep(0.005)
+    await until(lambda: not (chat.wire.calls["renew"] == renewals and board.shown["1"] == "The answer."))
     typist.writes((), to=0)
     await asyncio.gather(turn, return_exceptions=True)
     await chat.turns()
@@ -294,8 +290,7 @@ async def test_an_end_without_an_answer_is_repeated(chat: Rig, typist: Typist, b
     board.fails = [Ambiguous("no_answer")]
     await turn
     await chat.worker.deliver()
-    await chat.advance(60)
-    await chat.turns()
+    await chat.later(60)
     assert board.shown == {"1": "One two"}
 
 
@@ -319,8 +314,7 @@ async def test_a_yes_to_what_is_being_written_is_no_yes(chat: Rig, typist: Typis
     (question,) = board.shown
     turn = await begun(chat, "And what is the weather?")
     typist.writes("Shall I look?")
-    while len(board.shown) == 1:
-        await asyncio.sleep(0)
+    await until(lambda: len(board.shown) != 1)
     await chat.says("ana", "yes", after=question)
     typist.writes(())
     await turn
@@ -389,6 +383,5 @@ async def test_an_agent_may_answer_whole(tmp_path: Path, board: Board, config: A
     script = ScriptedProvider(["Hello Ana"])
     script.stream = None  # type: ignore[method-assign, assignment]
     async with rig(ChannelAgent(Agent([], provider=script, config=config)), tmp_path, board) as chat:
-        await chat.says("ana", "hi")
-        await chat.turns()
+        await chat.hears("ana", "hi")
         assert [*board.shown.values()] == ["Hello Ana"]

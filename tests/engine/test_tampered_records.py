@@ -15,30 +15,16 @@ import pytest
 from channels import ButtonPress, Json, Message, Person
 from channels.events import event_to_json
 from gateway.engine.event_bodies import event_body, replay_body
-from gateway.engine.leases import prefetch
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Incoming, Key, Kind, Record
-from gateway.tools.pending_action import PendingAction
+from gateway.store.types import Incoming, Key, Record
 from tests.engine.bots import Invoices
-from tests.engine.rig import Platform, Rig, here
+from tests.engine.rig import Rig, here
 from tests.stored import action_of, edited
 
 CHAT = "agent/test:bot:ana"
 GONE = "changed from outside the chat"
 _numbers = iter(range(10_000))
-
-
-async def ask(chat: Rig, *numbers: int) -> list[PendingAction]:
-    """Ask for invoices, one question each; the questions have arrived."""
-    for number in numbers:
-        await chat.says("ana", f"delete INV-{number}")
-        await work(chat)
-    return sorted(await actions(chat), key=lambda action: action.requested_at)
-
-
-async def actions(chat: Rig) -> list[PendingAction]:
-    return [action_of(record.value) for _, record in await chat.store.scan("action/")]
 
 
 def key_of(chat: Rig, name: str) -> Key:
@@ -67,20 +53,7 @@ async def press(chat: Rig, number: int, label: str = "Confirm") -> None:
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     ids = (f"press {next(_numbers)}",)
     await chat.take(ButtonPress(event_ids=ids, address=here("ana"), person=person, token=token))
-    await work(chat)
-
-
-async def work(chat: Rig) -> None:
-    """Everything that can be done now is done."""
-    engine, context = chat.worker.engine, chat.worker.context
-    kinds: tuple[Kind, ...] = ("turn", "action", "out")
-    runs: dict[str, Any] = {"turn": chat.worker.turn_of, "action": engine._actions.run, "out": chat.worker.delivery.run}
-    while (await chat.store.stats()).ready:
-        for kind in kinds:
-            lease = await chat.store.lease("w", [kind], pool=Platform.name, prefetch=prefetch(context, kind))
-            if lease is not None:
-                await runs[kind](lease)
-    await chat.worker.context.tasks.ended()  # such as the answer to a press
+    await chat.work()
 
 
 def texts(chat: Rig) -> str:
@@ -91,7 +64,7 @@ def texts(chat: Rig) -> str:
 
 
 async def test_old_record_put_back_after_the_effect_runs_nothing(chat: Rig, invoices: Invoices) -> None:
-    (action,) = await ask(chat, 1)
+    (action,) = await chat.asks(1)
     name = f"action/{action.pending_action_id}"
     before = await read(chat, name)
     await press(chat, 1)
@@ -99,28 +72,27 @@ async def test_old_record_put_back_after_the_effect_runs_nothing(chat: Rig, invo
     await write(chat, name, before)
     await press(chat, 1)
     await chat.says("ana", f"ok {action.code}")
-    await chat.says("ana", "yes")
-    await work(chat)
+    await chat.handles("ana", "yes")
     assert invoices.deleted == ["INV-1"]
 
 
 async def test_an_old_approved_record_with_its_lane_is_not_launched(chat: Rig, invoices: Invoices) -> None:
-    (action,) = await ask(chat, 1)
+    (action,) = await chat.asks(1)
     name = f"action/{action.pending_action_id}"
     await chat.says("ana", f"ok {action.code}")
     approved = await read(chat, name)
     assert action_of(approved).state == "approved"
-    await work(chat)
+    await chat.work()
     assert invoices.deleted == ["INV-1"]
     await write(chat, name, approved)
     partition = chat.store.partition(CHAT)
     await chat.store.commit(Transaction(partition=partition, actions=[action.pending_action_id]))
-    await work(chat)
+    await chat.work()
     assert invoices.deleted == ["INV-1"]
 
 
 async def test_a_refused_record_that_is_put_back_stays_refused(chat: Rig, invoices: Invoices) -> None:
-    (action,) = await ask(chat, 1)
+    (action,) = await chat.asks(1)
     name = f"action/{action.pending_action_id}"
     before = await read(chat, name)
     await press(chat, 1, "Cancel")
@@ -130,7 +102,7 @@ async def test_a_refused_record_that_is_put_back_stays_refused(chat: Rig, invoic
 
 
 async def test_changed_record_is_logged_once_despite_conflicts(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    (action,) = await ask(chat, 1)
+    (action,) = await chat.asks(1)
     name = f"action/{action.pending_action_id}"
     await write(chat, name, edited(await read(chat, name), args={"invoice_id": "INV-9"}))
     chat.wire.errors = {"commit": [Conflict("read again") for _ in range(3)]}
@@ -141,10 +113,9 @@ async def test_changed_record_is_logged_once_despite_conflicts(chat: Rig, caplog
 
 
 async def test_a_record_copied_over_another_key_is_ended_and_told(chat: Rig, invoices: Invoices) -> None:
-    one, two = await ask(chat, 1, 2)
+    one, two = await chat.asks(1, 2)
     await write(chat, f"action/{one.pending_action_id}", await read(chat, f"action/{two.pending_action_id}"))
-    await chat.says("ana", f"ok {one.code}")
-    await work(chat)
+    await chat.handles("ana", f"ok {one.code}")
     assert invoices.deleted == []
     assert GONE in texts(chat)
     await press(chat, 2)
@@ -168,7 +139,7 @@ async def test_a_record_copied_over_another_key_is_ended_and_told(chat: Rig, inv
     ids=str,
 )
 async def test_an_edited_record_is_ended_and_told(chat: Rig, invoices: Invoices, change: dict[str, Any]) -> None:
-    one, _ = await ask(chat, 1, 2)
+    one, _ = await chat.asks(1, 2)
     name = f"action/{one.pending_action_id}"
     await write(chat, name, edited(await read(chat, name), **change))
     await press(chat, 1)
@@ -181,7 +152,7 @@ async def test_an_edited_record_is_ended_and_told(chat: Rig, invoices: Invoices,
 
 @pytest.mark.parametrize("form", [1, 2, 99, None, "2", "absent"], ids=str)
 async def test_another_form_or_schema_is_ended_and_told(chat: Rig, invoices: Invoices, form: Any) -> None:
-    one, _ = await ask(chat, 1, 2)
+    one, _ = await chat.asks(1, 2)
     name = f"action/{one.pending_action_id}"
     record = {**await read(chat, name), "form": form, "schema": form}
     if form == "absent":
@@ -195,24 +166,23 @@ async def test_another_form_or_schema_is_ended_and_told(chat: Rig, invoices: Inv
 
 
 async def test_a_deleted_record_is_told_and_stops_nobody_else(chat: Rig, invoices: Invoices) -> None:
-    one, two = await ask(chat, 1, 2)
+    one, two = await chat.asks(1, 2)
     await delete(chat, f"action/{one.pending_action_id}")
-    await chat.says("ana", f"ok {two.code}")
-    await work(chat)
+    await chat.handles("ana", f"ok {two.code}")
     assert invoices.deleted == ["INV-2"]
     assert any(GONE in text and one.code in text for text in chat.platform.texts())
 
 
 async def test_a_deleted_record_is_told_by_its_deadline_at_the_latest(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     await delete(chat, f"action/{one.pending_action_id}")
     await chat.advance(15 * 60 + 1)
-    await work(chat)
+    await chat.work()
     assert any(GONE in text and one.code in text for text in chat.platform.texts())
 
 
 async def test_of_an_edited_running_one_nothing_is_claimed(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     lease = await chat.worker.lease("action")
     running = await chat.worker.engine._actions._launch(
@@ -221,8 +191,7 @@ async def test_of_an_edited_running_one_nothing_is_claimed(chat: Rig, invoices: 
     assert running is not None
     name = f"action/{one.pending_action_id}"
     await write(chat, name, edited(await read(chat, name), state="approved"))
-    await chat.says("ana", f"no {one.code}")
-    await work(chat)
+    await chat.handles("ana", f"no {one.code}")
     assert "may or may not have happened" in texts(chat)
     assert GONE not in texts(chat)
 
@@ -231,18 +200,17 @@ async def test_of_an_edited_running_one_nothing_is_claimed(chat: Rig, invoices: 
 
 
 async def test_swapped_codes_decide_nothing(chat: Rig, invoices: Invoices) -> None:
-    one, two = await ask(chat, 1, 2)
+    one, two = await chat.asks(1, 2)
     index = await read(chat, f"open/{CHAT}")
     body = index["body"].replace(one.code, "swap").replace(two.code, one.code).replace("swap", two.code)
     await write(chat, f"open/{CHAT}", {**index, "body": body})
-    await chat.says("ana", f"ok {one.code}")
-    await work(chat)
+    await chat.handles("ana", f"ok {one.code}")
     assert invoices.deleted == []
     assert texts(chat).count(GONE) >= 2
 
 
 async def test_a_deleted_index_hides_nothing_for_good(chat: Rig, invoices: Invoices) -> None:
-    await ask(chat, 1)
+    await chat.asks(1)
     await delete(chat, f"open/{CHAT}")
     await press(chat, 1)
     assert invoices.deleted == []
@@ -251,22 +219,20 @@ async def test_a_deleted_index_hides_nothing_for_good(chat: Rig, invoices: Invoi
 
 async def test_an_old_index_put_back_alone_is_no_longer_true(chat: Rig, invoices: Invoices) -> None:
     """It would forget that Ana has written something since, and her yes would count again."""
-    await ask(chat, 1)
+    await chat.asks(1)
     context, name = chat.worker.context, f"open/{CHAT}"
     before = await read(chat, name)
-    await chat.says("ana", "what is the weather?")
-    await work(chat)
+    await chat.handles("ana", "what is the weather?")
     assert context.read_index(CHAT, Record(await read(chat, name), 1)).kind == "sealed"
     assert context.read_index(CHAT, Record(before, 1)).kind == "broken"
     await write(chat, name, before)
-    await chat.says("ana", "yes")
-    await work(chat)
+    await chat.handles("ana", "yes")
     assert invoices.deleted == []
 
 
 async def test_genuine_unreadable_index_is_left_to_a_newer_release(chat: Rig, invoices: Invoices) -> None:
     """It is not taken for an empty one, in which nothing is open."""
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     context, name = chat.worker.context, f"open/{CHAT}"
     before = await read(chat, name)
     await write(chat, name, context.keyring.seal(name, json.dumps({"counter": "of another kind"})))
@@ -279,7 +245,7 @@ async def test_genuine_unreadable_index_is_left_to_a_newer_release(chat: Rig, in
 
 
 async def test_one_conversations_index_in_anothers_place_is_none(chat: Rig, invoices: Invoices) -> None:
-    await ask(chat, 1)
+    await chat.asks(1)
     other = "agent/test:bot:bob"
     key = Key(chat.store.partition(other), f"open/{other}")
     await chat.store.commit(
@@ -296,11 +262,11 @@ async def forged(chat: Rig, body: dict[str, Json], *, decides: bool) -> None:
     incoming = Incoming(conversation=CHAT, event_ids=(f"forged {next(_numbers)}",), body=body, decides=decides)
     await chat.store.accept([incoming])
     await chat.worker.engine.due()
-    await work(chat)
+    await chat.work()
 
 
 async def test_a_forged_decision_runs_nothing(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     body: dict[str, Json] = {
         "kind": "decide",
         "action_id": one.pending_action_id,
@@ -310,16 +276,14 @@ async def test_a_forged_decision_runs_nothing(chat: Rig, invoices: Invoices) -> 
     }
     await forged(chat, body, decides=True)
     assert invoices.deleted == []
-    assert [letter.reason for letter in await chat.store.dead_letters()] == [
-        "a decision that cannot be worked: made by somebody without the key"
-    ]
+    assert await chat.dead() == ["a decision that cannot be worked: made by somebody without the key"]
     await press(chat, 1)
     assert invoices.deleted == ["INV-1"]
 
 
 @pytest.mark.parametrize("text", ["ok CODE", "yes"])
 async def test_a_forged_message_runs_nothing(chat: Rig, invoices: Invoices, text: str) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     said = text.replace("CODE", one.code)
     message = Message(
@@ -332,7 +296,7 @@ async def test_a_forged_message_runs_nothing(chat: Rig, invoices: Invoices, text
 
 
 async def test_a_replayed_dead_letter_decides_nothing(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     context = chat.worker.context
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     for text in ("yes", f"ok {one.code}"):
@@ -341,7 +305,7 @@ async def test_a_replayed_dead_letter_decides_nothing(chat: Rig, invoices: Invoi
         waiting = replace((await _waiting(chat, body)), body=body)
         replayed = replay_body(context.keyring, waiting)
         await chat.store.accept([Incoming(conversation=CHAT, event_ids=(f"replay {text}",), body=replayed)])
-        await work(chat)
+        await chat.work()
     assert invoices.deleted == []
 
 
@@ -352,7 +316,7 @@ async def _waiting(chat: Rig, body: Any) -> Any:
 
 
 async def test_an_event_that_was_held_up_for_a_minute_decides_nothing(chat: Rig, invoices: Invoices) -> None:
-    (one,) = await ask(chat, 1)
+    (one,) = await chat.asks(1)
     context = chat.worker.context
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     received = await chat.store.now() - timedelta(seconds=61)
@@ -360,7 +324,7 @@ async def test_an_event_that_was_held_up_for_a_minute_decides_nothing(chat: Rig,
     body = event_body(context.keyring, CHAT, message, received)
     await chat.store.accept([Incoming(conversation=CHAT, event_ids=("late",), body=body, decides=True)])
     await chat.worker.engine.due()
-    await work(chat)
+    await chat.work()
     assert invoices.deleted == []
 
 
@@ -372,10 +336,10 @@ async def test_an_edited_prompt_in_the_outbox_is_not_sent(chat: Rig, invoices: I
     partition = chat.store.partition(CHAT)
     await chat.store.commit(Transaction(partition=partition, sent=[part.part_id]))
     await chat.store.commit(Transaction(partition=partition, parts=[replace(part, part_id="forged", body=body)]))
-    await work(chat)
+    await chat.work()
     assert not any("HAM" in text for text in chat.platform.texts())
     assert GONE in texts(chat)
-    assert [action.detail for action in await actions(chat)] == ["tampered"]
+    assert [action.detail for action in await chat.actions()] == ["tampered"]
 
 
 @pytest.mark.parametrize("how", ["edited", "shortened", "reordered"])

@@ -10,7 +10,6 @@ from gateway import Agent, ChannelAgent, Tool, ToolContext, tool
 from gateway.tools import ToolValidationError
 from tests.engine.bots import Model
 from tests.engine.rig import rig
-from tests.engine.test_tampered_records import work
 
 
 def deleting(done: list[str], channels: list[str] | None) -> Tool:
@@ -35,8 +34,7 @@ async def test_the_model_is_told_of_it_in_its_channels_only(tmp_path: Path) -> N
         model = Model()
         bot = ChannelAgent(Agent([deleting(done, channels), look_up], provider=model))
         async with rig(bot, tmp_path / channels[-1]) as chat:
-            await chat.says("ana", "delete INV-1")
-            await chat.turns()
+            await chat.hears("ana", "delete INV-1")
         assert [each.name for each in model.requests[0].tools] == offered
         if channels == ["slack"]:
             assert chat.platform.texts() == ["The tool said: Unknown tool 'delete_invoice'. Available tools: look_up"]
@@ -49,12 +47,10 @@ async def test_what_was_asked_before_it_was_kept_off_does_not_run(tmp_path: Path
     done: list[str] = []
     free = deleting(done, None)
     async with rig(ChannelAgent(Agent([free], provider=Model())), tmp_path) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.turns()
+        await chat.hears("ana", "delete INV-1")
         free.channels = frozenset({"slack"})  # as in the release that follows
         code = chat.platform.texts()[0].partition("**OK ")[2][:4]
-        await chat.says("ana", f"OK {code}")
-        await work(chat)
+        await chat.handles("ana", f"OK {code}")
         assert done == []
         assert any("no longer as it was shown" in text for text in chat.platform.texts())
 

@@ -20,7 +20,7 @@ from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.turn import Outcome
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Worker, here, message, rig, user_lines
+from tests.engine.rig import Worker, here, message, rig, until, user_lines
 
 DOWN = ProviderError("openai", "503", retryable=False)
 
@@ -39,14 +39,12 @@ def told(script: ScriptedProvider, role: str) -> list[str]:
 async def test_model_down_is_told_once_and_retried_with_backoff(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, DOWN, DOWN, DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        await chat.turns()
+        await chat.hears("ana", "hello")
         for tries, seconds in enumerate((5, 30, 120, 600), start=1):
             await chat.advance(seconds - 2)
             assert await chat.ready() == 0, f"too early after try {tries}"
             assert len(script.requests) == tries
-            await chat.advance(3)
-            await chat.turns()
+            await chat.later(3)
         assert chat.platform.texts() == [say("model_down", "en"), "Here I am."]
         assert (await chat.store.stats()).dead == 0
         script.assert_used_up()
@@ -54,19 +52,16 @@ async def test_model_down_is_told_once_and_retried_with_backoff(tmp_path: Path) 
 
 async def test_model_down_is_told_in_the_persons_language(tmp_path: Path) -> None:
     async with rig(bot(ScriptedProvider([DOWN]), language="pt"), tmp_path) as chat:
-        await chat.says("ana", "olá")
-        await chat.turns()
+        await chat.hears("ana", "olá")
         assert chat.platform.texts() == [say("model_down", "pt")]
 
 
 async def test_message_given_up_after_retries_can_be_replayed(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN] * 5 + ["Here I am."])
     async with rig(bot(script), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        await chat.turns()
+        await chat.hears("ana", "hello")
         for seconds in (6, 31, 121, 601):
-            await chat.advance(seconds)
-            await chat.turns()
+            await chat.later(seconds)
         assert chat.platform.texts() == [say("model_down", "en"), say("gave_up", "en")]
         letter = (await chat.store.dead_letters())[0]
         assert letter.reason == "the model could not be reached"
@@ -79,12 +74,10 @@ async def test_message_given_up_after_retries_can_be_replayed(tmp_path: Path) ->
 async def test_message_while_the_model_is_down_joins_the_next_try(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        await chat.turns()
+        await chat.hears("ana", "hello")
         await chat.says("ana", "are you there?")
         assert await chat.ready() == 0
-        await chat.advance(6)
-        await chat.turns()
+        await chat.later(6)
         assert user_lines(script) == ["hello", "are you there?"]
         assert len(script.requests) == 2
 
@@ -92,12 +85,9 @@ async def test_message_while_the_model_is_down_joins_the_next_try(tmp_path: Path
 async def test_the_next_outage_is_told_again(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, "One.", DOWN])
     async with rig(bot(script), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        await chat.turns()
-        await chat.advance(6)
-        await chat.turns()
-        await chat.says("ana", "hello again")
-        await chat.turns()
+        await chat.hears("ana", "hello")
+        await chat.later(6)
+        await chat.hears("ana", "hello again")
         assert chat.platform.texts() == [say("model_down", "en"), "One.", say("model_down", "en")]
 
 
@@ -112,10 +102,8 @@ async def test_a_model_that_fails_after_a_tool_goes_on_behind_it(tmp_path: Path)
 
     script = ScriptedProvider([ToolCall("note", {"text": "milk"}), DOWN, "I noted it."])
     async with rig(bot(script, [note]), tmp_path) as chat:
-        await chat.says("ana", "note milk")
-        await chat.turns()
-        await chat.advance(6)
-        await chat.turns()
+        await chat.hears("ana", "note milk")
+        await chat.later(6)
         assert (noted, chat.platform.texts()[-1]) == (["milk"], "I noted it.")
 
 
@@ -201,11 +189,9 @@ async def test_another_person_is_not_blamed_for_a_turn_that_fails(tmp_path: Path
 async def test_a_failed_turn_is_tried_again(tmp_path: Path) -> None:
     model = Fragile("once")
     async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
-        await chat.says("ana", "once")
-        await chat.turns()
+        await chat.hears("ana", "once")
         model.poison.clear()
-        await chat.advance(2)
-        await chat.turns()
+        await chat.later(2)
         assert chat.platform.texts() == ["read once"]
 
 
@@ -235,8 +221,7 @@ async def test_turn_that_died_twice_runs_alone_on_its_worker(tmp_path: Path) -> 
         turns = TurnRunner(chat.worker.context, chat.worker.decisions)
         first, second = [await chat.worker.lease("turn") for _ in range(2)]
         running = asyncio.create_task(turns.run(first))
-        while not script.requests:
-            await asyncio.sleep(0)
+        await until(lambda: script.requests)
         await turns.run(second)
         assert len(script.requests) == 1
         held.set()
@@ -294,8 +279,7 @@ async def test_commit_without_an_answer_asks_the_model_once(tmp_path: Path, arri
         else:
             chat.wire.errors["commit"] = [StoreUnavailable("no answer")]
         await chat.turns()
-        await chat.advance(2)
-        await chat.turns()
+        await chat.later(2)
         assert chat.platform.texts() == ["One."]
 
 
@@ -325,8 +309,7 @@ async def test_turn_timeout_is_told_and_its_tool_calls_are_kept(tmp_path: Path) 
         assert started.is_set() and outcome is not None and outcome.stop_reason == "timeout"
         await chat.turns()
         assert chat.platform.texts() == [say("turn_timeout", "en")]
-        await chat.says("ana", "still there?")
-        await chat.turns()
+        await chat.hears("ana", "still there?")
         results = told(script, "tool")
         assert results[0] == "noted milk"
         assert "may or may not have happened" in results[1]
@@ -349,8 +332,7 @@ async def test_a_turn_without_an_answer_says_why(tmp_path: Path, config: AgentCo
 
     agent = Agent([look], provider=ScriptedProvider(steps), config=config)
     async with rig(ChannelAgent(agent), tmp_path) as chat:
-        await chat.says("ana", "look")
-        await chat.turns()
+        await chat.hears("ana", "look")
         assert chat.platform.texts() == [say(key, "en")]
 
 
@@ -365,8 +347,7 @@ async def test_stop_ends_only_the_senders_turn_and_drops_no_message() -> None:
             while (await chat.engine.context.store.stats()).waiting < number:
                 await asyncio.sleep(0.001)
         stopping = asyncio.create_task(chat.says("bob", "/stop", group="team"))
-        while not any("stop" in each.text for each in chat.messages):
-            await asyncio.sleep(0.001)
+        await until(lambda: any("stop" in each.text for each in chat.messages))
         assert not saying.done() and len(invoices.model.requests) == 1
         ended = asyncio.create_task(chat.says("ana", "/stop", group="team"))
         await asyncio.gather(saying, stopping, ended, *others)
@@ -400,11 +381,9 @@ async def test_the_threads_of_one_place_leave_turns_for_others(tmp_path: Path) -
         threads = [replace(here("#team"), thread=str(number)) for number in range(96)]
         await chat.take(*(replace(message("eve", "wait", answers_bot=True), address=thread) for thread in threads))
         chat.worker.engine.start()
-        while len(invoices.model.requests) < 32:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(invoices.model.requests) >= 32)
         await chat.says("ana", "hello")
-        while not chat.platform.texts("ana"):
-            await asyncio.sleep(0.001)
+        await until(lambda: chat.platform.texts("ana"))
         assert len(invoices.model.requests) == 33
         invoices.model.let_go.set()
         while len(chat.platform.sent) <= len(threads):
@@ -433,14 +412,12 @@ async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path)
         await chat.says("ana", "/stop")
         lane = next(lane for kind, lane in chat.worker.context.held if kind == "turn")
         chat.worker.context.nudge("turn", lane)
-        while chat.wire.calls["renew"] == 0:
-            await asyncio.sleep(0.001)
+        await until(lambda: chat.wire.calls["renew"] != 0)
         hold.set()
         await running
         await chat.turns()
         assert not any(part.buttons for _, part in chat.platform.sent)
-        await chat.says("ana", "hello")
-        await chat.turns()
+        await chat.hears("ana", "hello")
         assert any("withdrawn" in text for text in told(script, "event"))
 
 
@@ -462,8 +439,7 @@ async def test_a_take_over_goes_on_from_the_last_finished_step(tmp_path: Path) -
         await chat.says("ana", "pay INV-1")
         lease = await chat.worker.lease("turn", lease_seconds=0.0)
         dying = asyncio.create_task(run(chat.worker, lease))
-        while len(script.requests) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(script.requests) >= 2)
         await chat.says("ana", "and thanks")
         other = chat.another()
         taken = await other.lease("turn")
@@ -704,8 +680,7 @@ async def test_what_a_turn_has_done_is_kept_while_its_channel_is_off(tmp_path: P
         await asyncio.gather(running, return_exceptions=True)
         await Worker(chat.bot, chat.wire, {}, chat.files).turn()
         on.set()
-        await chat.advance(61)
-        await chat.turns()
+        await chat.later(61)
         assert (brewed, chat.platform.texts()) == (["tea"], ["It is ready."])
 
 
@@ -718,6 +693,5 @@ async def test_message_of_a_channel_that_is_off_waits_for_it(tmp_path: Path) -> 
         await chat.turns()
         assert script.requests == [] and (await chat.store.stats()).waiting == 1
         channels["test"] = platform
-        await chat.advance(61)
-        await chat.turns()
+        await chat.later(61)
         assert chat.platform.texts() == ["Hello."]

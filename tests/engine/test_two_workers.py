@@ -21,7 +21,7 @@ from gateway.testing import ScriptedProvider
 from gateway.testing.faulty_store import FaultyStore
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Platform, Worker, here, message
+from tests.engine.rig import Platform, Worker, here, message, until
 
 HOUR = 3600.0
 
@@ -71,8 +71,7 @@ class Pair:
             await asyncio.sleep(0.002)
 
     async def shown(self, count: int, place: str = "ana") -> None:
-        while len(self.platform.texts(place)) < count:
-            await asyncio.sleep(0.002)
+        await until(lambda: len(self.platform.texts(place)) >= count)
         await self.idle()
 
     def calls(self, name: str) -> int:
@@ -183,8 +182,7 @@ async def test_delayed_notice_to_a_blocked_chat_is_put_aside(pair: Pair) -> None
         await pair.workers[0].engine.runtime.notify(here("ana"), Reply(text="tea"), after_seconds=60)
         pair.platform.will = [Unreachable("blocked")]
         await pair.advance(61)
-        while not await pair.store.dead_letters():
-            await asyncio.sleep(0.002)
+        await until(pair.store.dead_letters)
         assert pair.platform.sent == []
 
 
@@ -238,8 +236,7 @@ async def test_an_accounts_pace_is_kept_by_both_together(opened: Callable[[], St
         began = await pair.store.now()
         for number in range(most):
             await pair.workers[number % 2].engine.runtime.notify(here(f"person {number}"), Reply(text="hello"))
-        while len(pair.platform.sent) < most:
-            await asyncio.sleep(0.002)
+        await until(lambda: len(pair.platform.sent) >= most)
         took = (await pair.store.now() - began).total_seconds()
         assert took > (most - rate) / rate - 0.1
         assert pair.calls("acquire") <= 4 * most  # one asks at a time in each process, however many wait

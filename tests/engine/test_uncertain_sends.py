@@ -47,20 +47,11 @@ def taken() -> asyncio.Event:
     return event
 
 
-async def notify(chat: Rig, *texts: str) -> None:
-    for text in texts:
-        await chat.worker.engine.runtime.notify(here("ana"), Reply(text=text))
-
-
 async def deliver(chat: Rig, times: int = 6) -> None:
     """Until nothing more happens, however often it is put off."""
     for _ in range(times):
         await chat.turns()
         await chat.advance(20)
-
-
-async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead_letters()]
 
 
 # ── where nobody can tell ──
@@ -73,18 +64,18 @@ async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def test_a_later_part_of_a_lease_is_in_doubt_too(chat: Rig) -> None:
-    await notify(chat, "one", "two", "three")
+    await chat.notify("one", "two", "three")
     chat.platform.will = [taken(), LOST]
     await deliver(chat)
     assert chat.platform.texts() == ["one", NOTE, "two", "three"]
 
 
 async def test_reply_in_doubt_is_sent_once_more_with_a_note(chat: Rig) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     chat.platform.will = [LOST]
     await deliver(chat)
     assert chat.platform.texts() == [NOTE, "one", "two"]
-    assert await dead(chat) == []
+    assert await chat.dead() == []
 
 
 async def test_duplicate_note_is_in_the_persons_language(tmp_path: Path) -> None:
@@ -98,22 +89,22 @@ async def test_duplicate_note_is_in_the_persons_language(tmp_path: Path) -> None
 
 
 async def test_twice_in_doubt_it_is_put_aside_and_what_follows_goes_on(chat: Rig) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     chat.platform.will = [LOST, taken(), LOST]
     await deliver(chat)
     assert chat.platform.texts() == [NOTE, "two"]
-    assert await dead(chat) == ["it may have been sent"]
+    assert await chat.dead() == ["it may have been sent"]
 
 
 async def test_duplicate_note_is_said_once_despite_repeated_outages(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [LOST, Unavailable("502"), taken(), Unavailable("502"), Unavailable("502")]
     await deliver(chat)
     assert chat.platform.texts() == [NOTE, "one"]
 
 
 async def test_a_note_that_may_have_been_sent_is_not_sent_again(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [LOST, LOST]
     await deliver(chat, 8)
     assert chat.platform.texts() == ["one"] and len(chat.platform.keys) == 3
@@ -130,15 +121,15 @@ async def test_duplicate_note_keeps_the_pace(tmp_path: Path) -> None:
 
 
 async def test_reply_in_doubt_to_a_blocked_chat_is_put_aside(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [LOST, Unreachable("blocked")]
     await deliver(chat)
     assert chat.platform.sent == []
-    assert await dead(chat) == ["not deliverable: blocked"]
+    assert await chat.dead() == ["not deliverable: blocked"]
 
 
 async def test_replayed_reply_is_sent_without_a_note(chat: Rig) -> None:
-    await notify(chat, "one")
+    await chat.notify("one")
     chat.platform.will = [LOST, taken(), LOST]
     await deliver(chat)
     (letter,) = await chat.store.dead_letters()
@@ -150,16 +141,16 @@ async def test_replayed_reply_is_sent_without_a_note(chat: Rig) -> None:
 
 async def test_reply_in_doubt_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
     async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
-        await notify(chat, "one", "two")
+        await chat.notify("one", "two")
         chat.platform.will = [LOST]
         await deliver(chat)
         assert chat.platform.texts() == ["two"]
-        assert await dead(chat) == ["it may have been sent"]
+        assert await chat.dead() == ["it may have been sent"]
 
 
 async def test_reply_of_a_dead_sender_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
     async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
-        await notify(chat, "one", "two")
+        await chat.notify("one", "two")
         await chat.worker.lease("out", lease_seconds=0.0)
         await deliver(chat)
         assert chat.platform.texts() == ["two"]
@@ -175,7 +166,7 @@ async def test_question_and_edit_in_doubt_are_sent_even_with_drop(tmp_path: Path
         chat.platform.will = [taken(), LOST, LOST]
         await deliver(chat)
         assert [part.call for _, part in chat.platform.sent] == ["show", "show", "edit"]
-        assert await dead(chat) == []
+        assert await chat.dead() == []
 
 
 # ── where the platform lets us look ──
@@ -188,15 +179,15 @@ async def library(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def test_reply_missing_on_look_up_is_sent_again_without_a_note(library: Rig) -> None:
-    await notify(library, "one", "two")
+    await library.notify("one", "two")
     library.platform.will = [LOST, LOST, LOST]
     await deliver(library)
     assert library.platform.texts() == ["one", "two"]
-    assert await dead(library) == []
+    assert await library.dead() == []
 
 
 async def test_reply_found_on_look_up_is_not_sent_again(library: Rig) -> None:
-    await notify(library, "one", "two")
+    await library.notify("one", "two")
     show = Part(call="show", arguments={"text": "one"})
     library.platform.sent.append(("ana", show))
     library.platform.will = [LOST]
@@ -206,7 +197,7 @@ async def test_reply_found_on_look_up_is_not_sent_again(library: Rig) -> None:
 
 async def test_failed_look_up_is_repeated_later(library: Rig) -> None:
     platform: Any = library.platform
-    await notify(library, "one")
+    await library.notify("one")
     platform.silent = 1
     platform.will = [LOST]
     await deliver(library)
@@ -216,7 +207,7 @@ async def test_failed_look_up_is_repeated_later(library: Rig) -> None:
 async def test_reply_that_cannot_be_looked_up_is_resent_with_a_note(tmp_path: Path) -> None:
     library = Library()
     async with rig(Invoices().bot(), tmp_path, library) as chat:
-        await notify(chat, "one")
+        await chat.notify("one")
         library.silent = 9
         library.will = [LOST]
         await deliver(chat)
@@ -227,7 +218,7 @@ async def test_look_up_does_not_match_an_earlier_equal_reply(tmp_path: Path) -> 
     """The platform keeps no key, and the same was said before."""
     library = Library(reports=True)
     async with rig(Invoices().bot(), tmp_path, library) as chat:
-        await notify(chat, "the same", "the same")
+        await chat.notify("the same", "the same")
         library.will = [taken(), LOST]
         await deliver(chat)
         assert library.texts() == ["the same", "the same"]

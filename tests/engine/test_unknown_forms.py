@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Reply, Unreachable
+from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Unreachable
 from gateway.engine.calls import Calls
 from gateway.engine.event_bodies import received_body
 from gateway.store.transaction import Put, Transaction
@@ -32,12 +32,11 @@ async def overwrite(chat: Rig, name: str, value: Json) -> None:
 
 
 async def notify(chat: Rig) -> None:
-    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="news"))
+    await chat.notify("news")
 
 
 async def asked(chat: Rig) -> PendingAction:
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     (action,) = (await chat.worker.context.actions(CHAT)).open
     return action
 
@@ -48,7 +47,7 @@ async def test_an_unknown_opt_out_silences(chat: Rig, value: Json) -> None:
     await overwrite(chat, "opted_out", value)
     await chat.turns()
     assert chat.platform.texts() == []
-    assert [letter.reason for letter in await chat.store.dead_letters()] == ["not sent: they have opted out"]
+    assert await chat.dead() == ["not sent: they have opted out"]
     with pytest.raises(OptedOut):
         await notify(chat)
 
@@ -67,10 +66,9 @@ async def test_an_unknown_doubt_is_not_sent_again(chat: Rig, value: Json) -> Non
     await chat.turns()
     (part,) = await chat.store.outbox(CHAT)
     await overwrite(chat, f"doubt/{part.part_id}", value)
-    await chat.advance(60)
-    await chat.turns()
+    await chat.later(60)
     assert chat.platform.texts() == []
-    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it may have been sent"]
+    assert await chat.dead() == ["it may have been sent"]
 
 
 @pytest.mark.parametrize("value", UNKNOWN, ids=str)

@@ -20,22 +20,13 @@ _numbers = itertools.count(1)
 BLOCKED = Unreachable("blocked")
 
 
-async def notify(chat: Rig, *texts: str, place: str = "ana") -> None:
-    for text in texts:
-        await chat.worker.engine.runtime.notify(here(place), Reply(text=text))
-
-
 async def blocked(chat: Rig, place: str = "ana") -> None:
     """It was found out."""
     chat.platform.will = [BLOCKED]
-    await notify(chat, "are you there?", place=place)
+    await chat.notify("are you there?", place=place)
     await chat.turns()
     with pytest.raises(Unreachable, match="blocked"):
-        await notify(chat, "news", place=place)
-
-
-async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead_letters()]
+        await chat.notify("news", place=place)
 
 
 async def ends(chat: Rig) -> list[str]:
@@ -45,29 +36,28 @@ async def ends(chat: Rig) -> list[str]:
 
 
 async def test_blocked_part_puts_the_whole_outbox_aside(chat: Rig) -> None:
-    await notify(chat, *(f"text {number}" for number in range(30)))
+    await chat.notify(*(f"text {number}" for number in range(30)))
     await chat.says("ana", "delete INV-1")
     await chat.worker.turn()
     chat.platform.will = [BLOCKED]
     await chat.turns()
     assert len(chat.platform.keys) == 1
-    assert await dead(chat) == ["not deliverable: blocked"] * 31
+    assert await chat.dead() == ["not deliverable: blocked"] * 31
     assert await ends(chat) == ["undelivered"]
     assert (await chat.store.stats()).parts == 0
 
 
 async def test_blocked_edit_marks_the_chat_and_is_no_dead_letter(chat: Rig, invoices: Invoices) -> None:
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     await chat.says("ana", "/stop")
     chat.platform.will = [Unavailable("502")]
     await chat.worker.deliver()
     await chat.advance(2)
     chat.platform.will = [BLOCKED]
     await chat.turns()
-    assert await dead(chat) == ["not deliverable: blocked"], "that it is stopped; not that its question says so"
+    assert await chat.dead() == ["not deliverable: blocked"], "that it is stopped; not that its question says so"
     with pytest.raises(Unreachable):
-        await notify(chat, "news")
+        await chat.notify("news")
 
 
 async def test_notify_and_operator_send_to_a_blocked_chat_are_refused(chat: Rig) -> None:
@@ -77,7 +67,7 @@ async def test_notify_and_operator_send_to_a_blocked_chat_are_refused(chat: Rig)
     with pytest.raises(NotDone, match=r"test:bot:ana cannot be reached \(blocked\): nothing is sent there until"):
         await operator.send("test:bot:ana", "news")
     assert (await chat.store.stats()).parts == 0
-    await notify(chat, "news", place="bob")
+    await chat.notify("news", place="bob")
     await chat.turns()
     assert chat.platform.texts("bob") == ["news"]
 
@@ -91,37 +81,34 @@ async def test_recorded_state_holds_in_another_process(chat: Rig) -> None:
 @pytest.mark.parametrize("text", ["hello", "/help", "yes", "/stop", "OK K7P2"])
 async def test_message_from_a_blocked_chat_unblocks_it(chat: Rig, text: str) -> None:
     await blocked(chat)
-    await chat.says("ana", text)
-    await chat.turns()
+    await chat.hears("ana", text)
     answers = len(chat.platform.sent)
     assert answers > 0
-    await notify(chat, "news")
+    await chat.notify("news")
     await chat.turns()
     assert chat.platform.texts()[-1] == "news"
 
 
 async def test_press_from_a_blocked_chat_unblocks_it(chat: Rig, invoices: Invoices) -> None:
-    await chat.says("ana", "delete INV-1")
-    await chat.turns()
+    await chat.hears("ana", "delete INV-1")
     confirm = chat.platform.sent[-1][1].buttons[0]
     await blocked(chat)
     person = message("ana", "").person
     await chat.take(ButtonPress(event_ids=("press",), address=here("ana"), person=person, token=confirm.token))
-    await notify(chat, "news")
+    await chat.notify("news")
 
 
 async def test_message_of_another_person_unblocks_nobody(chat: Rig) -> None:
     await blocked(chat)
-    await chat.says("bob", "hello")
-    await chat.turns()
+    await chat.hears("bob", "hello")
     with pytest.raises(Unreachable):
-        await notify(chat, "news")
+        await chat.notify("news")
 
 
 async def test_blocked_chat_is_tried_again_after_a_day(chat: Rig) -> None:
     await blocked(chat)
     await chat.advance(86500)
-    await notify(chat, "news")
+    await chat.notify("news")
     await chat.turns()
     assert chat.platform.texts() == ["news"]
 
@@ -135,9 +122,9 @@ async def test_block_and_unblock_told_by_the_platform_are_believed(chat: Rig) ->
 
     await says(back=False)
     with pytest.raises(Unreachable, match="blocked"):
-        await notify(chat, "news")
+        await chat.notify("news")
     await says(back=True)
-    await notify(chat, "news")
+    await chat.notify("news")
 
 
 async def test_block_of_a_group_told_by_the_platform_is_believed(chat: Rig) -> None:
@@ -148,22 +135,21 @@ async def test_block_of_a_group_told_by_the_platform_is_believed(chat: Rig) -> N
 
     await says("failed", "kicked")
     with pytest.raises(Unreachable, match="kicked"):
-        await notify(chat, "news", place="#team")
+        await chat.notify("news", place="#team")
     await says("delivered", None)
-    await notify(chat, "news", place="#team")
+    await chat.notify("news", place="#team")
 
 
 async def test_a_store_that_fails_meanwhile_costs_no_dead_letter(chat: Rig) -> None:
-    await notify(chat, "one", "two")
+    await chat.notify("one", "two")
     lease = await chat.worker.lease("out")
     chat.platform.will = [BLOCKED, BLOCKED]
     chat.wire.errors["commit"] = [StoreUnavailable("no answer")]
     with pytest.raises(StoreUnavailable):
         await chat.worker.delivery.run(lease)
     await chat.store.renew(lease, lease_seconds=0.0)
-    await chat.advance(20)
-    await chat.turns()
-    assert await dead(chat) == ["not deliverable: blocked"] * 2
+    await chat.later(20)
+    assert await chat.dead() == ["not deliverable: blocked"] * 2
 
 
 async def test_block_check_costs_a_plain_message_no_call(tmp_path: Path, invoices: Invoices) -> None:

@@ -36,8 +36,7 @@ async def spoil(chat: Rig, table: str, name: str) -> None:
 async def test_a_turn_that_cannot_be_read_is_put_aside_and_told(tmp_path: Path, table: str, name: str) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana.", "Hello Bob."])))
     async with rig(bot, tmp_path) as chat:
-        await chat.says("ana", "hi")
-        await chat.turns()
+        await chat.hears("ana", "hi")
         await spoil(chat, table, name)
         await chat.says("ana", "and now?")
         await chat.says("bob", "hi")
@@ -53,6 +52,5 @@ async def test_a_turn_that_cannot_be_read_is_put_aside_and_told(tmp_path: Path, 
 async def test_an_outbox_whose_receipts_cannot_be_read_is_sent(tmp_path: Path) -> None:
     async with rig(ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana."]))), tmp_path) as chat:
         await spoil(chat, "record", "receipts")
-        await chat.says("ana", "hi")
-        await chat.turns()
+        await chat.hears("ana", "hi")
         assert chat.platform.texts() == ["Hello Ana."]

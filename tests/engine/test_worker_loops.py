@@ -9,6 +9,7 @@ import pytest
 from gateway.store.errors import StoreUnavailable
 from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
+from tests.engine.rig import until
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,7 @@ async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
 
         monkeypatch.setattr(store, "run_timers", failing)
         await called.wait()
-        while "goes on" not in caplog.text:
-            await asyncio.sleep(0.001)
+        await until(lambda: "goes on" in caplog.text)
     said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("timers:")]
     assert len(said) == 2
     assert said[0].startswith(f"timers: {told}") and said[1] == "timers: goes on"
