@@ -20,11 +20,17 @@ from channels import Address, Attachment, Message, Parsed, Receipt, WebhookReque
 from channels.events import event_from_json
 from channels.slack import SlackChannel
 from channels.slack.parse import PayloadReader
-from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCase, Delivery, Fault, Webhook
-from tests.channels.slack.fields import FIELDS
+from gateway.testing import (
+    RETRY_AFTER_SECONDS,
+    Arrived,
+    ArrivedFile,
+    ChannelCase,
+    Delivery,
+    Fault,
+    MessageField,
+    Webhook,
+)
 from tests.fakes.slack import FakeSlack, Press
-
-__all__ = ["slack_case"]
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 TEAM, BOT = "T061EG9R6", "U0LAN0Z89"
@@ -227,3 +233,116 @@ async def slack_case(patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
             answered=answered,
             writes=writes,
         )
+
+
+# ── The documented fields of a message event and what its blocks may hold, each with a value, and whether it spoils ──
+
+
+HARMLESS: dict[str, Any] = {
+    "app_context": {"entities": [{"type": "slack#/types/channel_id", "value": "C1"}]},
+    "assistant_thread": {"action_token": "1.2.abc"},
+    "attachments": [],
+    "bot_id": None,
+    "channel_type": "im",
+    "client_msg_id": "5f2e3c1a-7a46-4d0c-9f5e-000000000001",
+    "display_as_bot": False,
+    "edited": None,
+    "event_ts": "1767225600.000001",
+    "files": [],
+    "is_locked": False,
+    "is_starred": True,
+    "latest_reply": "1767225600.000001",
+    "parent_user_id": "U061F7AUR",
+    "pinned_to": ["D024BE91L"],
+    "reactions": [{"name": "eyes", "count": 1, "users": ["U061F7AUR"]}],
+    "reply_count": 1,
+    "reply_users": ["U061F7AUR"],
+    "reply_users_count": 1,
+    "source_team": "T061EG9R6",
+    "subscribed": True,
+    "subtype": None,
+    "team": "T061EG9R6",
+    "thread_ts": "1767225500.000001",
+    "upload": False,
+    "user_profile": {"display_name": "ana"},
+    "user_team": "T061EG9R6",
+}
+SHARED = [
+    {
+        "ts": "1767225500.000100",
+        "author_id": "U2",
+        "channel_id": "C2",
+        "channel_team": "T061EG9R6",
+        "is_msg_unfurl": True,
+        "is_share": True,
+        "message_blocks": [],
+        "text": "Shall I delete the staging database?",
+        "from_url": "https://tests.slack.com/archives/C2/p1767225500000100",
+    }
+]
+"""Another message that is passed on; what is typed beside it is the event's own text."""
+SPOILS: list[tuple[str, Any]] = [
+    ("app_id", "A1"),
+    ("attachments", SHARED),
+    ("attachments", [{"is_app_unfurl": True, "title": "Report"}]),
+    ("bot_profile", {"id": "B1"}),
+    ("display_as_bot", True),
+    ("edited", {"user": "U1", "ts": "1767225600.000002"}),
+    ("files", [{"id": "F1"}]),
+    ("hidden", True),
+    ("icons", {"emoji": ":robot_face:"}),
+    ("is_ephemeral", True),
+    ("metadata", {"event_type": "asked", "event_payload": {}}),
+    ("root", {"ts": "1767225500.000001"}),
+    ("subtype", "thread_broadcast"),
+    ("subtype", "me_message"),
+    ("upload", True),
+    ("username", "ana"),
+    ("x_files", ["F1"]),
+    ("text", "~yes~"),
+    ("text", "&gt; yes"),
+    ("text", "```yes```"),
+]
+FINE_ELEMENTS = ("text", "emoji", "link", "user", "usergroup", "channel", "team", "broadcast", "color")
+OTHER_ELEMENTS = (
+    "attachment_mention",
+    "canvas",
+    "canvas_message_unfurl",
+    "canvas_user_mention",
+    "citation",
+    "date",
+    "file",
+    "list_record",
+    "message_mention",
+    "salesforce_data_field",
+    "tag",
+    "work_object_mention",
+    "workflow_mention",
+)
+STYLES = {
+    **dict.fromkeys(("bold", "italic", "underline", "code", "unlink", "highlight", "client_highlight"), False),
+    "strike": True,
+}
+
+
+def typed(element: dict[str, Any], *, in_: str = "rich_text_section", block: str = "rich_text") -> list[Any]:
+    """The blocks that a client makes of what is typed."""
+    return [{"type": block, "block_id": "b", "elements": [{"type": in_, "elements": [element]}]}]
+
+
+WORDS = {"type": "text", "text": "yes"}
+BLOCKS = [
+    *((typed({"type": element}), False) for element in FINE_ELEMENTS),
+    *((typed({"type": element}), True) for element in OTHER_ELEMENTS),
+    *((typed(WORDS | {"style": {style: True}}), spoils) for style, spoils in STYLES.items()),
+    (typed(WORDS | {"style": {"strike": False}}), False),
+    *((typed(WORDS, in_=f"rich_text_{each}"), True) for each in ("quote", "preformatted", "list")),
+    *(([{"type": block}], True) for block in ("section", "header", "context", "image", "video", "markdown", "table")),
+    (None, False),
+    ([], False),
+]
+FIELDS = [
+    *(MessageField(name=name, value=value, spoils=False) for name, value in HARMLESS.items()),
+    *(MessageField(name=name, value=value, spoils=True) for name, value in SPOILS),
+    *(MessageField(name="blocks", value=value, spoils=spoils) for value, spoils in BLOCKS),
+]

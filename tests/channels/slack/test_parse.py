@@ -5,33 +5,21 @@ Each fixture names the page of Slack's documentation that its shape is taken fro
 
 from __future__ import annotations
 
-import json
+import copy
 import time
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
+from slack_sdk.signature import SignatureVerifier
 
-from channels import Malformed, Message, Parsed, WebhookRequest
+from channels import Forged, Malformed, Message, Parsed, Stale, WebhookRequest
 from channels.events import event_from_json, event_to_json
+from channels.slack import SlackChannel
 from channels.slack.parse import PayloadReader
+from tests.channels.slack.case import FIXTURES, FORM, delivery, posted
 
-FIXTURES = sorted(Path(__file__).with_name("fixtures").glob("*.json"))
 READER = PayloadReader("slack")
-FORM = "application/x-www-form-urlencoded"
-
-
-def request(payload: Any, as_: str) -> WebhookRequest:
-    """As Slack sends it: JSON, JSON in a form, or a form."""
-    match as_:
-        case "json":
-            kind, body = "application/json", json.dumps(payload)
-        case "payload":
-            kind, body = FORM, urlencode({"payload": json.dumps(payload)})
-        case _:
-            kind, body = f"{FORM}; charset=utf-8", urlencode(payload)
-    return raw(body.encode(), kind)
 
 
 def raw(body: bytes, kind: str = "application/json") -> WebhookRequest:
@@ -39,22 +27,18 @@ def raw(body: bytes, kind: str = "application/json") -> WebhookRequest:
 
 
 def loaded(name: str) -> Any:
-    return json.loads(Path(__file__).with_name("fixtures").joinpath(f"{name}.json").read_text())
+    return copy.deepcopy(FIXTURES[name])
 
 
 def read(name: str, reader: PayloadReader = READER) -> Parsed:
-    fixture = loaded(name)
-    return reader.read(request(fixture["payload"], fixture["as"]))
+    return reader.read(delivery(name).request)
 
 
-@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_a_payload_becomes_its_events(path: Path) -> None:
-    fixture = json.loads(path.read_text())
-    assert fixture["source"].startswith("https://docs.slack.dev/")
-    parsed = READER.read(request(fixture["payload"], fixture["as"]))
-    assert [event_to_json(event) for event in parsed.events] == fixture["expected"]["events"]
-    assert parsed.not_understood == fixture["expected"]["not_understood"]
-    assert (parsed.response.status, parsed.response.body.decode()) == (200, fixture["expected"]["body"])
+@pytest.mark.parametrize("name", FIXTURES)
+def test_a_payload_becomes_its_events(name: str) -> None:
+    documented = delivery(name)
+    parsed = READER.read(documented.request)
+    assert parsed == documented.parsed
     assert tuple(event_from_json(event_to_json(event)) for event in parsed.events) == parsed.events
 
 
@@ -92,7 +76,7 @@ def test_events_of_any_team_belong_to_our_own_account(account: str, names: list[
 def test_event_without_authorizations_is_of_our_own_account() -> None:
     fixture = loaded("shared_channel")
     del fixture["payload"]["authorizations"]
-    [event] = PayloadReader("slack", "T061EG9R6").read(request(fixture["payload"], "json")).events
+    [event] = PayloadReader("slack", "T061EG9R6").read(posted(fixture["payload"], "json")).events
     assert (event.address.account, str(event.person)) == ("T061EG9R6", "slack:T061EG9R6:U9OTHER")
 
 
@@ -100,7 +84,7 @@ def test_event_without_authorizations_is_of_our_own_account() -> None:
 def test_an_installation_that_names_no_team_is_the_events_own(account: str | None) -> None:
     fixture = loaded("message_im")
     fixture["payload"]["authorizations"] = [{"user_id": "U0LAN0Z89", "is_bot": True}]
-    [event] = PayloadReader("slack", account).read(request(fixture["payload"], "json")).events
+    [event] = PayloadReader("slack", account).read(posted(fixture["payload"], "json")).events
     assert event.address.account == "T061EG9R6"
 
 
@@ -134,7 +118,7 @@ def test_events_for_the_app_in_another_workspace_are_ignored() -> None:
 def test_a_command_can_be_written_where_slack_takes_none(text: str, command: str | None, words: str) -> None:
     fixture = loaded("app_mention_thread")
     fixture["payload"]["event"]["text"] = text
-    [event] = READER.read(request(fixture["payload"], "json")).events
+    [event] = READER.read(posted(fixture["payload"], "json")).events
     assert isinstance(event, Message)
     assert (event.command, event.text) == (command, words)
 
@@ -142,7 +126,7 @@ def test_a_command_can_be_written_where_slack_takes_none(text: str, command: str
 def test_path_at_the_start_of_a_channel_message_is_no_command() -> None:
     fixture = loaded("message_channel")
     fixture["payload"]["event"]["text"] = "/tmp is full"
-    [event] = READER.read(request(fixture["payload"], "json")).events
+    [event] = READER.read(posted(fixture["payload"], "json")).events
     assert isinstance(event, Message)
     assert (event.command, event.text) == (None, "/tmp is full")
 
@@ -150,7 +134,7 @@ def test_path_at_the_start_of_a_channel_message_is_no_command() -> None:
 def test_the_bot_that_is_known_counts_where_slack_names_none() -> None:
     fixture = loaded("message_mention")
     del fixture["payload"]["authorizations"]
-    [event] = PayloadReader("slack", bot_user="U0LAN0Z89").read(request(fixture["payload"], "json")).events
+    [event] = PayloadReader("slack", bot_user="U0LAN0Z89").read(posted(fixture["payload"], "json")).events
     assert isinstance(event, Message)
     assert (event.mentions_bot, event.text) == (True, "delete INV-42, ask @bo & me")
 
@@ -192,7 +176,7 @@ def test_what_is_neither_json_nor_a_form_in_utf8_is_malformed(request_: WebhookR
 )
 def test_authentic_but_of_no_shape_we_know_is_kept_as_such(payload: dict[str, Any]) -> None:
     for as_ in ("json", "payload"):
-        parsed = READER.read(request(payload, as_))
+        parsed = READER.read(posted(payload, as_))
         assert (parsed.events, parsed.not_understood) == ((), True)
 
 
@@ -201,7 +185,7 @@ def test_message_with_half_a_surrogate_pair_is_read() -> None:
     fixture = loaded("message_im")
     fixture["payload"]["event"] |= {"text": "delete \ud83d\ude00 INV-42 \ud83d", "blocks": [{"text": "\ude00"}]}
     for as_ in ("json", "payload"):
-        [event] = READER.read(request(fixture["payload"], as_)).events
+        [event] = READER.read(posted(fixture["payload"], as_)).events
         assert isinstance(event, Message)
         assert event.text == "delete 😀 INV-42 ?"
 
@@ -210,7 +194,7 @@ def test_message_with_half_a_surrogate_pair_is_read() -> None:
 def test_a_time_that_no_calendar_holds_is_unknown(ts: str) -> None:
     fixture = loaded("message_im")
     fixture["payload"]["event"]["ts"] = ts
-    parsed = READER.read(request(fixture["payload"], "json"))
+    parsed = READER.read(posted(fixture["payload"], "json"))
     assert all(event.sent_at is None for event in parsed.events)
     assert parsed.not_understood == (ts == "")
 
@@ -219,7 +203,7 @@ def test_a_body_built_to_be_slow_is_read_at_once() -> None:
     for text in ("<" * 200_000, "<@U0LAN0Z89>" * 20_000, "<a|" * 70_000, " " * 200_000, ", " * 100_000):
         fixture = loaded("message_im")
         fixture["payload"]["event"]["text"] = text + "x"
-        body = request(fixture["payload"], "json")
+        body = posted(fixture["payload"], "json")
         began = time.process_time()
         READER.read(body)
         assert time.process_time() - began < 0.5
@@ -243,7 +227,7 @@ def test_marks_in_a_text_without_blocks_spoil_it(text: str, spoils: bool) -> Non
     payload = loaded("message_im")["payload"]
     payload["event"]["text"] = text
     payload["event"].pop("blocks", None)
-    [message] = READER.read(request(payload, "json")).events
+    [message] = READER.read(posted(payload, "json")).events
     assert isinstance(message, Message)
     assert (message.spoiled_by, message.unknown_fields) == (("text",) if spoils else (), ())
 
@@ -252,7 +236,45 @@ def test_marks_in_a_text_without_blocks_spoil_it(text: str, spoils: bool) -> Non
 def test_blocks_that_nobody_knows_are_an_unknown_field(blocks: Any) -> None:
     payload = loaded("message_im")["payload"]
     payload["event"]["blocks"] = blocks
-    [message] = READER.read(request(payload, "json")).events
+    [message] = READER.read(posted(payload, "json")).events
     assert isinstance(message, Message)
     assert (message.spoiled_by, len(message.unknown_fields)) == ((), 1)
     assert message.unknown_fields[0].startswith("blocks.")
+
+
+# ── Only what Slack signed, within five minutes, is Slack's ──
+
+
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+CHANNEL = SlackChannel("xoxb-1", SECRET)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BODY = '{"text": "für alle 🧾"}'.encode()
+
+
+def signature(at: datetime = NOW) -> dict[str, str]:
+    """By the platform's own library."""
+    timestamp = str(int(at.timestamp()))
+    signed = SignatureVerifier(SECRET).generate_signature(timestamp=timestamp, body=BODY)
+    assert signed is not None
+    return {"x-slack-request-timestamp": timestamp, "x-slack-signature": signed}
+
+
+def asked(headers: dict[str, str]) -> WebhookRequest:
+    return WebhookRequest("POST", "https://bot.example/webhooks/slack", headers, BODY)
+
+
+@pytest.mark.ledger("MISC-18")
+def test_old_and_future_are_stale() -> None:
+    for seconds in (0, 299, -299, 300, -300):
+        CHANNEL.verify(asked(signature(at=NOW + timedelta(seconds=seconds))), NOW)
+    for seconds in (301, -301, 86400 * 365, -86400 * 365):
+        with pytest.raises(Stale):
+            CHANNEL.verify(asked(signature(at=NOW + timedelta(seconds=seconds))), NOW)
+
+
+def test_without_a_secret_of_ours_nobody_gets_in() -> None:
+    with pytest.raises(Forged):
+        SlackChannel("xoxb-1").verify(asked(signature()), NOW)
+
+
+"""A header's value as the web server hands it on: bytes that are no UTF-8 come as lone surrogates."""

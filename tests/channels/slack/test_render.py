@@ -201,8 +201,7 @@ def test_an_edit_has_no_buttons_and_what_is_too_long_follows() -> None:
     assert {part.call for part in rest} == {"chat.postMessage"}
 
 
-def test_nothing_to_say_is_no_call() -> None:
-    assert render(DIRECT, Reply()) == ()
+def test_buttons_without_words_stand_under_dots() -> None:
     assert render(DIRECT, Reply(text=" \n ")) == ()
     assert as_markdown(blocks(render(DIRECT, Reply(buttons=(CONFIRM,))))) == "…"
 

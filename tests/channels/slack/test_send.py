@@ -17,14 +17,6 @@ from channels import (
     Address,
     Ambiguous,
     Button,
-    CanAnswer,
-    CanEdit,
-    CanFetch,
-    CanLookUp,
-    CanOpen,
-    CanPoll,
-    CanType,
-    Channel,
     Media,
     MissingSetting,
     OpenMedia,
@@ -60,13 +52,6 @@ def stored(path: Path, content: bytes, mime_type: str = "application/pdf", link:
     path.write_bytes(content)
     sha256 = hashlib.sha256(content).hexdigest()
     return OpenMedia(sha256=sha256, mime_type=mime_type, filename=path.name, size=len(content), path=path, link=link)
-
-
-async def test_it_has_the_powers_it_says(channel: SlackChannel, slack: FakeSlack) -> None:
-    as_channel: Channel = channel
-    assert (as_channel.name, channel.account) == ("slack", slack.team)
-    for power in (CanAnswer, CanEdit, CanFetch, CanLookUp, CanOpen, CanPoll, CanType):
-        assert isinstance(channel, power), power
 
 
 @pytest.mark.ledger("PEND-66")
@@ -107,20 +92,9 @@ async def test_a_file_arrives_while_all_threads_of_the_loop_hang(
 ) -> None:
     media = stored(tmp_path / "a.pdf", bytes(range(256)) * 5000)
     with all_threads_hang():
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(30):
             await say(channel, place(slack, slack.channel(), "1.2"), Reply(media=(media,)))
     assert [file.content for file in slack.files] == [media.path.read_bytes()]
-
-
-@pytest.mark.ledger("RES-17")
-async def test_a_file_too_large_goes_as_a_link(slack: FakeSlack, channel: SlackChannel, tmp_path: Path) -> None:
-    to = place(slack, slack.channel())
-    opened = stored(tmp_path / "a&b.pdf", b"x", link="https://bot.example/artifacts/t?x=1&y=2")
-    [part] = channel.render(to, Reply(media=(Media(sha256="0", mime_type="a/b", filename="a&b.pdf", size=2 * 10**9),)))
-    with pytest.raises(TypeError):
-        await channel.send(to, part, key="k")
-    await channel.send(to, type(part)(call=part.call, arguments=part.arguments, media=opened), key="k")
-    assert slack.sent[-1].shown == "<https://bot.example/artifacts/t?x=1&y=2|“a&b.pdf”>"
 
 
 async def test_upload_failing_before_completion_is_not_in_doubt(
@@ -142,28 +116,6 @@ async def test_upload_failing_before_completion_is_not_in_doubt(
     with pytest.raises(Undeliverable, match="file_gone"):
         await say(channel, to, Reply(media=(media,)))
     assert len(slack.files) == 1
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        "channel_not_found",
-        "not_in_channel",
-        "is_archived",
-        "msg_too_long",
-        "invalid_blocks",
-        "restricted_action",
-        "missing_scope",
-    ],
-)
-async def test_what_slack_will_never_take_is_undeliverable(
-    slack: FakeSlack, channel: SlackChannel, ana: str, error: str
-) -> None:
-    slack.fail_next("chat.postMessage", error)
-    with pytest.raises(Undeliverable) as caught:
-        await say(channel, place(slack, slack.direct(ana)), "hi")
-    assert caught.value.code == error
-    assert isinstance(caught.value, Unreachable) == (error in ("channel_not_found", "not_in_channel", "is_archived"))
 
 
 @pytest.mark.parametrize("error", ["invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"])
@@ -192,6 +144,12 @@ async def test_unreachable_places_and_missing_messages_are_told_apart(slack: Fak
 @pytest.mark.parametrize(
     ("fault", "error", "code"),
     [
+        *(({"error": code}, Unreachable, code) for code in ("channel_not_found", "not_in_channel", "is_archived")),
+        *(
+            ({"error": code}, Undeliverable, code)
+            for code in ("msg_too_long", "invalid_blocks", "restricted_action", "missing_scope")
+        ),
+        ({"error": "ratelimited", "status": 429}, RateLimited, "ratelimited"),
         ({"status": 500}, Unavailable, "http_500"),
         ({"status": 502, "html": True}, Unavailable, "http_502"),
         ({"status": 302, "html": True}, Unavailable, "http_302"),
@@ -216,7 +174,8 @@ async def test_send_failures_are_told_apart_as_later_or_in_doubt(
     slack.fail_next("chat.postMessage", **fault)  # type: ignore[arg-type]
     with pytest.raises(error) as caught:
         await say(channel, place(slack, slack.direct(ana)), "hi")
-    assert caught.value.code == code
+    assert (type(caught.value), caught.value.code) == (error, code)
+    assert not isinstance(caught.value, RateLimited) or caught.value.retry_after_seconds == 30
     assert len(slack.called("chat.postMessage")) == 1, "nothing is repeated by itself"
 
 
@@ -259,15 +218,6 @@ async def test_what_is_no_answer_of_slacks_is_read_by_its_status(
         await channel.start(http)
         with pytest.raises(error):
             await say(channel, Address(channel="slack", account="T1", place="C1"), "hi")
-
-
-async def test_too_many_requests_without_a_time_wait_half_a_minute(
-    slack: FakeSlack, channel: SlackChannel, ana: str
-) -> None:
-    slack.fail_next("chat.postMessage", "ratelimited", status=429)
-    with pytest.raises(RateLimited) as caught:
-        await say(channel, place(slack, slack.direct(ana)), "hi")
-    assert caught.value.retry_after_seconds == 30
 
 
 async def test_a_token_that_slack_does_not_take_is_named(slack: FakeSlack) -> None:
@@ -386,3 +336,29 @@ async def test_what_cannot_be_looked_up_says_why(slack: FakeSlack, channel: Slac
     slack.scope_missing.add("conversations.history")
     with pytest.raises(Undeliverable, match="missing_scope"):
         await channel.look_up(to, part, key="k", since=datetime.now(UTC))
+
+
+# ── A growing text in one message of Slack that is edited ──
+
+
+async def test_one_message_grows_and_becomes_the_answer(channel: SlackChannel, slack: FakeSlack, ana: str) -> None:
+    address = place(slack, slack.direct(ana), thread="1712.000100")
+    stream = await channel.stream(address)
+    for text in ("One", "One **tw", "One **two** <!channel>"):
+        await stream.update(text)
+    (message,) = slack.sent
+    assert (message.edits, message.thread) == (2, "1712.000100")
+    assert "<!channel>" not in message.text
+    again = await channel.stream(address, message_ids=stream.message_ids)
+    (part,) = channel.render(address, Reply(text="One **two**."))
+    (receipt,) = await again.finish([part])
+    assert receipt.message_id == message.ts
+    assert [each.text for each in slack.sent] == ["One two."]
+
+
+async def test_a_text_without_an_answer_is_deleted(channel: SlackChannel, slack: FakeSlack, ana: str) -> None:
+    stream = await channel.stream(place(slack, slack.direct(ana)))
+    await stream.update("Let me look.")
+    await stream.finish([])
+    await stream.finish([])
+    assert slack.sent == []

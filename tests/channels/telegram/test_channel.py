@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
-import aiohttp
 import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from channels import Attachment, Message, MissingSetting, Person, Unavailable, Undeliverable, WebhookRequest
+from channels import Attachment, Forged, Message, MissingSetting, Unavailable, Undeliverable, WebhookRequest
 from channels.telegram import PollingRefused, TelegramChannel
 from tests.channels.telegram.conftest import SECRET, Pauses
 from tests.fakes.telegram import FakeTelegram, File, User
@@ -17,18 +17,10 @@ from tests.fakes.telegram import FakeTelegram, File, User
 TOKEN = "123456:AAabc-DEF_1"
 
 
-def test_settings_make_a_channel() -> None:
-    settings = {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": SECRET, "TELEGRAM_API_URL": ""}
-    assert TelegramChannel.from_settings(settings, way="webhook").account == "123456"
-    assert TelegramChannel.from_settings({"TELEGRAM_BOT_TOKEN": TOKEN}, way="polling").account == "123456"
-
-
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"TELEGRAM_BOT_TOKEN": ""}, "TELEGRAM_BOT_TOKEN"),
         ({"TELEGRAM_BOT_TOKEN": "not a token"}, "TELEGRAM_BOT_TOKEN"),
-        ({"TELEGRAM_WEBHOOK_SECRET": ""}, "TELEGRAM_WEBHOOK_SECRET"),
         ({"TELEGRAM_WEBHOOK_SECRET": "short"}, "TELEGRAM_WEBHOOK_SECRET"),
         ({"TELEGRAM_WEBHOOK_SECRET": "with spaces and more"}, "TELEGRAM_WEBHOOK_SECRET"),
         ({"TELEGRAM_API_URL": "ftp://x"}, "TELEGRAM_API_URL"),
@@ -182,29 +174,6 @@ async def test_webhook_gets_updates_in_order_and_again_until_taken(
     assert [status for _, status in telegram.deliveries] == [503, 500, 200, 200]
 
 
-async def test_an_answer_can_be_held(telegram: FakeTelegram, channel: TelegramChannel) -> None:
-    ana = telegram.person("Ana")
-    await telegram.person_says(ana, ana, "/start")
-    hold = telegram.hold("getChat", "before")
-    person = Person(channel="telegram", account=channel.account, user_id=str(ana.id))
-    opening = asyncio.ensure_future(channel.open(person))
-    await hold.reached()
-    assert not opening.done()
-    hold.release()
-    await opening
-
-
-async def test_the_fake_knows_no_method_that_it_does_not_have(telegram: FakeTelegram) -> None:
-    async with aiohttp.ClientSession() as http:
-        for token, method, status in (
-            (telegram.token, "sendTelepathy", 404),
-            ("1:wrong", "getMe", 401),
-            ("nonsense", "getMe", 404),
-        ):
-            async with http.get(f"{telegram.url}/bot{token}/{method}") as response:
-                assert (response.status, (await response.json())["ok"]) == (status, False)
-
-
 async def test_a_person_who_blocks_the_bot_is_out_of_reach(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     ana: User = telegram.person("Ana")
     await telegram.person_says(ana, ana, "/start")
@@ -213,3 +182,13 @@ async def test_a_person_who_blocks_the_bot_is_out_of_reach(telegram: FakeTelegra
     kinds = [type(event).__name__ for event in await anext(polling)]
     assert kinds == ["Message", "OptOut"]
     await polling.aclose()
+
+
+# ── no request gets in without a secret ──
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-telegram-bot-api-secret-token": ""}])
+def test_without_a_secret_of_ours_nobody_gets_in(headers: dict[str, str]) -> None:
+    request = WebhookRequest("POST", "https://bot.example/webhooks/telegram", headers, b"{}")
+    with pytest.raises(Forged):
+        TelegramChannel("123:abc").verify(request, datetime(2026, 1, 1, tzinfo=UTC))

@@ -112,19 +112,12 @@ def test_long_edit_replaces_the_message_and_the_rest_follows() -> None:
     ]
 
 
-def test_a_topic_is_named_in_what_is_sent_and_not_in_an_edit() -> None:
+def test_an_edit_names_no_topic() -> None:
     topic = Address(channel="telegram", account="1", place="-100", thread="9", group=True)
-    [sent] = render(topic, Reply(text="x"))
     [edited] = render(topic, Reply(text="x", edits="7"))
-    assert (sent.arguments["chat_id"], sent.arguments["message_thread_id"]) == (-100, 9)
     assert "message_thread_id" not in edited.arguments
 
 
-def test_nothing_to_say_is_no_call() -> None:
-    assert calls(Reply()) == []
-    assert calls(Reply(text=" \n\n ")) == []
-
-
-def test_a_file_is_told_by_its_hash_and_no_preview_is_fetched() -> None:
+def test_links_are_shown_without_a_preview() -> None:
     [part] = render(CHAT, Reply(text="https://a.example", media=()))
     assert part.arguments["link_preview_options"] == {"is_disabled": True}

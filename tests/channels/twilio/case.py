@@ -30,8 +30,7 @@ from channels import (
 )
 from channels.twilio import SmsChannel, WhatsAppChannel
 from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCase, Delivery, Fault, Webhook
-from tests.channels.twilio.fields import FIELDS
-from tests.channels.twilio.forms import ACCOUNT_SID, ANA, FORMS, MEDIA, OF_OURS, OURS, SID, request
+from tests.channels.twilio.forms import ACCOUNT_SID, ANA, FIELDS, FORMS, MEDIA, OF_OURS, OURS, SID, request
 from tests.fakes.twilio import FakeTwilio, Media, Sent
 
 __all__ = ["twilio_case"]

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from channels import WebhookRequest
-
-__all__ = ["ACCOUNT_SID", "ANA", "FORMS", "OURS", "SERVICE", "SMS", "WHATSAPP", "request"]
+from gateway.testing import MessageField
 
 ACCOUNT_SID = "AC00000000000000000000000000000001"
 SERVICE = "MG00000000000000000000000000000001"
@@ -84,6 +83,15 @@ def _status(base: Mapping[str, str], status: str, **fields: str) -> dict[str, st
     return {**base, "SmsStatus": status, "MessageStatus": status, **fields}
 
 
+def _media(*types: str, **fields: str) -> dict[str, str]:
+    found = {"Body": "", "NumMedia": str(len(types)), **fields}
+    for number, mime_type in enumerate(types):
+        found |= {f"MediaUrl{number}": f"{MEDIA}/ME{number + 1}", f"MediaContentType{number}": mime_type}
+    return found
+
+
+_WITHOUT_PLACES = {name: value for name, value in SMS.items() if not name.startswith(("From", "To")) or len(name) < 5}
+
 FORMS: dict[str, Mapping[str, str]] = {
     "sms text": SMS | {"Body": "delete INV-42, please"},
     "sms text in another alphabet": SMS | {"Body": "löschen 删除 🙂", "NumSegments": "1"},
@@ -109,20 +117,9 @@ FORMS: dict[str, Mapping[str, str]] = {
     "sms opt-in": SMS | {"Body": "hola", "OptOutType": "START"},
     "sms YES as opt-in": SMS | {"Body": "YES", "OptOutType": "START"},
     "sms help": SMS | {"Body": "HELP", "OptOutType": "HELP"},
-    "mms picture": SMS
-    | {"Body": "this one", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "image/jpeg"},
-    "mms several": SMS
-    | {
-        "Body": "",
-        "NumMedia": "3",
-        "MediaUrl0": f"{MEDIA}/ME1",
-        "MediaContentType0": "image/png",
-        "MediaUrl1": f"{MEDIA}/ME2",
-        "MediaContentType1": "text/vcard",
-        "MediaUrl2": f"{MEDIA}/ME3",
-        "MediaContentType2": "video/3gpp",
-    },
-    "mms sound": SMS | {"Body": "", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "audio/amr"},
+    "mms picture": SMS | _media("image/jpeg", Body="this one"),
+    "mms several": SMS | _media("image/png", "text/vcard", "video/3gpp"),
+    "mms sound": SMS | _media("audio/amr"),
     "whatsapp text": WHATSAPP | {"Body": "delete INV-42, please"},
     "whatsapp text in another alphabet": WHATSAPP | {"Body": "удали счёт 42 🙏", "ProfileName": "Аня"},
     "whatsapp without a name": {k: v for k, v in WHATSAPP.items() if k != "ProfileName"} | {"Body": "hello"},
@@ -163,57 +160,15 @@ FORMS: dict[str, Mapping[str, str]] = {
         "Address": "Stephansplatz 1, Wien",
         "Label": "Stephansdom",
     },
-    "whatsapp voice": WHATSAPP
-    | {
-        "Body": "",
-        "MessageType": "audio",
-        "NumMedia": "1",
-        "MediaUrl0": f"{MEDIA}/ME1",
-        "MediaContentType0": "audio/ogg; codecs=opus",
-    },
-    "whatsapp document": WHATSAPP
-    | {
-        "Body": "contract.pdf",
-        "MessageType": "document",
-        "NumMedia": "1",
-        "MediaUrl0": f"{MEDIA}/ME1",
-        "MediaContentType0": "application/pdf",
-    },
-    "whatsapp picture": WHATSAPP
-    | {
-        "Body": "the bill",
-        "MessageType": "image",
-        "NumMedia": "1",
-        "MediaUrl0": f"{MEDIA}/ME1",
-        "MediaContentType0": "image/jpeg",
-    },
-    "whatsapp video": WHATSAPP
-    | {
-        "Body": "",
-        "MessageType": "video",
-        "NumMedia": "1",
-        "MediaUrl0": f"{MEDIA}/ME1",
-        "MediaContentType0": "video/mp4",
-    },
-    "whatsapp contact": WHATSAPP
-    | {
-        "Body": "",
-        "MessageType": "contacts",
-        "NumMedia": "1",
-        "MediaUrl0": f"{MEDIA}/ME1",
-        "MediaContentType0": "text/vcard",
-    },
+    "whatsapp voice": WHATSAPP | _media("audio/ogg; codecs=opus", MessageType="audio"),
+    "whatsapp document": WHATSAPP | _media("application/pdf", MessageType="document", Body="contract.pdf"),
+    "whatsapp picture": WHATSAPP | _media("image/jpeg", MessageType="image", Body="the bill"),
+    "whatsapp video": WHATSAPP | _media("video/mp4", MessageType="video"),
+    "whatsapp contact": WHATSAPP | _media("text/vcard", MessageType="contacts"),
     # messages, "List picker": what was picked is the Body too
     "whatsapp list": WHATSAPP
     | {"Body": "INV-42", "MessageType": "interactive", "ListId": "inv-42", "ListTitle": "INV-42"},
-    "whatsapp sticker": WHATSAPP
-    | {
-        "Body": "",
-        "MessageType": "sticker",
-        "NumMedia": "1",
-        "MediaUrl0": f"{MEDIA}/ME1",
-        "MediaContentType0": "image/webp",
-    },
+    "whatsapp sticker": WHATSAPP | _media("image/webp", MessageType="sticker"),
     "whatsapp from an advertisement": WHATSAPP
     | {"Body": "I saw this", "ReferralBody": "Invoices!", "ReferralSourceType": "ad", "ReferralNumMedia": "1"},
     "whatsapp of no kind we know": WHATSAPP | {"Body": "", "MessageType": "order"},
@@ -238,6 +193,56 @@ FORMS: dict[str, Mapping[str, str]] = {
         ErrorCode="63016",
         ChannelStatusMessage="Failed to send freeform message because you are outside the allowed window.",
     ),
+    # the rarer shapes
+    "sms from abroad": SMS | {"Body": "ciao", "From": "+393401234567", "FromCountry": "IT", "FromState": ""},
+    "sms without places": _WITHOUT_PLACES | {"Body": "hello"},
+    "sms with an add-on's result": SMS | {"Body": "hello", "AddOns": '{"status":"successful","results":{}}'},
+    "sms of ten segments": SMS | {"Body": "long " * 300, "NumSegments": "10"},
+    "sms of a link": SMS | {"Body": "https://example.com/invoice?id=42&yes=1"},
+    "sms of blanks around": SMS | {"Body": "  delete INV-42  "},
+    "sms of a zero": SMS | {"Body": "a\0b"},
+    "mms ten pictures": SMS | _media(*["image/jpeg"] * 10),
+    "mms film with words": SMS | _media("video/mp4", Body="look"),
+    "mms paper": SMS | _media("application/pdf", Body="the contract"),
+    "mms moving picture": SMS | _media("image/gif"),
+    "mms text file": SMS | _media("text/plain", Body="yes"),
+    "mms calendar": SMS | _media("text/calendar"),
+    "mms sound of a phone": SMS | _media("audio/3gpp"),
+    "mms of no type": SMS | _media(""),
+    "sms opt-out in capitals of another word": SMS | {"Body": "ARRET", "OptOutType": "STOP"},
+    "whatsapp picture without words": WHATSAPP | _media("image/jpeg", MessageType="image"),
+    "whatsapp picture as a reply": WHATSAPP
+    | _media("image/png", MessageType="image", Body="this", OriginalRepliedMessageSid=OF_OURS)
+    | {"OriginalRepliedMessageSender": f"whatsapp:{OURS}"},
+    "whatsapp forwarded picture": WHATSAPP | _media("image/jpeg", MessageType="image", Forwarded="true"),
+    "whatsapp spreadsheet": WHATSAPP
+    | _media(
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", MessageType="document", Body="costs.xlsx"
+    ),
+    "whatsapp sound file": WHATSAPP | _media("audio/mpeg", MessageType="audio"),
+    "whatsapp moving sticker": WHATSAPP | _media("image/webp", MessageType="sticker"),
+    "whatsapp film with words": WHATSAPP | _media("video/mp4", MessageType="video", Body="watch"),
+    "whatsapp location of no name": WHATSAPP
+    | {"Body": "", "MessageType": "location", "Latitude": "-33.8688", "Longitude": "151.2093"},
+    "whatsapp reply to oneself": WHATSAPP
+    | {"Body": "yes", "OriginalRepliedMessageSender": f"whatsapp:{ANA}", "OriginalRepliedMessageSid": OF_OURS},
+    "whatsapp form filled in": WHATSAPP
+    | {"Body": "", "MessageType": "interactive", "InteractiveData": '{"nfm_reply":{"response_json":"{}"}}'},
+    "whatsapp button of no message": WHATSAPP
+    | {"Body": "Confirm", "MessageType": "button", "ButtonText": "Confirm", "ButtonPayload": "00secret-token"},
+    "whatsapp from an advertisement with a picture": WHATSAPP
+    | {
+        "Body": "hello",
+        "ReferralNumMedia": "1",
+        "ReferralMediaUrl": "https://cdn.example/ad.jpg",
+        "ReferralMediaContentType": "image/jpeg",
+        "ReferralHeadline": "Invoices",
+        "ReferralSourceId": "1202",
+        "ReferralSourceType": "ad",
+        "ReferralCtwaClid": "ARAbc",
+    },
+    "whatsapp by a user id": WHATSAPP | {"Body": "hello", "ExternalUserId": "whatsapp:ID.4566546130240823"},
+    "whatsapp of a code and a picture": WHATSAPP | _media("image/jpeg", MessageType="image", Body="ok k7p2"),
 }
 
 
@@ -251,3 +256,61 @@ def request(
     """A form, or the bytes of one, as it is posted."""
     body = form if isinstance(form, bytes) else urlencode(form).encode()
     return WebhookRequest("POST", url, {"content-type": content_type, **(headers or {})}, body)
+
+
+# ── The documented fields of an incoming message, each with a value, and whether it spoils ──
+
+
+HARMLESS = {
+    "AddOns": '{"status":"successful"}',
+    "ChannelMetadata": '{"type":"whatsapp","data":{"context":{"ProfileName":"Ana"}}}',
+    "ExternalUserId": "whatsapp:ID.4566546130240823",
+    "Forwarded": "false",
+    "FrequentlyForwarded": "false",
+    "FromCity": "SAN FRANCISCO",
+    "ListId": "",
+    "MessageType": "text",
+    "MessagingServiceSid": "MG00000000000000000000000000000001",
+    "NumMedia": "0",
+    "NumSegments": "2",
+    "OriginalRepliedMessageSender": "whatsapp:+15550001111",
+    "OriginalRepliedMessageSid": OF_OURS,
+    "ProfileName": "Ana",
+    "ReferralNumMedia": "0",
+    "WaId": "15557654321",
+}
+SPOILS = {
+    "Address": "Stephansplatz 1, Wien",
+    "ButtonPayload": "00secret-token",
+    "ButtonText": "Yes",
+    "ButtonType": "REPLY",
+    "FlowData": "{}",
+    "Forwarded": "true",
+    "FrequentlyForwarded": "true",
+    "InteractiveData": "{}",
+    "Label": "Stephansdom",
+    "Latitude": "48.2082",
+    "ListId": "yes",
+    "ListTitle": "yes",
+    "Longitude": "16.3738",
+    "MediaContentType0": "image/jpeg",
+    "MediaContentType9": "image/jpeg",
+    "MediaUrl0": f"{MEDIA}/ME1",
+    "MediaUrl9": f"{MEDIA}/ME1",
+    "MessageType": "interactive",
+    "NumMedia": "1",
+    "ReferralBody": "Invoices!",
+    "ReferralCtwaClid": "ARAbc",
+    "ReferralHeadline": "Invoices",
+    "ReferralMediaContentType": "image/jpeg",
+    "ReferralMediaId": "1",
+    "ReferralMediaUrl": "https://cdn.example/ad.jpg",
+    "ReferralNumMedia": "1",
+    "ReferralSourceId": "1202",
+    "ReferralSourceType": "ad",
+    "ReferralSourceUrl": "https://fb.me/ad",
+}
+FIELDS = [
+    *(MessageField(name=name, value=value, spoils=False) for name, value in HARMLESS.items()),
+    *(MessageField(name=name, value=value, spoils=True) for name, value in SPOILS.items()),
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -478,6 +478,12 @@ async def test_another_server_hands_requests_over_by_either_name(tmp_path: Path,
 # ── settings ──
 
 
+def changed(directory: Path, changes: Mapping[str, str | None]) -> Settings:
+    public = "https://bot.example.com"
+    settings = _settings(directory, FakeTwilio(), public_url=public, twilio_api_url="https://x.example")
+    return settings.model_copy(update=changes)
+
+
 @pytest.mark.parametrize(
     ("changes", "on"),
     [
@@ -487,10 +493,7 @@ async def test_another_server_hands_requests_over_by_either_name(tmp_path: Path,
     ],
 )
 def test_each_number_switches_its_channel_on(tmp_path: Path, changes: dict[str, None], on: tuple[str, ...]) -> None:
-    settings = _settings(
-        tmp_path, FakeTwilio(), public_url="https://bot.example.com", twilio_api_url="https://x.example"
-    )
-    settings = settings.model_copy(update=changes)
+    settings = changed(tmp_path, changes)
     assert tuple(settings.channels_on()) == on
     assert list(Gateway(Shop().bot(ScriptedProvider([])), settings).channels) == list(on)
 
@@ -507,12 +510,8 @@ def test_each_number_switches_its_channel_on(tmp_path: Path, changes: dict[str, 
 def test_half_of_the_settings_is_an_error_that_names_the_rest(
     tmp_path: Path, missing: list[str], way: Literal["webhook", "polling"], named: str
 ) -> None:
-    settings = _settings(
-        tmp_path, FakeTwilio(), public_url="https://bot.example.com", twilio_api_url="https://x.example"
-    )
-    settings = settings.model_copy(update=dict.fromkeys(missing))
     with pytest.raises(MissingSetting, match=named):
-        settings.channels_on(way)
+        changed(tmp_path, dict.fromkeys(missing)).channels_on(way)
 
 
 def test_the_public_url_alone_means_no_channel(tmp_path: Path) -> None:
@@ -530,9 +529,5 @@ def test_the_public_url_alone_means_no_channel(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_work_is_refused_with_its_mend(tmp_path: Path, variable: str, value: str) -> None:
-    settings = _settings(
-        tmp_path, FakeTwilio(), public_url="https://bot.example.com", twilio_api_url="https://x.example"
-    )
-    settings = settings.model_copy(update={variable.lower(): value})
     with pytest.raises(MissingSetting, match=variable):
-        Gateway(Shop().bot(ScriptedProvider([])), settings)
+        Gateway(Shop().bot(ScriptedProvider([])), changed(tmp_path, {variable.lower(): value}))

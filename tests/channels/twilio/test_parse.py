@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +24,7 @@ from channels import (
     WebhookRequest,
 )
 from channels.events import event_from_json, event_to_json
-from channels.twilio.parse import FormReader, spoken
+from channels.twilio.parse import FormReader
 from channels.twilio.payload import is_for, read_form
 from gateway.pending.reading import CodeReply, read_code
 from tests.channels.twilio.forms import ANA, FORMS, MEDIA, OF_OURS, OURS, SID, request
@@ -55,50 +54,13 @@ def message(name: str, **changes: str) -> Message:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_is_answered_with_empty_twiml(name: str) -> None:
-    response = read(name).response
-    assert (response.status, response.headers["Content-Type"]) == (200, "text/xml; charset=utf-8")
-    assert response.body.decode() == EMPTY
-
-
-def test_what_is_spoken_is_text_and_nothing_else() -> None:
-    response = spoken("<Say> & «não»")
-    assert (response.status, response.headers["Content-Type"]) == (200, "text/xml; charset=utf-8")
-    message = ElementTree.fromstring(response.body).find("Message")
-    assert message is not None and message.text == "<Say> & «não»"
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_every_event_is_stored_and_read_again_as_it_was(name: str) -> None:
-    for found in read(name).events:
-        assert event_from_json(event_to_json(found)) == found
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_one_url_serves_both_channels(name: str) -> None:
+def test_every_form_is_of_one_channel_stored_and_answered(name: str) -> None:
+    parsed = read(name)
+    assert (parsed.response.status, parsed.response.headers["Content-Type"]) == (200, "text/xml; charset=utf-8")
+    assert parsed.response.body.decode() == EMPTY
     assert [c for c in READERS if is_for(c, request(FORMS[name]))] == [channel_of(name)]
-
-
-def test_fixtures_have_many_forms_of_each_channel() -> None:
-    names = [channel_of(name) for name in FORMS if not name.startswith("rcs")]
-    assert min(names.count("sms"), names.count("whatsapp")) >= 25
-
-
-def test_text_message_becomes_a_message() -> None:
-    assert message("sms text") == Message(
-        event_ids=(SID,),
-        address=Address(channel="sms", account=OURS, place=ANA),
-        person=Person(channel="sms", account=OURS, user_id=ANA),
-        text="delete INV-42, please",
-        message_id=SID,
-    )
-    assert str(event("sms text").person) == f"sms:{OURS}:{ANA}"
-
-
-def test_a_whatsapp_message_names_its_person() -> None:
-    found = message("whatsapp text")
-    assert found.address == Address(channel="whatsapp", account=OURS, place=ANA)
-    assert found.person == Person(channel="whatsapp", account=OURS, user_id=ANA, name="Ana Núñez")
+    for found in parsed.events:
+        assert event_from_json(event_to_json(found)) == found
 
 
 def test_every_script_comes_through() -> None:
@@ -177,25 +139,8 @@ def test_ordinary_words_stay_answers(name: str, text: str) -> None:
     assert message(name).text == text
 
 
-def test_what_twilio_has_answered_itself_is_no_message() -> None:
-    assert read("sms help") == Parsed((), read("sms help").response)
-
-
-def test_a_reply_names_what_it_answers() -> None:
-    assert message("whatsapp reply").reply_to == OF_OURS
-
-
-@pytest.mark.ledger("PEND-66")
-def test_a_press_is_its_payload_and_not_its_title() -> None:
-    found = event("whatsapp button")
-    assert isinstance(found, ButtonPress)
-    assert (found.token, found.message_id, found.event_ids) == ("00secret-token", OF_OURS, (SID,))
-
-
-@pytest.mark.parametrize("name", ["whatsapp forwarded", "whatsapp often forwarded"])
-def test_forwarded_words_are_not_the_persons_own(name: str) -> None:
-    assert message(name).forwarded
-    assert not message("whatsapp text").forwarded
+def test_forwarded_words_are_not_the_persons_own() -> None:
+    assert message("whatsapp often forwarded").forwarded and not message("whatsapp text").forwarded
 
 
 @pytest.mark.parametrize(
@@ -293,7 +238,14 @@ def test_status_before_sent_makes_no_event(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["sms blank", "whatsapp of no kind we know", "rcs text", "report of a kind we do not know"]
+    "name",
+    [
+        "sms blank",
+        "whatsapp of no kind we know",
+        "whatsapp form filled in",
+        "rcs text",
+        "report of a kind we do not know",
+    ],
 )
 def test_what_is_not_understood_is_kept_for_a_person(name: str) -> None:
     parsed = read(name)
@@ -360,3 +312,76 @@ WRITTEN = st.lists(
 def test_a_form_is_read_as_the_standard_library_reads_it(text: str) -> None:
     form = read_form(WebhookRequest("POST", "https://example.org", FORM, text.encode()))
     assert list(form.items()) == parse_qsl(text, keep_blank_values=True)
+
+
+# ── rarer forms ──
+
+EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sms from abroad", "ciao"),
+        ("sms without places", "hello"),
+        ("sms with an add-on's result", "hello"),
+        ("sms of ten segments", ("long " * 300).strip()),
+        ("sms of a link", "https://example.com/invoice?id=42&yes=1"),
+        ("sms of blanks around", "delete INV-42"),
+        ("sms of a zero", "ab"),
+        ("whatsapp by a user id", "hello"),
+    ],
+)
+def test_words_come_as_they_are_and_may_decide(name: str, text: str) -> None:
+    found = message(name)
+    assert (found.text, found.attachments, found.spoiled_by) == (text, (), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "files"),
+    [
+        ("mms ten pictures", "", [("image", "image/jpeg")] * 10),
+        ("mms film with words", "look", [("video", "video/mp4")]),
+        ("mms paper", "the contract", [("document", "application/pdf")]),
+        ("mms moving picture", "", [("image", "image/gif")]),
+        ("mms text file", "yes", [("document", "text/plain")]),
+        ("mms calendar", "", [("document", "text/calendar")]),
+        ("mms sound of a phone", "", [("audio", "audio/3gpp")]),
+        ("mms of no type", "", [("document", None)]),
+        ("whatsapp picture without words", "", [("image", "image/jpeg")]),
+        ("whatsapp picture as a reply", "this", [("image", "image/png")]),
+        ("whatsapp forwarded picture", "", [("image", "image/jpeg")]),
+        ("whatsapp spreadsheet", "costs.xlsx", [("document", EXCEL)]),
+        ("whatsapp sound file", "", [("audio", "audio/mpeg")]),
+        ("whatsapp moving sticker", "", [("sticker", "image/webp")]),
+        ("whatsapp film with words", "watch", [("video", "video/mp4")]),
+        ("whatsapp of a code and a picture", "ok k7p2", [("image", "image/jpeg")]),
+    ],
+)
+def test_files_come_with_their_words_and_never_decide(
+    name: str, text: str, files: list[tuple[str, str | None]]
+) -> None:
+    found = message(name)
+    assert found.text == text
+    assert [(file.kind, file.mime_type) for file in found.attachments] == files
+    assert found.spoiled_by
+
+
+def test_a_place_without_a_name_has_its_coordinates() -> None:
+    place = Attachment(kind="location", ref="geo:-33.8688,151.2093")
+    assert message("whatsapp location of no name").attachments == (place,)
+
+
+def test_replies_presses_and_opt_outs_are_told_apart() -> None:
+    assert message("whatsapp picture as a reply").reply_to == OF_OURS
+    assert message("whatsapp forwarded picture").forwarded
+    press = event("whatsapp button of no message")
+    assert isinstance(press, ButtonPress)
+    assert (press.token, press.message_id) == ("00secret-token", None)
+    out = event("sms opt-out in capitals of another word")
+    assert isinstance(out, OptOut)
+    assert not out.opted_in
+
+
+def test_an_advertisement_is_no_answer() -> None:
+    assert message("whatsapp from an advertisement with a picture").spoiled_by

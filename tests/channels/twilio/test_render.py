@@ -71,10 +71,6 @@ def test_a_line_break_in_a_value_costs_nothing() -> None:
     assert text == "note: one \\n two" and set(text) <= GSM
 
 
-def test_empty_text_renders_no_message() -> None:
-    assert sms("") == sms("  \n") == whatsapp("") == []
-
-
 @pytest.mark.ledger("CFG-03")
 @pytest.mark.parametrize("render", [sms, whatsapp])
 def test_parts_of_a_long_text_are_numbered(render: object) -> None:

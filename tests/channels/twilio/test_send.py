@@ -22,6 +22,7 @@ from channels import (
     Part,
     RateLimited,
     Receipt,
+    SendError,
     Unavailable,
     Undeliverable,
 )
@@ -31,7 +32,7 @@ from channels.twilio.errors import Patience, refusal
 from channels.twilio.media import LARGEST_DOWNLOAD
 from channels.twilio.transport import API_URL, Login, SessionClient
 from tests.channels.twilio.conftest import ANA, Moment, place
-from tests.fakes.twilio import FakeTwilio, Media
+from tests.fakes.twilio import FakeTwilio, Media, sid
 
 TEXT = Part(call="message", arguments={"body": "Delete INV-42?"})
 FILE = OpenMedia(
@@ -164,12 +165,14 @@ async def test_a_file_without_a_link_cannot_go(sms: SmsChannel, twilio: FakeTwil
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 async def test_each_error_answer_raises_its_own_error(
-    sms: SmsChannel, twilio: FakeTwilio, answer: dict[str, Any], error: type[Exception], code: str
+    sms: SmsChannel, twilio: FakeTwilio, answer: dict[str, Any], error: type[SendError], code: str
 ) -> None:
     twilio.fail_next(**answer)
     with pytest.raises(error) as raised:
         await sms.send(place(sms), TEXT, key="1")
     assert (type(raised.value), str(raised.value)) == (error, code)
+    mend = getattr(raised.value, "mend", None)
+    assert (mend and mend.setting) == ("TWILIO_AUTH_TOKEN" if code == "unauthorized" else None)
     assert sum(call.method == "POST" for call in twilio.calls) == 1  # nothing is sent twice behind our back
 
 
@@ -179,14 +182,6 @@ async def test_each_error_answer_raises_its_own_error(
 def test_a_refusal_of_twilios_without_a_code_is_its_own(status: int, error: type[Exception], code: str) -> None:
     raised = refusal(status, {}, json.dumps({"status": status, "message": "no"}))
     assert (type(raised), raised.code) == (error, code)
-
-
-async def test_a_token_that_was_revoked_names_its_mend(sms: SmsChannel, twilio: FakeTwilio) -> None:
-    twilio.auth_token = "another"
-    with pytest.raises(Unavailable, match=r"^unauthorized$") as raised:
-        await sms.send(place(sms), TEXT, key="1")
-    assert raised.value.mend is not None
-    assert raised.value.mend.setting == "TWILIO_AUTH_TOKEN"
 
 
 async def test_an_answer_without_end_is_not_read_to_its_end(twilio: FakeTwilio) -> None:
@@ -215,12 +210,6 @@ async def test_a_success_that_names_no_message_is_in_doubt(said: str, aiohttp_se
             await channel.send(place(channel), TEXT, key="1")
 
 
-async def test_non_ascii_letters_and_form_signs_arrive_unchanged(sms: SmsChannel, twilio: FakeTwilio) -> None:
-    words = "Grüße & 50 % + 1 = 日本 🧾\n¿sí?"
-    await sms.send(place(sms), Part(call="message", arguments={"body": words}), key="1")
-    assert twilio.sent[0].body == words
-
-
 async def test_wait_named_by_twilio_is_kept_and_an_unnamed_one_grows(
     sms: SmsChannel, twilio: FakeTwilio, monkeypatch: pytest.MonkeyPatch, moment: Moment
 ) -> None:
@@ -241,18 +230,6 @@ async def test_wait_named_by_twilio_is_kept_and_an_unnamed_one_grows(
     assert waits == [4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     await sms.send(place(sms), TEXT, key="1")
     assert await wait() == 2.0
-
-
-async def test_fake_twilio_refuses_invalid_messages(sms: SmsChannel, twilio: FakeTwilio) -> None:
-    twilio.refused["+15559990000"] = 21614
-    for number, body, code in (
-        ("not-a-number", "hello", "21211"),
-        ("+15559990000", "hello", "21614"),
-        (ANA, "", "21602"),
-        (ANA, "x" * 1601, "21617"),
-    ):
-        with pytest.raises(Undeliverable, match=code):
-            await sms.send(place(sms, number), Part(call="message", arguments={"body": body}), key="1")
 
 
 async def test_a_token_that_twilio_does_not_know_is_found_at_start(twilio: FakeTwilio) -> None:
@@ -369,3 +346,78 @@ async def _serving(twilio: FakeTwilio) -> str:
     """The address of a file that anybody may fetch."""
     form = twilio.form(ANA, "", files=[Media(b"%PDF", "application/pdf")])
     return f"{twilio.url}/cdn/{form['MediaUrl0'].rpartition('/')[2]}"
+
+
+# ── How Twilio is called: with the account's token or an API key, and by a number or a messaging service ──
+
+
+KEY, SECRET = sid("SK", 1), "a-secret-of-a-key"
+SERVICE = sid("MG", 1)
+
+
+def settings(twilio: FakeTwilio, **more: str) -> dict[str, str]:
+    return {
+        "TWILIO_ACCOUNT_SID": twilio.account_sid,
+        "TWILIO_AUTH_TOKEN": twilio.auth_token,
+        "TWILIO_SMS_FROM": twilio.sms,
+        "TWILIO_WHATSAPP_FROM": twilio.whatsapp,
+        "TWILIO_API_URL": twilio.url,
+        **more,
+    }
+
+
+async def test_with_a_standard_key_the_token_is_not_shown_to_twilio(twilio: FakeTwilio) -> None:
+    twilio.api_keys[KEY] = SECRET
+    given = settings(twilio, TWILIO_API_KEY=KEY, TWILIO_API_SECRET=SECRET)
+    async with aiohttp.ClientSession() as http:
+        channel = SmsChannel.from_settings(given, way="polling")
+        await channel.start(http)
+        await channel.send(place(channel), TEXT, key="1")
+    assert [sent.body for sent in twilio.sent] == ["Delete INV-42?"]
+    assert {call.authorization for call in twilio.calls} == {aiohttp.encode_basic_auth(KEY, SECRET)}
+
+
+async def test_a_key_that_is_not_taken_is_named(twilio: FakeTwilio) -> None:
+    given = settings(twilio, TWILIO_API_KEY=KEY, TWILIO_API_SECRET=SECRET)
+    async with aiohttp.ClientSession() as http:
+        with pytest.raises(MissingSetting, match="with TWILIO_API_KEY") as refused:
+            await SmsChannel.from_settings(given, way="polling").start(http)
+    assert refused.value.setting == "TWILIO_API_SECRET"
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        ({"TWILIO_API_KEY": KEY}, "TWILIO_API_SECRET"),
+        ({"TWILIO_API_SECRET": SECRET}, "TWILIO_API_KEY"),
+        ({"TWILIO_API_KEY": "AC1", "TWILIO_API_SECRET": SECRET}, "TWILIO_API_KEY"),
+    ],
+)
+def test_half_a_key_is_refused(twilio: FakeTwilio, given: dict[str, str], setting: str) -> None:
+    with pytest.raises(MissingSetting) as refused:
+        SmsChannel.from_settings(settings(twilio, **given), way="polling")
+    assert refused.value.setting == setting
+
+
+async def test_messaging_service_sends_sms_and_not_whatsapp(twilio: FakeTwilio) -> None:
+    twilio.service = SERVICE
+    given = settings(twilio, TWILIO_MESSAGING_SERVICE_SID=SERVICE)
+    async with aiohttp.ClientSession() as http:
+        for kind in (SmsChannel, WhatsAppChannel):
+            channel = kind.from_settings(given, way="polling")
+            await channel.start(http)
+            await channel.send(place(channel), TEXT, key="1")
+    assert [(sent.from_, sent.service) for sent in twilio.sent] == [
+        (twilio.sms, SERVICE),
+        (f"whatsapp:{twilio.whatsapp}", ""),
+    ]
+
+
+async def test_number_outside_the_service_is_refused_with_its_code(twilio: FakeTwilio) -> None:
+    given = settings(twilio, TWILIO_MESSAGING_SERVICE_SID=SERVICE)
+    async with aiohttp.ClientSession() as http:
+        channel = SmsChannel.from_settings(given, way="polling")
+        await channel.start(http)
+        with pytest.raises(Undeliverable, match="21712"):
+            await channel.send(place(channel), TEXT, key="1")

@@ -1,4 +1,4 @@
-"""Markdown read into text and spans."""
+"""Markdown: read into text and spans, split at a limit, and finished while it is still being written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from channels.formatting import MAX_MARKDOWN, Span, Styled, read_markdown, to_plain
+from channels.formatting import MAX_MARKDOWN, Span, Styled, finished, read_markdown, split, to_plain
 
 
 def marks(markdown: str) -> list[tuple[str, str, str]]:
@@ -169,3 +169,150 @@ def test_spans_lie_in_the_text_and_nest(markdown: str) -> None:
             open_spans.pop()
         assert not open_spans or span.end <= open_spans[-1].end
         open_spans.append(span)
+
+
+# ── Splitting at a limit ──
+
+
+def utf16(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+def texts(text: str, limit: int) -> list[str]:
+    return [piece.text for piece in split(Styled(text), limit)]
+
+
+TEXT = st.text(alphabet="ab \n🧾é\u0301\u200d👩", max_size=200)
+
+
+@given(TEXT, st.integers(2, 50), st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), max_size=5))
+def test_pieces_keep_to_the_limit_and_joined_are_the_text(text: str, limit: int, places: list[tuple[int, int]]) -> None:
+    spans = tuple(Span("bold", start, min(start + length, len(text))) for start, length in places if start < len(text))
+    pieces = split(Styled(text, spans), limit, utf16)
+    assert "".join(piece.text for piece in pieces) == text
+    assert all(0 < utf16(piece.text) <= limit for piece in pieces)
+    at = 0
+    marked: set[int] = set()
+    for piece in pieces:
+        for span in piece.spans:
+            assert 0 <= span.start < span.end <= len(piece.text)
+            marked |= set(range(at + span.start, at + span.end))
+        at += len(piece.text)
+    assert marked == {i for span in spans for i in range(span.start, span.end)}
+
+
+def test_it_cuts_between_paragraphs_else_lines_else_words() -> None:
+    assert texts("aaaa bb\ncc\n\ndddd", 14) == ["aaaa bb\ncc\n\n", "dddd"]
+    assert texts("aaaaa bb\ncccc dddd", 14) == ["aaaaa bb\n", "cccc dddd"]
+    assert texts("aaaa bbbb cccc", 12) == ["aaaa bbbb ", "cccc"]
+    assert texts("a" * 10, 4) == ["aaaa", "aaaa", "aa"]
+
+
+def test_a_link_that_fits_is_not_torn() -> None:
+    styled = read_markdown("words words words [the terms of it](https://a.example) words")
+    pieces = split(styled, 26)
+    assert [piece.text for piece in pieces] == ["words words words ", "the terms of it words"]
+    assert [len(piece.spans) for piece in pieces] == [0, 1]
+
+
+def test_a_code_block_over_the_cut_stays_one_in_both_pieces() -> None:
+    pieces = split(read_markdown("```py\n" + "x = 1\n" * 10 + "```"), 30)
+    assert all([span.kind for span in piece.spans] == ["pre"] for piece in pieces)
+    assert {piece.spans[0].value for piece in pieces} == {"py"}
+
+
+@pytest.mark.parametrize("joined", ["e\u0301" * 20, "👩‍👧" * 10, "👍🏽" * 10])
+def test_no_accent_or_joined_emoji_is_torn_off(joined: str) -> None:
+    for piece in texts(joined, 11):
+        assert piece[0] not in "\u0301\u200d🏽"
+        assert piece[-1] != "\u200d"
+
+
+def test_a_limit_below_one_character_is_refused() -> None:
+    with pytest.raises(ValueError, match="split at 1"):
+        split(Styled("🧾"), 1)
+
+
+# ── A text that is still being written shows no signs of markup that is not closed yet ──
+
+
+EXAMPLES = {
+    "": "",
+    "plain": "plain",
+    "a **bo": "a **bo**",
+    "a **": "a",
+    "a **bold*": "a **bold**",
+    "a **bold ": "a **bold**",
+    "a *b **c": "a *b **c***",
+    "***both": "***both***",
+    "~~gone": "~~gone~~",
+    "2 * 3 ": "2 * 3",
+    "snake_case_name": "snake_case_name",
+    "_it": "_it_",
+    "see `co": "see `co`",
+    "see `": "see",
+    "see `a` and ``b": "see `a` and ``b``",
+    "see `**a`": "see `**a`",
+    "[Ask": "Ask",
+    "see [Ask](https://exam": "see Ask",
+    "![a](http": "a",
+    "[a](https://b.example)": "[a](https://b.example)",
+    "```": "",
+    "x\n\n```py": "x",
+    "```py\nprint(": "```py\nprint(\n```",
+    "```py\nx = 1\n``": "```py\nx = 1\n```",
+    "```py\nx = 1\n```": "```py\nx = 1\n```",
+    "```\n**a": "```\n**a\n```",
+    "one\n-": "one",
+    "one\n\n- two\n- ": "one\n\n- two",
+    "one\n\n1.": "one",
+    "# ": "",
+    "> ": "",
+    "| a | b": "",
+    "| a | b |\n|---": "",
+    "| a | b |\n|---|---|": "| a | b |\n|---|---|",
+    "| a | b |\n|---|---|\n| 1 |": "| a | b |\n|---|---|\n| 1 |",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n| 3": "| a | b |\n|---|---|\n| 1 | 2 |",
+}
+
+TEXTS = [
+    "Here is **the *whole* story** of `x = **1**` and ~~old~~ new, with snake_case and 2 * 3 * 4.",
+    "# Title\n\nSome text with a [link **in** bold](https://b.example/a_b) and more.\n\n- one\n- **two**\n  - three\n",
+    "Code:\n\n```python\ndef f(a, **b):\n    return a[0](b)  # `x`\n```\n\nThen *on* it goes.",
+    "| Name | Sum |\n|------|----:|\n| **Ana** | 1 |\n| Bo | 2 |\n\nThat is all.",
+    "שלום **עולם** מה שלומך? 👩‍👩‍👧 _כן_",
+    "1. First **thing**\n2. Second `thing`\n\n> A *quote* that\n> goes on\n\n---\n\nEnd.",
+    "Nested: ***bold and italic* only bold** then `` a`b `` end",
+]
+SIGNS = ("**", "```", "~~", "](", "|--")
+
+
+@pytest.mark.parametrize(("text", "whole"), EXAMPLES.items())
+def test_open_markup_is_closed(text: str, whole: str) -> None:
+    assert finished(text) == whole
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_beginning_shows_raw_signs(text: str) -> None:
+    known = read_markdown(text).text
+    for end in range(len(text) + 1):
+        shown = read_markdown(finished(text[:end])).text
+        raw = [sign for sign in SIGNS if sign in shown and sign not in known]
+        assert not raw, (text[:end], finished(text[:end]), shown)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_whole_text_is_shown_as_it_is(text: str) -> None:
+    assert read_markdown(finished(text)) == read_markdown(text)
+
+
+@given(st.text(alphabet="*_~`[]()|#->1. \nab\\!", max_size=60))
+def test_any_text_stays_a_text(text: str) -> None:
+    whole = finished(text)
+    assert len(whole) <= 2 * len(text) + 6
+    assert read_markdown(whole).text.count("a") <= text.count("a")
+
+
+def test_a_text_without_an_end_of_its_signs_is_quick() -> None:
+    for sign in ("*a ", "**a ", "`a ", "``", "[", "_a ", "~~a ", "[a](", "|"):
+        finished(sign * (15_000 // len(sign)))
