@@ -28,14 +28,16 @@ from gateway.agent import (
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.cache import Cache, CacheStats, InMemoryCache
 from gateway.channel_agent import ChannelAgent, NotAllowed
+from gateway.conversations import Conversations
 from gateway.guards import Guardrail, GuardrailVerdict, InjectionGuardrail, LengthGuardrail, PiiGuardrail
 from gateway.memory import ConversationMemory, EntityMemory, KnowledgeGraphMemory, KnowledgeMemory
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
-from gateway.providers import FallbackProvider, Provider, ProviderError, Request, Response
+from gateway.providers import FallbackProvider, ModelMessage, Provider, ProviderError, Request, Response, Usage
 from gateway.tools import (
     Ambiguous,
     Approvers,
     Confirm,
+    Injected,
     NotFound,
     NothingDone,
     OutcomeUnknown,
@@ -45,11 +47,13 @@ from gateway.tools import (
     Standing,
     Tool,
     ToolContext,
+    ToolExecutionError,
     ToolFailed,
     ToolParameter,
     ToolPolicy,
     ToolRegistry,
     ToolResult,
+    ToolValidationError,
     tool,
 )
 from gateway.tools.pending_action import PendingAction
@@ -81,12 +85,14 @@ __all__ = [
     "CoherenceConfig",
     "Confirm",
     "ConversationMemory",
+    "Conversations",
     "EntityMemory",
     "FallbackProvider",
     "Gateway",
     "Guardrail",
     "GuardrailVerdict",
     "InMemoryCache",
+    "Injected",
     "InjectionGuardrail",
     "Json",
     "KnowledgeGraphMemory",
@@ -94,6 +100,7 @@ __all__ = [
     "LengthGuardrail",
     "LoggingObserver",
     "MCPServer",
+    "ModelMessage",
     "NotAllowed",
     "NotFound",
     "NothingDone",
@@ -116,12 +123,15 @@ __all__ = [
     "Tool",
     "ToolConfig",
     "ToolContext",
+    "ToolExecutionError",
     "ToolFailed",
     "ToolParameter",
     "ToolPolicy",
     "ToolRegistry",
     "ToolResult",
+    "ToolValidationError",
     "TraceStep",
+    "Usage",
     "Vetoed",
     "WebhookRequest",
     "WebhookResponse",

@@ -23,6 +23,7 @@ from gateway.cache.stored import StoreCache
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.context import TRACES_TTL_SECONDS, EngineContext
 from gateway.engine.engine import Engine
+from gateway.engine.turns.language import prepare_detection
 from gateway.limits import Limits
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
@@ -194,6 +195,8 @@ async def _unserved(bot: ChannelAgent, home: Storage, channels: Mapping[str, Cha
         bot, home, channels, allowed=AllowList(["*"]), events=Teller(readers=[EventLog()], observers=bot.observers)
     )
     await asyncio.to_thread(load_language, bot.language)
+    if bot.language is None:
+        await asyncio.to_thread(prepare_detection)
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)

@@ -110,7 +110,10 @@ class ChannelAgent:
             scheme = store.partition(":")[0]  # the rest may hold a password
             wrong["store"] = f"should be sqlite:///path/to/file.db, redis://host:6379 or a Store, not a {scheme!r} URL"
         elif store is not None and not isinstance(store, str) and not hasattr(store, "commit"):
-            wrong["store"] = f"should be a URL or a Store, not {type(store).__name__}"
+            mend = (
+                ": leave it out, or give its URL. The bot keeps its questions itself" if hasattr(store, "stash") else ""
+            )
+            wrong["store"] = f"should be a URL or a Store, not {type(store).__name__}{mend}"
         if language is not None and not _LANGUAGE.fullmatch(language):
             wrong["language"] = f"should be a language tag such as 'en' or 'pt-BR', not {language!r}"
         if strict and (alone := unasked(agent.reach.values())) is not None:

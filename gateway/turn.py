@@ -211,8 +211,9 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     silent = outcome.asked or done.stop_reason == "cancelled"
     text = "" if silent else await _text(turn, done)
     links = [link(item.filename, item.url) for item in done.artifacts if item.url]
-    if text or links:
-        outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
+    answer = replace(done.reply or Reply(), text="\n\n".join(filter(None, [text, *links])))
+    if answer.text or answer.media:
+        outcome.replies.append(answer)
     outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
     if proposer.unreached:
         outcome.replies.append(Reply(text=_unreached(list(proposer.unreached), turn.language), exact=True))

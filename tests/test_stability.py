@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import askfirst
+from gateway import AgentConfig, ConversationMemory, EntityMemory, Tool, ToolConfig
 
 PAGE = (Path(__file__).parent.parent / "docs" / "stability.md").read_text(encoding="utf-8")
 LABELS = {"stable", "beta", "deprecated"}
@@ -29,6 +31,15 @@ def test_every_public_module_has_one_explained_label() -> None:
 )
 def test_ideas_of_others_are_credited(issue: int, idea: str) -> None:
     assert f"- issue {issue}, {idea}: " in PAGE
+
+
+@pytest.mark.ledger("USE-09")
+def test_ways_to_spend_less_stand_in_one_place() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"[`(](\w+)=", page.partition("## Spend less\n")[2].partition("\n## ")[0]))
+    owners = (AgentConfig, ToolConfig, ConversationMemory, EntityMemory, Tool)
+    assert named <= {option for owner in owners for option in inspect.signature(owner).parameters}
+    assert {"model", "max_tokens", "compress_results", "compress_context", "cache", "max_cost_usd"} <= named
 
 
 @pytest.mark.ledger("MISC-15")

@@ -192,8 +192,8 @@ class Agent:
         `parent_run_id`: the run that this one belongs to; None: the one of the config. The run's own id is random.
 
         An unreachable model raises no exception: the result's `stop_reason` is ``provider_error``. Raises
-        ProviderConfigurationError when no provider can be made, TypeError for a `response_format` of another kind, and
-        ValueError for one that is no JSON Schema. A cancelled run tells its observers so.
+        ProviderConfigurationError when no provider can be made, TypeError for a `message` or a `response_format` of
+        another kind, and ValueError for one that is no JSON Schema. A cancelled run tells its observers so.
         """
         if context is None:
             context = ToolContext(person="app:-:-", idempotency_key=new_run_id())
@@ -206,7 +206,7 @@ class Agent:
             metadata=self.config.trace_metadata or {},
         )
         ports = LoopPorts(on_text=on_text, events=events, cancellation=cancellation)
-        messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
+        messages = _messages(message)
         wanted = None if response_format is None else await answer_format(response_format)
         async with AsyncExitStack() as stack:
             if cancellation is not None:
@@ -390,3 +390,13 @@ class Agent:
 def _given(provider: str | Completes | None) -> str | Provider | None:
     """Return the provider that an author gave, with all methods of the protocol."""
     return provider if provider is None or isinstance(provider, str) else as_provider(provider)
+
+
+def _messages(given: str | Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    if isinstance(given, str):
+        return [ModelMessage(role="user", content=given)]
+    for each in given:
+        if not isinstance(each, ModelMessage):
+            kind = type(each).__name__
+            raise TypeError(f'a message is a ModelMessage, not {kind}: ModelMessage(role="user", content="Hi")')
+    return given

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from channels import Address
+from channels import Address, Reply
 from channels.direct import is_private
 from gateway.agent.agent_tool import AgentTool
 from gateway.agent.caching import Caching
@@ -79,14 +79,13 @@ class CallExecutor:
             result = await self.hand_over(tool, each.key, str(each.args["task"]), context)
             return replace(result, stop=self._stop(tool, result.text))
 
-        key = None
-        if tool.cacheable and self.caching is not None:
-            key = self.caching.tool_key(tool, each.args, self.context.person)
-            if key is not None and (known := await self.caching.result(key)) is not None:
-                self.events.trace.step(
-                    "cache_hit", summary="the tool did not run", tool_name=tool.name, call_id=call.call_id
-                )
-                return replace(known, stop=self._stop(tool, known.text))
+        caching = self.caching if tool.cacheable else None
+        key = None if caching is None else caching.tool_key(tool, each.args, self.context.person)
+        if caching is not None and key is not None and (known := await caching.result(key)) is not None:
+            self.events.trace.step(
+                "cache_hit", summary="the tool did not run", tool_name=tool.name, call_id=call.call_id
+            )
+            return replace(known, stop=self._stop(tool, known.text))
 
         with self.collect() as emitted, stashing(context) as stashed:
             try:
@@ -102,7 +101,7 @@ class CallExecutor:
             if isinstance(verdict, str):
                 raise CallFailed(verdict)
             asked, raw = ((verdict,), verdict.confirmation) if isinstance(verdict, Asked) else ((), verdict.result)
-        text = serialise(raw)
+        text, reply = _read(tool, raw)
         try:
             artifacts = tuple([await self._kept(artifact) for artifact in emitted])
         except NotKept as error:
@@ -112,14 +111,15 @@ class CallExecutor:
             text=text,
             artifacts=artifacts,
             stop=self._stop(tool, text),
+            reply=reply,
             asked=asked,
             follow_ups=tuple(planned),
             noted=tuple(noted),
         )
-        if key is None or self.caching is None or emitted or stashed or planned or noted:
+        if key is None or caching is None or emitted or stashed or planned or noted or reply:
             return result
         result = replace(result, cache_key=key)
-        await self.caching.keep_result(tool, result)
+        await caching.keep_result(tool, result)
         return result
 
     @property
@@ -178,6 +178,15 @@ class CallExecutor:
             _log.warning("stop_condition raised %s after tool %s: taken as False", describe_error(error), tool.name)
             return None
         return "stop_condition" if ends else None
+
+
+def _read(tool: Tool, raw: object) -> tuple[str, Reply | None]:
+    """Return the text of a result, and the message that a terminal tool returned. Raises CallFailed for buttons."""
+    if not (tool.terminal and isinstance(raw, Reply)):
+        return serialise(raw), None
+    if raw.buttons:
+        raise CallFailed(f"Tool {tool.name!r} has run, but its Reply has buttons, which have no handler.")
+    return raw.text, raw
 
 
 _MOST_PLANNED = 5

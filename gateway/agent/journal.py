@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import TypeAdapter
 
-from channels import AskfirstError, Json, Media
+from channels import AskfirstError, Json, Media, Reply
 from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
 from gateway.memory import NotedFact
@@ -70,6 +70,8 @@ class CallResult:
     failed: bool = False
     stop: Literal["terminal_tool", "stop_condition"] | None = None
     """The reason to end the loop with this result; None: the loop continues."""
+    reply: Reply | None = None
+    """The message that a terminal tool returned. Its text is `text`."""
     artifacts: tuple[Artifact, ...] = ()
     asked: tuple[Asked, ...] = ()
     """The actions that people are asked about: of a call that stashed one, or of another agent's run."""
@@ -144,6 +146,8 @@ class Progress:
             body["follow_ups"] = [asdict(planned) for planned in result.follow_ups]
         if result.noted:
             body["noted"] = [asdict(fact) for fact in result.noted]
+        if result.reply is not None:
+            body["reply"] = _adapter(Reply).dump_python(result.reply, mode="json")
         if result.usage.total_tokens:
             body["usage"] = asdict(replace(result.usage, by_tool={}))
         await self._record({"finished": key, "result": {**body, "artifacts": artifacts}})
@@ -175,7 +179,7 @@ class Progress:
                 self._started.add(key)
             case {"finished": str(key), "result": body}:
                 stored = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
-                stored |= {name: body[name] for name in ("usage", "follow_ups", "noted") if name in body}
+                stored |= {name: body[name] for name in ("usage", "follow_ups", "noted", "reply") if name in body}
                 finished: CallResult = _adapter(CallResult).validate_python(stored)
                 kept = body.get("asked") or []
                 asked = [_verdict_from_json(each) for each in (kept if isinstance(kept, list) else [kept])]

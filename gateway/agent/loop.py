@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from channels import Reply
 from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.aside import Book
 from gateway.agent.calls import CallRunner
@@ -71,6 +72,8 @@ class Loop:
     answer_format: AnswerFormat | None
     cancellation: CancellationToken | None
     content: str = ""
+    reply: Reply | None = None
+    """The message that a terminal tool returned."""
     guarded: tuple[ModelMessage, ...] | None = None
     """The conversation that the run began with, as the guards let it through."""
     parsed: Any = None
@@ -232,7 +235,7 @@ class Loop:
         for call, result in zip(calls, results, strict=True):
             if result.stop is not None:
                 is_check = self.spec.tools[call.name].completion_check and result.stop == "stop_condition"
-                self.content = self._last_text() if is_check else result.text
+                self.content, self.reply = self._last_text() if is_check else result.text, result.reply
                 return result.stop
         self.rounds.append(list(zip(calls, results, strict=True)))
         if self.iterations < EQUAL_ROUNDS:  # no call can be as often yet
@@ -266,6 +269,7 @@ class Loop:
             content=self.content,
             parsed=self.parsed,
             stop_reason=reason,
+            reply=replace(self.reply, text=self.content) if self.reply and reason == "terminal_tool" else None,
             messages=tuple(self.messages),
             artifacts=tuple(artifact for result in self.results for artifact in result.artifacts),
             pending=tuple(each.action for each in asked),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from channels import Reply
 from gateway.agent.confirming import Asked
 from gateway.memory import NotedFact
 from gateway.observe.results import AgentResult
@@ -18,6 +19,8 @@ __all__ = ["LoopOutcome"]
 class LoopOutcome(AgentResult):
     """The result of one turn. Its `content` is the answer, or the text beside the model's last calls."""
 
+    reply: Reply | None = None
+    """The message that a terminal tool returned. Its text is the `content`."""
     asked: tuple[Asked, ...] = ()
     """The actions that people are asked about, also those of an earlier attempt at this turn."""
     guarded: tuple[ModelMessage, ...] | None = field(default=None, repr=False)

@@ -87,7 +87,7 @@ class BotRuntime:
             message = replace(message, after=await self._newest_message(context.conversation(address)))
         async with self._calls.begin(context.conversation(address)) as call:
             await self._work(call)
-            message = replace(message, message_id=message_id)
+            message = replace(message, event_ids=(message_id,), message_id=message_id)
             body = event_body(context.keyring, call.conversation, message, await context.clock.now())
             incoming = Incoming(
                 conversation=call.conversation, event_ids=(message_id,), body=body, decides=decides(message, language)

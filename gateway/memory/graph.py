@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, OnErrorOmit, TypeAdapter
 
@@ -45,7 +45,8 @@ class KnowledgeGraphMemory:
 
     `provider` and `model` extract; None: as the agent has them. At most `max_triples` are kept, the newest, and a turn
     reads at most `max_context_triples` of them: the ones that share words with its messages first, then the newest.
-    `relevance_window`: the number of the last messages that are read for both. Raises WrongOption for a number below 1.
+    `relevance_window`: the number of the last messages that are read for both. `storage` changes nothing: the relations
+    of a chat are in the bot's store, and those of `Agent.run` in memory. Raises WrongOption for a number below 1.
     """
 
     extracts: ClassVar[Extracts] = "relations"
@@ -60,6 +61,7 @@ class KnowledgeGraphMemory:
         max_triples: Positive = 200,
         max_context_triples: Positive = 15,
         relevance_window: Positive = 10,
+        storage: Literal["memory", "sqlite"] = "memory",
     ) -> None:
         self.provider, self.model = provider, model
         self.max_triples, self.max_context_triples = max_triples, max_context_triples

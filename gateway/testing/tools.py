@@ -19,13 +19,15 @@ class ToolRun:
     """The outcome of one call of a tool."""
 
     value: Any
-    """The return value of the tool, unchanged."""
+    """The return value of the tool, unchanged. A streaming tool returns its pieces as one text."""
     artifacts: tuple[Artifact, ...] = ()
     """The files that it emitted, in order."""
     asked: tuple[PendingAction, ...] = ()
     """The actions that it stashed. In a chat the person would be asked now; none of them has run."""
     stashes: tuple[Stash, ...] = ()
     """The same actions with their executors: ``run.stashes[0].executor()`` runs as after a yes."""
+    pieces: tuple[str, ...] = ()
+    """The pieces of a streaming tool, in order."""
 
 
 async def run_tool(
@@ -45,6 +47,8 @@ async def run_tool(
     called = tool if isinstance(tool, Tool) else Tool(tool)
     fields = {"idempotency_key": "test", "conversation": "test", "emit": emit_artifact, **context}
     ctx = ToolContext(person=person, deps=deps, **fields)
+    pieces: list[str] = []
     with collecting() as artifacts, stashing(ctx) as stashes:
-        value = await called.run(arguments, ctx)
-    return ToolRun(value, tuple(artifacts), tuple(stash.action for stash in stashes), tuple(stashes))
+        value = await called.run(arguments, ctx, on_chunk=pieces.append)
+    actions = tuple(stash.action for stash in stashes)
+    return ToolRun(value, tuple(artifacts), actions, tuple(stashes), tuple(pieces))

@@ -44,16 +44,18 @@ class Arguments:
         hidden: frozenset[str],
         metadata: Mapping[str, Mapping[str, Any]],
         documented: str = "",
+        injects: bool = False,
     ) -> None:
         """Build the schema of the parameters that the model sees.
 
         Parameters that are `hidden`, marked `Injected` or named with a leading underscore stay out of the schema.
         `metadata` maps a parameter to its description and enum. `documented` is the function's docstring. Its section
-        about arguments describes the parameters that have no other description.
+        about arguments describes the parameters that have no other description. `injects`: the tool has a
+        config_injector.
 
         Raises ToolValidationError for a parameter that cannot be described to a model.
         """
-        self._tool_name = tool_name
+        self._tool_name, self._injects = tool_name, injects
         self.hidden = hidden | {n for n, p in parameters.items() if n.startswith("_") or _is_hidden(p.annotation)}
         visible = {name: parameter for name, parameter in parameters.items() if name not in self.hidden}
         wrong = [
@@ -109,7 +111,7 @@ class Arguments:
         try:
             return self._model.model_validate(given)
         except ValidationError as error:
-            found = problems(error.errors(), given, self.schema["properties"])
+            found = problems(error.errors(), given, self.schema["properties"], injects=self._injects)
         expected = ", ".join(f"{name} (required)" if name in required else name for name in self._fields)
         raise ToolValidationError(self._tool_name, *found, expected=expected or "no arguments")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import ErrorDetails
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["problems", "schema_problems", "unexpected"]
 
+_INJECTED = "A parameter that config_injector fills in is annotated Injected[...] (from askfirst)"
 _MOST_SAID = 200
 """The most characters of a fault that the library of JSON Schema words: it quotes the value."""
 
 
-def problems(errors: Sequence[ErrorDetails], given: Mapping[str, Any], properties: Mapping[str, Any]) -> list[Problem]:
+def problems(
+    errors: Sequence[ErrorDetails], given: Mapping[str, Any], properties: Mapping[str, Any], *, injects: bool = False
+) -> list[Problem]:
     """Return one problem for each place in the arguments that pydantic found wrong.
 
-    `given` are the arguments, and `properties` those of the schema.
+    `given` are the arguments, and `properties` those of the schema. `injects`: the tool has a config_injector.
     """
     found: dict[str, Problem] = {}
     for error in errors:
@@ -32,7 +36,7 @@ def problems(errors: Sequence[ErrorDetails], given: Mapping[str, Any], propertie
             known = properties if path == name else ()
             found[path] = unexpected(path, known)
         elif error["type"] == "missing":
-            found[path] = _missing(path)
+            found[path] = replace(_missing(path), suggestion=_INJECTED if injects else "")
         else:
             said = error["msg"].removeprefix("Value error, ")
             found.setdefault(path, _wrong(path, value, said, where if path == name else {}))

@@ -315,7 +315,14 @@ class Tool:
 
     def _read_arguments(self, metadata: Mapping[str, Mapping[str, Any]], documented: str) -> ArgumentReader:
         hidden, parameters = frozenset(self._injected), self._function.parameters
-        return Arguments(self.name, parameters, hidden=hidden, metadata=metadata, documented=documented)
+        return Arguments(
+            self.name,
+            parameters,
+            hidden=hidden,
+            metadata=metadata,
+            documented=documented,
+            injects=self._injector is not None,
+        )
 
     def under(self, policy: ToolPolicy | None) -> ToolPolicy | None:
         """Return the policy that decides on the calls of this tool in an agent with this policy."""

@@ -48,6 +48,14 @@ async def test_every_way_in_gives_the_same_result() -> None:
     assert all(isinstance(chunk, StreamChunk) for chunk in chunks)
 
 
+async def test_message_of_another_kind_is_refused_with_the_mend() -> None:
+    hi: Any = {"role": "user", "content": "Hi"}
+    with pytest.raises(TypeError, match=r'not dict: ModelMessage\(role="user", content="Hi"\)'):
+        await Agent(provider=script()).run([hi])
+    message = ModelMessage(role="user", content="Hi")
+    assert (await Agent([chart], provider=script()).run([message])).content == "Here it is"
+
+
 @pytest.mark.ledger("STOP-06")
 async def test_terminal_tool_beside_another_call_ends_every_way_to_run() -> None:
     @tool(terminal=True)

@@ -10,7 +10,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from gateway.agent import AgentConfig
+from channels import Button, Reply
+from gateway.agent import Agent, AgentConfig
 from gateway.agent.calls import CALLS_IN_ONE_REPLY
 from gateway.observe.events import (
     IterationEnd,
@@ -26,6 +27,7 @@ from gateway.observe.events import (
     ToolStart,
 )
 from gateway.providers import ProviderError, Response, ToolCall
+from gateway.testing import ChatDriver
 from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, ToolFailed, ToolValidationError, tool
 from tests.agent.scripted import Script, Turn, call, calls, told
 
@@ -160,7 +162,7 @@ async def test_routing_only_gives_the_choice_and_runs_nothing() -> None:
     assert (queries, outcome.messages, turn.journal.lines) == ([], (), [])
 
 
-@pytest.mark.ledger("STOP-03", "TOOL-46")
+@pytest.mark.ledger("STOP-03")
 async def test_a_terminal_tool_ends_the_turn_with_its_result() -> None:
     @tool(terminal=True, read_only=True)
     async def present_question() -> dict[str, int]:
@@ -171,6 +173,30 @@ async def test_a_terminal_tool_ends_the_turn_with_its_result() -> None:
     outcome = await turn.run()
     assert (outcome.stop_reason, json.loads(outcome.content)) == ("terminal_tool", {"id": 7})
     assert len(turn.provider.requests) == 1
+
+
+@pytest.mark.ledger("TOOL-46")
+@pytest.mark.parametrize("buttons", [(), (Button(label="A", token="a"),)], ids=["kept", "refused with buttons"])
+async def test_a_terminal_tool_may_answer_with_a_message(buttons: Any) -> None:
+    reply = Reply(text="Pick *one*", exact=True, buttons=buttons)
+
+    @tool(terminal=True, read_only=True)
+    async def show_plans() -> Reply:
+        """Show the plans."""
+        return reply
+
+    turn = Turn(Script([call("show_plans"), "Which one?"]), [show_plans])
+    outcome = await turn.run()
+    if buttons:
+        assert outcome.content == "Which one?" and "no handler" in told(outcome)[0]
+        return
+    assert (outcome.stop_reason, outcome.content, outcome.reply) == ("terminal_tool", reply.text, reply)
+    again = Turn(Script([]), [show_plans], journal=turn.journal)
+    assert (await again.run()).reply == reply  # also from the checkpoint
+    bot = Agent([show_plans], provider=Script([call("show_plans")]))
+    async with ChatDriver(bot) as chat:
+        await chat.says("ana", "plans")
+        assert [shown.text for shown in chat.messages] == ["Pick *one*"]
 
 
 @pytest.mark.ledger("STOP-04", "STOP-07", "CFG-23")

@@ -237,6 +237,38 @@ async def test_a_call_that_is_cancelled_loses_nothing(invoices: Invoices) -> Non
         assert lines == ["wait", "hello"]
 
 
+@pytest.mark.ledger("PYG-09")
+async def test_five_decisions_while_its_lock_is_held_elsewhere_run_a_call_once() -> None:
+    paid, reading, read = list[str](), asyncio.Event(), asyncio.Event()
+
+    @tool(lock="invoice:{invoice_id}")
+    async def look(invoice_id: str) -> None:
+        """Look."""
+        reading.set()
+        await read.wait()
+
+    @tool(confirm="Pay {invoice_id}?", lock="invoice:{invoice_id}")
+    async def pay(invoice_id: str) -> str:
+        """Pay."""
+        paid.append(invoice_id)
+        return "It is paid."
+
+    model = ScriptedProvider([ToolCall("pay", {"invoice_id": "INV-1"})])
+    async with ChannelAgent(Agent([pay], provider=model)) as bot:
+        (action,) = (await bot.ask_channel("ana", "pay INV-1")).pending
+        key, context = action.pending_action_id, bot._running().context  # type: ignore[attr-defined]
+        looking = asyncio.create_task(look.run({"invoice_id": "INV-1"}, ToolContext(person="-", hold=context.hold)))
+        await reading.wait()
+        going = [asyncio.create_task(bot.decide("app:-:ana", "confirm", action_id=key)) for _ in range(5)]
+        while (await context.actions(action.conversation, key)).get(key).state != "running":
+            await asyncio.sleep(0.001)
+        assert paid == []
+        read.set()
+        await looking
+        said = [(await each).content for each in going]
+    assert (sorted(said), paid) == (["It is paid.", *["This is already done."] * 4], ["INV-1"])
+
+
 async def test_a_bot_that_was_not_entered_says_so(invoices: Invoices) -> None:
     with pytest.raises(NotRunning, match="async with bot"):
         await invoices.bot().ask_channel("ana", "hello")

@@ -68,11 +68,29 @@ async def test_entities_of_a_turn_are_read_by_the_next_one() -> None:
         assert '[Known Entities]\n- "Acme Corp (organisation)"\n- "Alice (person): employer: Acme Corp"' in told
 
 
+@pytest.mark.ledger("MISC-06")
+async def test_a_stopped_turn_has_no_extraction_and_a_mark_in_the_transcript() -> None:
+    hold, reader = asyncio.Event(), ScriptedProvider([entities(ALICE)])
+    model = ScriptedProvider([hold, "Hello."])
+    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
+    async with ChatDriver(Agent(config=config), provider=model) as chat:
+        stopped = asyncio.create_task(chat.says("ana", "I met Alice"))
+        while not model.requests:
+            await asyncio.sleep(0)
+        await chat.says("ana", "/stop")
+        await stopped
+        assert reader.requests == []
+        await chat.says("ana", "and now?")
+    said, mark, now = [message.content for message in model.requests[-1].messages]
+    assert (said, now) == ("I met Alice", "and now?")
+    assert "stopped this turn" in mark
+
+
 @pytest.mark.ledger("MEM-20", "MEM-21")
 async def test_relations_that_share_words_come_first() -> None:
     other: dict[str, Json] = {"subject": "Bo", "relation": "owns", "object": "a boat"}
     reader = ScriptedProvider([triples(MANAGES, other), triples(), triples()])
-    graph = KnowledgeGraphMemory(provider=reader, max_context_triples=1, relevance_window=1)
+    graph = KnowledgeGraphMemory(provider=reader, max_context_triples=1, relevance_window=1, storage="sqlite")
     model = ScriptedProvider(["Noted.", "Hello.", "Project Alpha."])
     async with ChatDriver(Agent(config=AgentConfig(knowledge_graph=graph)), provider=model) as chat:
         await chat.says("ana", "Alice manages Project Alpha, and Bo owns a boat")
@@ -162,6 +180,19 @@ async def test_noted_facts_are_read_in_the_persons_chats_only() -> None:
         await chat.says("ana", "hello again")
         assert "likes short answers" in system(model)
         assert "parcel" not in system(model)
+
+
+async def test_each_turn_of_ask_channel_may_note_a_fact() -> None:
+    noting = [ToolCall("remember", {"content": content, "persistent": True}) for content in ("likes tea", "has a dog")]
+    model, watch = ScriptedProvider([noting[0], "Noted.", noting[1], "Noted.", "Hello."]), RecordingObserver()
+    config = AgentConfig(knowledge_memory=KnowledgeMemory(), observers=(watch,))
+    async with ChannelAgent(Agent(config=config, provider=model)) as bot:
+        for text in ("I like tea", "I have a dog", "hello"):
+            await bot.ask_channel("ana", text)
+            await bot._running().context.tasks.ended()  # type: ignore[attr-defined]
+    assert "likes tea" in system(model) and "has a dog" in system(model)
+    begun = [fields for name, fields in watch.events if name == "turn_start"]
+    assert len({fields["run_id"] for fields in begun}) == len({tuple(fields["event_ids"]) for fields in begun}) == 3
 
 
 async def test_facts_are_not_noted_in_a_group() -> None:

@@ -25,6 +25,7 @@ def _detection() -> None:
 def without_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = list(detection._loaded)
     monkeypatch.setitem(sys.modules, "eld", None)
+    detection._loaded.clear()
     prepare_detection()
     yield
     detection._loaded[:] = before

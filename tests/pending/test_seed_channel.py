@@ -119,6 +119,24 @@ async def test_a_no_is_answered_with_what_is_not_done(invoices: Invoices, langua
         assert invoices.deleted == []
 
 
+@pytest.mark.ledger("PEND-40")
+@pytest.mark.parametrize(
+    ("said", "word", "deleted"),
+    [
+        ("Apague a fatura INV-42 do mês passado, por favor", "sim", ["INV-42"]),
+        ("Apague a fatura INV-42 do mês passado, por favor", "não", []),
+        ("Borra la factura INV-42 del mes pasado, por favor", "sí", ["INV-42"]),
+    ],
+)
+async def test_a_bot_without_a_language_reads_the_one_that_was_written(
+    invoices: Invoices, said: str, word: str, deleted: list[str]
+) -> None:
+    async with invoices.bot(CALL, language=None) as bot:
+        await bot.ask_channel("ana", said)
+        without_the_model(await bot.ask_channel("ana", word), invoices)
+        assert (invoices.deleted, await waiting(bot)) == (deleted, [])
+
+
 @pytest.mark.ledger("PEND-38")
 @pytest.mark.parametrize("text", ["no, yes", "yes, cancel it", "cancel, yes"])
 async def test_what_holds_a_no_confirms_nothing(invoices: Invoices, text: str) -> None:
@@ -179,7 +197,7 @@ async def test_a_bot_reads_with_its_own_words_beside_a_parser(invoices: Invoices
 @pytest.mark.ledger("PEND-36")
 async def test_a_bot_takes_no_pending_store_and_no_parser() -> None:
     """selectools' ChannelAgent does; ours keeps its own records, and would look at neither."""
-    with pytest.raises(WrongOption, match="store should be a URL or a Store, not InMemoryPendingStore"):
+    with pytest.raises(WrongOption, match=r"store should be .*, not InMemoryPendingStore: leave it out"):
         ChannelAgent(Agent(), store=InMemoryPendingStore())
     with pytest.raises(WrongOption, match="parser is no option"):
         ChannelAgent(Agent(), parser=RegexConfirmParser())  # type: ignore[call-arg]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -164,6 +165,17 @@ async def test_a_tool_run_alone_gives_its_files_and_gets_a_context() -> None:
     assert run.asked == ()
     with pytest.raises(ToolValidationError, match="name"):
         await run_tool(export, {})
+
+
+@pytest.mark.ledger("PYG-16")
+async def test_a_streaming_tool_run_alone_gives_its_pieces() -> None:
+    @tool(streaming=True)
+    def count() -> Iterator[int | None]:
+        """Count."""
+        yield from (1, None, 3)
+
+    run = await run_tool(count, {})
+    assert (run.pieces, run.value) == (("1", "None", "3"), "1None3")
 
 
 async def test_a_tool_that_asks_by_itself_runs_as_after_a_yes() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import askfirst
+import gateway
 from gateway.tools import (
     Injected,
     NothingDone,
@@ -96,7 +98,7 @@ def test_what_runs_on_the_loop_is_found_out_at_definition() -> None:
     assert not tool(**options)(lambda: None).is_async  # type: ignore[call-overload]
 
 
-@pytest.mark.ledger("TOOL-36", "TOOL-37", "TOOL-38", "TOOL-39")
+@pytest.mark.ledger("TOOL-36", "TOOL-37", "TOOL-38")
 async def test_injected_values_reach_the_function() -> None:
     @tool(description="Check.", injected_kwargs={"user_id": 123}, config_injector=lambda: {"role": "admin"})
     def check_permissions(resource: str, user_id: int, role: Injected[str]) -> tuple[Any, ...]:
@@ -106,6 +108,18 @@ async def test_injected_values_reach_the_function() -> None:
     for hidden in ("user_id", "role"):
         with pytest.raises(ToolValidationError, match=f"'{hidden}' is not a valid parameter"):
             await check_permissions.run({"resource": "r", hidden: 999}, CTX)
+
+
+@pytest.mark.ledger("TOOL-39")
+async def test_a_parameter_for_the_injector_without_its_annotation_is_named_with_the_mend() -> None:
+    @tool(description="Check.", config_injector=lambda: {"role": "admin"})
+    def check_permissions(resource: str, role: str) -> str:
+        return role
+
+    assert "role" in check_permissions.parameters["properties"]
+    with pytest.raises(ToolValidationError, match=r"role: Missing required parameter.*annotated Injected\[...\]"):
+        await check_permissions.run({"resource": "r"}, CTX)
+    assert askfirst.Injected is gateway.Injected is Injected
 
 
 async def test_what_the_model_gave_and_a_person_saw_is_not_replaced() -> None:

@@ -22,7 +22,7 @@ async def hand_to_memory(
 ) -> None:
     """Hand over what the memories have to read after this turn, and the facts that the model noted.
 
-    After a reset, the memories of the conversation no longer count.
+    A turn that was stopped is not read. After a reset, the memories of the conversation no longer count.
     """
     keeps, conversation, run_id = turn_memories(context.bot.agent), running.conversation, running.events.run_id
     if RESET in outcome.transcript:
@@ -31,7 +31,7 @@ async def hand_to_memory(
         return
     person = str(running.person)
     events: list[tuple[str, MemoryEvent]] = []
-    if keeps:
+    if keeps and outcome.stop_reason != "cancelled":
         due = MemoryDue(event_id=f"memory/{run_id}", conversation=conversation, person=person, run_id=run_id)
         events.append((conversation_lane(conversation), due))
     if outcome.loop.noted:

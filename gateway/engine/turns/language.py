@@ -27,8 +27,9 @@ _loaded: list[_Detector | None] = []
 
 
 def prepare_detection() -> None:
-    """Load the statistics of the languages. It blocks for some 60 ms and takes 50 MB: call it in a thread."""
-    _loaded[:] = [_detector()]
+    """Load the statistics of the languages once. It blocks for some 60 ms and takes 50 MB: call it in a thread."""
+    if not _loaded:
+        _loaded[:] = [_detector()]
 
 
 def detect_language(texts: Iterable[str]) -> str | None:

@@ -64,6 +64,7 @@ _MOST_WINDOWS = 5
 """The longest time that messages are collected after the first one, in collect windows."""
 _SUSPECT_SECONDS = 1.0
 """The wait of a suspect turn while another suspect one runs in this process."""
+_STOPPED = "The person stopped this turn with /stop. It has no answer."
 
 
 class TurnRunner:
@@ -275,6 +276,8 @@ class TurnRunner:
             outcome.transcript = [*to_entries(batch.notes), *outcome.transcript]
         else:
             outcome = await self._run_bot(running, language, history)
+            if outcome.stop_reason == "cancelled" and running.signals.stopped:
+                outcome.transcript += to_entries([ModelMessage(role="event", content=_STOPPED)])
         trim = self._transcripts.trim(history, outcome.transcript)
         await self._concluder.conclude(running, outcome, language, trim.cuts if trim is not None else ())
         took = milliseconds_since(began)
