@@ -395,7 +395,7 @@ def _given(provider: str | Completes | None) -> str | Provider | None:
 def _messages(given: str | Sequence[ModelMessage]) -> Sequence[ModelMessage]:
     if isinstance(given, str):
         return [ModelMessage(role="user", content=given)]
-    for each in given:
+    for each in given if isinstance(given, Sequence) else [given]:
         if not isinstance(each, ModelMessage):
             kind = type(each).__name__
             raise TypeError(f'a message is a ModelMessage, not {kind}: ModelMessage(role="user", content="Hi")')

@@ -62,13 +62,14 @@ async def test_one_failure_is_one_failed_result() -> None:
     first, second, third = await agent.batch(messages, on_progress=lambda done, total: ended.append((done, total)))
     assert (first.stop_reason, first.content) == ("answered", "You said Cancel my sub.")
     assert (second.stop_reason, second.content) == ("error", "")
-    assert second.error == "TypeError: Value after * must be an iterable, not int"
+    assert second.error == 'TypeError: a message is a ModelMessage, not int: ModelMessage(role="user", content="Hi")'
     assert (third.stop_reason, third.error) == ("provider_error", "echo: down")
     assert ended == [(1, 3), (2, 3), (3, 3)]
     told = {name: fields for name, fields in seen.events if name.startswith("batch_")}
     assert told["batch_start"]["prompts_count"] == 3
     assert (told["batch_end"]["results_count"], told["batch_end"]["errors_count"]) == (3, 2)
     assert told["batch_end"]["batch_id"] == told["batch_start"]["batch_id"]
+    assert told["batch_end"]["total_duration_ms"] >= 0
 
 
 @pytest.mark.ledger("BATCH-01")

@@ -238,7 +238,7 @@ async def test_a_call_that_is_cancelled_loses_nothing(invoices: Invoices) -> Non
 
 
 @pytest.mark.ledger("PYG-09")
-async def test_five_decisions_while_its_lock_is_held_elsewhere_run_a_call_once() -> None:
+async def test_five_decisions_run_a_call_once_while_its_lock_is_held() -> None:
     paid, reading, read = list[str](), asyncio.Event(), asyncio.Event()
 
     @tool(lock="invoice:{invoice_id}")

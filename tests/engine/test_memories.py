@@ -69,7 +69,7 @@ async def test_entities_of_a_turn_are_read_by_the_next_one() -> None:
 
 
 @pytest.mark.ledger("MISC-06")
-async def test_a_stopped_turn_has_no_extraction_and_a_mark_in_the_transcript() -> None:
+async def test_a_stopped_turn_is_extracted_by_no_memory_and_marked() -> None:
     hold, reader = asyncio.Event(), ScriptedProvider([entities(ALICE)])
     model = ScriptedProvider([hold, "Hello."])
     config = AgentConfig(entity_memory=EntityMemory(provider=reader))

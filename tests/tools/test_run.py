@@ -111,7 +111,7 @@ async def test_injected_values_reach_the_function() -> None:
 
 
 @pytest.mark.ledger("TOOL-39")
-async def test_a_parameter_for_the_injector_without_its_annotation_is_named_with_the_mend() -> None:
+async def test_a_missing_parameter_may_want_to_be_annotated_injected() -> None:
     @tool(description="Check.", config_injector=lambda: {"role": "admin"})
     def check_permissions(resource: str, role: str) -> str:
         return role
