@@ -192,7 +192,7 @@ class Gateway:
             stack.push_async_callback(self.store.close)
             if self._transcriber is not None:
                 stack.push_async_callback(self._transcriber.close)
-            await self.engine.context.upgrade()
+            await self.engine.context.clock.now()
             await claim(self.store, self.bot.name)
             http = await stack.enter_async_context(_http(self._skew))
             await stack.enter_async_context(self.bot.attached(self.engine.runtime))

@@ -201,7 +201,7 @@ async def _unserved(bot: ChannelAgent, home: Storage, channels: Mapping[str, Cha
         await home.store.open()
         stack.push_async_callback(home.store.close)
         home.store.trust_clock()  # there is no platform to compare the clock with
-        await engine.context.upgrade()
+        await engine.context.clock.now()
         await stack.enter_async_context(bot.attached(engine.runtime))
         stack.push_async_callback(engine.stop)
         yield engine

@@ -15,7 +15,6 @@ from gateway.forgetting import forget
 from gateway.memory import RESET, from_entries, to_entries
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
-from gateway.pending.upgrade import first_form_counts
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Store
 from gateway.store.form import NewerForm
@@ -197,11 +196,10 @@ class Conversations:
 
     async def _actions(self, is_wanted: Callable[[PendingAction], bool]) -> Sequence[Json]:
         """Return the readable actions that are wanted, oldest first."""
-        first_form = await first_form_counts(self._store, self._keyring)
         found: list[PendingAction] = []
         for key, record in await self._store.scan(keys.action("")):
             try:
-                action = stored_action(self._keyring, key, record, first_form=first_form)
+                action = stored_action(self._keyring, key, record)
             except NewerForm:
                 continue
             if action is not None and is_wanted(action):

@@ -20,7 +20,6 @@ from gateway.engine.files import FileKeeper
 from gateway.engine.overload import Overload
 from gateway.engine.pacing import Pacing
 from gateway.engine.parts import PartRenderer
-from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_audited
 from gateway.engine.tool_locks import ToolLocks
 from gateway.limits import Limits
@@ -28,7 +27,6 @@ from gateway.observe.teller import Teller
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.seal import Keyring, Purpose
-from gateway.pending.upgrade import upgrade
 from gateway.pending.words import prepare, prepared
 from gateway.providers.transcribing import Transcriber
 from gateway.retention import Retention
@@ -104,8 +102,6 @@ class EngineContext:
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person of the turn that this process runs there now."""
     counters: Counters = field(default_factory=Counters)
-    first_form_until: datetime | None = None
-    """Records of the first release, which have no seal, count until then."""
     decide: Callable[[str], Coroutine[Any, Any, None]] | None = None
     """Works the decision lane of a conversation, so that events handed over to it wait for no other process."""
     clock: StoreClock = field(init=False)
@@ -150,44 +146,17 @@ class EngineContext:
                 self.tasks.start(self.decide(conversation), "decide")
         return committed
 
-    @property
-    def first_form(self) -> bool:
-        """True while unsealed records of the first release count, since processes of it may still run."""
-        return self.first_form_until is not None and self.clock.guess() < self.first_form_until
-
-    async def upgrade(self) -> None:
-        """Rewrite the records of an older release in the form of this one, once for each store."""
-
-        async def rewrite(conversation: str, action_ids: frozenset[str]) -> None:
-            for attempt in attempts(patient=True):
-                async with attempt:
-                    actions = await self.actions(conversation, *action_ids, first_form=True)
-                    transaction = Transaction(partition=actions.partition)
-                    await actions.write(transaction)
-                    transaction.parts = self.parts.render(
-                        conversation,
-                        actions.index.address,
-                        actions.says,
-                        cause="upgrade",
-                        language=self.language_of(actions),
-                    )
-                    await self.commit(transaction)
-
-        self.first_form_until = await upgrade(self.store, self.keyring, rewrite)
-        await self.clock.now()
-
     def conversation(self, address: Address) -> str:
         """Return the name of a conversation: the bot's name and the address."""
         return f"{self.bot.name}/{address}"
 
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
-        """Return True for a body with a valid seal, and for one of the first release without any while that counts."""
-        return self.keyring.is_genuine(purpose, context, body) or (self.first_form and "mac" not in body)
+        """Return True for a body with a valid seal."""
+        return self.keyring.is_genuine(purpose, context, body)
 
     def may_decide(self, waiting: Waiting) -> bool:
         """Return True for an event that the store stamped within a minute of its receipt."""
-        received = waiting.body.get("received")
-        return is_timely(waiting.stamp, received) or (received is None and self.first_form)
+        return is_timely(waiting.stamp, waiting.body.get("received"))
 
     # ── languages ──
 
@@ -234,7 +203,7 @@ class EngineContext:
 
     def read_index(self, conversation: str, record: Record) -> ReadIndex:
         """Read the index of a conversation from its record. Raises NewerForm."""
-        return read_index(self.keyring, self.counters, conversation, record, first_form=self.first_form)
+        return read_index(self.keyring, self.counters, conversation, record)
 
     def has_prefetch(self, lease: Lease) -> bool:
         """Return True if the records that the lease asked for could be read with it."""
@@ -270,7 +239,6 @@ class EngineContext:
         *also: str,
         find: Find = lambda index: (),
         seen: Snapshot | None = None,
-        first_form: bool = False,
     ) -> ConversationActions:
         """Load the actions of a conversation; see `load_actions`. A forged action raises an alarm."""
         channel = self.channels.get(conversation.partition("/")[2].partition(":")[0])
@@ -279,7 +247,6 @@ class EngineContext:
             conversation,
             keyring=self.keyring,
             counters=self.counters,
-            first_form=first_form or self.first_form,
             find=find,
             drift=self.drifted,
             also=also,

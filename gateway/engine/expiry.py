@@ -40,16 +40,11 @@ class Expiry:
         self._due = Key(store.partition(keys.EXPIRY), keys.EXPIRY)
 
     async def run(self, now: datetime) -> bool:
-        """Remove what has expired, if a sweep is due. Return True if it was. Raises StoreError.
-
-        The first sweep of a store is due a day after the first call: so all processes of an older release, which cannot
-        read a log that was cut, can be replaced before it.
-        """
+        """Remove what has expired, if a sweep is due. Return True if it was. Raises StoreError."""
         record = (await self._store.get([self._due]))[self._due]
-        is_first = not isinstance(record.value, int)
         if isinstance(record.value, int) and now < moment(record.value):
             return False
-        if not await self._postpone(record.version, now + (_EVERY if is_first else _AGAIN)) or is_first:
+        if not await self._postpone(record.version, now + _AGAIN):
             return False
         removed = await self._sweep(now)
         await self._postpone(record.version + 1, now + _EVERY)

@@ -19,7 +19,6 @@ from gateway.pending.audit import OPERATOR
 from gateway.pending.deciding import withdraw
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
-from gateway.pending.upgrade import first_form_counts
 from gateway.store.base import Store
 from gateway.store.codec import dead_to_text
 from gateway.store.embedded import is_embedded
@@ -78,7 +77,6 @@ async def _withdraw(store: Store, keyring: Keyring, conversation: str, name: str
         counters=Counters(),
         drift=lambda _: None,
         also=[name],
-        first_form=await first_form_counts(store, keyring),
     )
     withdraw(actions, None, actions.now, action_id=name, by=OPERATOR)
     transaction = Transaction(partition=store.partition(conversation))

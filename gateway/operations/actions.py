@@ -14,7 +14,6 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index, StandingPermission
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.offers import covers
-from gateway.pending.upgrade import first_form_counts
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.stored import keys
@@ -37,12 +36,11 @@ class ActionCommands(StoreCommands):
         Actions in doubt come first: with an unknown outcome, or with a record that was changed without the key.
         Standing permissions come last, in the state ``permitted``.
         """
-        first_form = await first_form_counts(self._store, self._keyring)
         found: list[PendingAction] = []
         unreadable: list[JsonObject] = []
         for key, record in await self._store.scan(_ACTIONS):
             try:
-                action = stored_action(self._keyring, key, record, first_form=first_form)
+                action = stored_action(self._keyring, key, record)
             except NewerForm:
                 continue
             if action is None:
@@ -127,7 +125,6 @@ class ActionCommands(StoreCommands):
             counters=Counters(),
             drift=lambda _: None,
             also=also,
-            first_form=await first_form_counts(self._store, self._keyring),
         )
 
     async def _find(self, action_id: str) -> PendingAction:
@@ -137,9 +134,8 @@ class ActionCommands(StoreCommands):
             raise NotDone(f"{len(found)} actions begin with {action_id}: give more of the id")
         if not found:
             raise NotDone(f"there is no action {action_id}")
-        first_form = await first_form_counts(self._store, self._keyring)
         try:
-            action = stored_action(self._keyring, *found[0], first_form=first_form)
+            action = stored_action(self._keyring, *found[0])
         except NewerForm:
             raise NotDone(f"action {action_id} was written by a newer release: use that one") from None
         if action is None:

@@ -13,7 +13,6 @@ from gateway.operations.base import JsonObject, StoreCommands
 from gateway.pending.audit import AuditCheck
 from gateway.pending.loading import stored_action
 from gateway.pending.pseudonyms import is_pseudonym, people_by_pseudonym
-from gateway.pending.upgrade import first_form_counts
 from gateway.store.form import NewerForm
 from gateway.store.types import Key
 from gateway.stored import keys
@@ -83,24 +82,22 @@ class AuditCommands(StoreCommands):
 
     async def _runs(self, wanted: Collection[Key]) -> dict[str, JsonObject]:
         """Return the id of the run that asked, by action, of the actions whose records are kept."""
-        first_form = await first_form_counts(self._store, self._keyring)
         found: dict[str, JsonObject] = {}
         for partition in {key.partition for key in wanted}:
             snapshot = await self._store.get([key for key in wanted if key.partition == partition])
             for key, record in snapshot.records.items():
                 with suppress(NewerForm):
-                    action = stored_action(self._keyring, key, record, first_form=first_form)
+                    action = stored_action(self._keyring, key, record)
                     if action is not None and action.run_id:
                         found[action.pending_action_id] = {"run": action.run_id}
         return found
 
     async def _heads(self, action_id: str) -> tuple[dict[str, str], dict[str, str]]:
         """Return the heads in the records by action, and the faults of records."""
-        first_form = await first_form_counts(self._store, self._keyring)
         heads, faults = dict[str, str](), dict[str, str]()
         for key, record in await self._store.scan(keys.action(action_id)):
             try:
-                action = stored_action(self._keyring, key, record, first_form=first_form)
+                action = stored_action(self._keyring, key, record)
             except NewerForm:
                 continue
             name = key.name.removeprefix(_ACTIONS)

@@ -132,13 +132,6 @@ class Index:
         index: Index = _adapter().validate_json(text)
         return index
 
-    @classmethod
-    def from_first_form(cls, stored: Json) -> Index:
-        """Return the index that a release before the sealed form wrote. Raises ValueError for any other value."""
-        index: Index = _adapter().validate_python(stored)
-        pressed = stored.get("pressed") if isinstance(stored, dict) else None
-        return replace(index, acted=_moments().validate_python(pressed)) if pressed else index
-
     @property
     def live(self) -> tuple[IndexEntry, ...]:
         """The entries whose record may still change."""

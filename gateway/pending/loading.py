@@ -1,16 +1,15 @@
 """Reading sealed records: the index of a conversation, and the actions that it names.
 
 An action whose record was edited, copied, put back or deleted without the key ends here at once, and the person is
-told. The other actions go on. Records of releases before the sealed form count only while `first_form` is True, and are
-written in the sealed form with the next change.
+told. The other actions go on.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -71,12 +70,10 @@ class ReadIndex:
     index: Index
     version: int
     """The version of its record, which the next write expects."""
-    kind: Literal["sealed", "first form", "broken"]
+    kind: Literal["sealed", "broken"]
 
 
-def read_index(
-    keyring: Keyring, counters: Counters, conversation: str, record: Record, *, first_form: bool
-) -> ReadIndex:
+def read_index(keyring: Keyring, counters: Counters, conversation: str, record: Record) -> ReadIndex:
     """Return the index of a conversation. Raises NewerForm when a newer release wrote it.
 
     A broken index still names its actions, as far as it can be decoded, so that they can be ended.
@@ -85,12 +82,12 @@ def read_index(
     if value is None:
         return ReadIndex(Index(), record.version, "sealed")
     if not is_sealed(value):
-        return ReadIndex(_salvaged(value), record.version, "first form" if first_form else "broken")
+        return ReadIndex(Index(), record.version, "broken")
     if (known := counters.get(conversation, value)) is not None:
         return ReadIndex(known, record.version, "sealed")
     sealed = keyring.open(keys.index(conversation), value)
     if sealed is None:
-        return ReadIndex(_salvaged(value["body"]), record.version, "broken")
+        return ReadIndex(_salvaged(str(value["body"])), record.version, "broken")
     try:
         index = Index.from_text(sealed.text)
     except ValueError as error:
@@ -112,32 +109,31 @@ async def load_actions(
     find: Find = lambda index: (),
     capabilities: Capabilities | None = None,
     seen: Snapshot | None = None,
-    first_form: bool = False,
 ) -> ConversationActions:
     """Read the index of the conversation, its live actions, the actions of `also` and of `find`, and all actions that
     were asked in one message with any of them.
 
-    `seen` holds the index when it was read already. `first_form`: records of a release before the sealed form count.
-    Raises NewerForm when a newer release wrote the index.
+    `seen` holds the index when it was read already. Raises NewerForm when a newer release wrote the index.
     """
     read, records, now = await _read_together(
-        store, conversation, keyring=keyring, counters=counters, also=also, find=find, seen=seen, first_form=first_form
+        store, conversation, keyring=keyring, counters=counters, also=also, find=find, seen=seen
     )
     judged: dict[str, tuple[PendingAction | None, _Verdict]] = {}
     newer: dict[str, int] = {}
     for name, record in records.items():
         try:
-            found, verdict = _judged(keyring, name, record.value, read.index.get(name), read, first_form)
+            found, verdict = _judged(keyring, name, record.value, read.index.get(name), read)
         except NewerForm as error:
             newer[name] = error.needs
         else:
             if found is None or found.conversation == conversation:
                 judged[name] = found, verdict
     held = {name: found for name, (found, verdict) in judged.items() if found is not None and verdict == "held"}
+    index = read.index if read.kind == "sealed" else Index(counter=read.index.counter, address=read.index.address)
     actions = ConversationActions(
         conversation=conversation,
         partition=store.partition(conversation),
-        index=_trusted(read, held),
+        index=index,
         index_version=read.version,
         actions=held,
         versions={name: record.version for name, record in records.items()},
@@ -164,14 +160,13 @@ async def _read_together(
     also: Iterable[str],
     find: Find,
     seen: Snapshot | None,
-    first_form: bool,
 ) -> tuple[ReadIndex, dict[str, Record], datetime]:
     """Return the index, the records of the actions to read, by their ids, and the moment at which all of it was so."""
     partition = store.partition(conversation)
     index_key = Key(partition, keys.index(conversation))
     snapshot = seen or await store.get([index_key])
     while True:
-        read = read_index(keyring, counters, conversation, snapshot[index_key], first_form=first_form)
+        read = read_index(keyring, counters, conversation, snapshot[index_key])
         listed = read.index.entries if read.kind != "sealed" else read.index.live
         names = frozenset({*(entry.action_id for entry in listed), *also, *find(read.index)})
         names |= read.index.beside(names)
@@ -184,18 +179,18 @@ async def _read_together(
 
 
 def _judged(
-    keyring: Keyring, name: str, value: Json, entry: IndexEntry | None, read: ReadIndex, first_form: bool
+    keyring: Keyring, name: str, value: Json, entry: IndexEntry | None, read: ReadIndex
 ) -> tuple[PendingAction | None, _Verdict]:
     """Return a record as far as it can be decoded, and the verdict on it. Raises NewerForm.
 
     ``held``: the record of the last write, which may be decided, launched and told of. ``tampered``: it takes the place
     of a live action. ``unknown``: any other, which is left alone.
     """
-    action, seal = _opened(keyring, name, value, first_form)
+    action, seal = _opened(keyring, name, value)
     if read.kind == "broken":
         is_last = False
-    elif entry is None:  # the index drops old settled actions; it lists every live one, except in the first form
-        is_last = action is not None and (action.settled or read.kind == "first form")
+    elif entry is None:  # the index drops old settled actions; it lists every live one
+        is_last = action is not None and action.settled
     else:
         is_last = action is not None and entry.seal == seal
     if is_last:
@@ -206,12 +201,12 @@ def _judged(
     return action, "tampered" if live else "unknown"
 
 
-def stored_action(keyring: Keyring, key: Key, record: Record, *, first_form: bool) -> PendingAction | None:
+def stored_action(keyring: Keyring, key: Key, record: Record) -> PendingAction | None:
     """Return the action of a record if its own seal holds, else None. Raises NewerForm.
 
     Only the index of its conversation tells whether the record is that of the last write.
     """
-    return _opened(keyring, key.name.removeprefix(keys.action("")), record.value, first_form)[0]
+    return _opened(keyring, key.name.removeprefix(keys.action("")), record.value)[0]
 
 
 def conversation_of(stored: Json) -> str | None:
@@ -225,10 +220,8 @@ def conversation_of(stored: Json) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _opened(keyring: Keyring, name: str, value: Json, first_form: bool) -> tuple[PendingAction | None, str]:
+def _opened(keyring: Keyring, name: str, value: Json) -> tuple[PendingAction | None, str]:
     """Return the action and its seal, or None if the record's own seal does not hold. Raises NewerForm."""
-    if isinstance(value, dict) and first_form and not is_sealed(value) and keyring.holds_in_first_form(value):
-        return PendingAction.from_json(value), ""
     sealed = keyring.open(keys.action(name), value)
     if sealed is None:
         return None, "none"
@@ -236,24 +229,6 @@ def _opened(keyring: Keyring, name: str, value: Json, first_form: bool) -> tuple
         return PendingAction.from_text(sealed.text), sealed.seal
     except ValueError as error:
         raise NewerForm from error
-
-
-def _trusted(read: ReadIndex, held: Mapping[str, PendingAction]) -> Index:
-    """Return the index to go on with.
-
-    A broken index keeps only its counter and address. An index of the first form is made anew from the held records.
-    """
-    if read.kind == "sealed":
-        return read.index
-    if read.kind == "broken":
-        return Index(counter=read.index.counter, address=read.index.address)
-    index = Index(acted=read.index.acted)
-    for action in sorted(held.values(), key=lambda action: action.finished_at or action.requested_at):
-        index = index.changed(action, action.finished_at or action.decided_at or action.requested_at)
-        if (entry := read.index.get(action.pending_action_id)) is not None:
-            found = replace(entry, state=action.state, language=action.language)
-            index = index.placed(found)
-    return index
 
 
 def _end(actions: ConversationActions, found: PendingAction | None, entry: IndexEntry | None, *, trusted: bool) -> None:
@@ -284,9 +259,9 @@ def _stub(entry: IndexEntry, actions: ConversationActions) -> PendingAction:
     )
 
 
-def _salvaged(stored: Json) -> Index:
+def _salvaged(text: str) -> Index:
     """Return an index as far as it can be decoded."""
     try:
-        return Index.from_text(stored) if isinstance(stored, str) else Index.from_first_form(stored)
+        return Index.from_text(text)
     except ValueError:
         return Index()

@@ -88,17 +88,13 @@ class Keyring:
         if not keys or any(len(key) < 16 for key in keys):
             raise ValueError("a keyring needs keys of at least 16 bytes")
         self._keys = [_derived(key, b"askfirst seal") for key in keys]
-        self._first_form_keys = [_derived(key, b"askfirst pending action seal") for key in keys]
 
     # ── records ──
 
     def seal(self, name: str, text: str, *, form: int = SEALED) -> dict[str, Json]:
-        """Return the stored form of a record: its text, and the seal over the text, its form and its name.
-
-        The form is written under `schema` too, because a release before the sealed form reads it there.
-        """
+        """Return the stored form of a record: its text, and the seal over the text, its form and its name."""
         seal = self._mac("record", name, f"{form}\n{text}")
-        return {"form": form, "schema": form, "seal": seal, "body": text}
+        return {"form": form, "seal": seal, "body": text}
 
     def open(self, name: str, stored: Json) -> Sealed | None:
         """Return the text and the seal of a record whose seal holds, else None.
@@ -115,17 +111,6 @@ class Keyring:
         if form > FORM:
             raise NewerForm(form)
         return Sealed(text, seal)
-
-    def holds_in_first_form(self, stored: Mapping[str, Json]) -> bool:
-        """Return True if the seal and the digest of a record of the first form match its fields."""
-        try:
-            body = canonical_json({name: value for name, value in stored.items() if name != "seal"})
-            action = PendingAction.from_json(stored)
-            digest = compute_digest(action)
-        except ValueError:
-            return False
-        macs = [hmac.digest(key, body, hashlib.sha256).hex() for key in self._first_form_keys]
-        return any(_same(mac, str(stored.get("seal"))) for mac in macs) and _same(digest, action.digest)
 
     def pseudonym(self, person: str) -> str:
         """Return a keyed pseudonym of a person: 16 hex digits, the same in every process with these keys."""

@@ -80,7 +80,7 @@ class MailboxFull(Overloaded):
 
 
 class StoreRefused(StoreError):
-    """The store cannot be opened as it is: it is in use, damaged or of a newer release. It was not changed.
+    """The store cannot be opened as it is: it is in use, damaged or of another form. It was not changed.
 
     The error text says how to repair it.
     """

@@ -17,7 +17,6 @@ __all__ = [
     "AUDIT",
     "EXPIRY",
     "FILES",
-    "FIRST_FORM",
     "FOLDED_NOTES",
     "INDEX",
     "MEMORIES",
@@ -92,9 +91,6 @@ SERVED: Final = "served"
 """Record, in the partition of its own name: the name of the bot that this store serves. Written by the operations."""
 EXPIRY: Final = "expiry"
 """Record, in the partition of its own name: when the next sweep of expired data is due. Written by the sweep; kept."""
-FIRST_FORM: Final = "first_form"
-"""Record, in the partition of its own name: until when unsealed records of the first release count. Written at start
-by the upgrade."""
 AUDIT: Final = "audit"
 """Log, one a partition: the chained audit lines of all actions, which name people by pseudonyms. Written with each
 change of an action; `audit` days of `ASKFIRST_RETENTION`."""

@@ -262,7 +262,7 @@ class PendingAction:
         Raises ValueError when the JSON is not a record.
         """
         known = {name: value for name, value in stored.items() if name in _names()}
-        unknown = {name: value for name, value in stored.items() if name not in _names() | _FIRST_FORM}
+        unknown = {name: value for name, value in stored.items() if name not in _names()}
         action: Self = _adapter().validate_python({**known, "unknown": unknown})
         return action
 
@@ -280,10 +280,6 @@ class PendingAction:
         if not isinstance(stored, dict):
             raise ValueError("not a record of an action")
         return cls.from_json(stored)
-
-
-_FIRST_FORM = frozenset({"schema", "seal", "answer_until"})
-"""Fields of records before the sealed form that no longer exist."""
 
 
 @cache

@@ -45,7 +45,6 @@ async def lines(chat: Rig, person: str, name: Any = keys.transcript) -> int:
 
 async def begun(chat: Rig, **days: int) -> None:
     """Have the first sweep behind."""
-    await sweep(chat, **days)
     await chat.advance(DAY)
     assert await sweep(chat, **days)
 
@@ -110,20 +109,6 @@ async def test_long_log_is_removed_page_by_page(chat: Rig, monkeypatch: pytest.M
     assert await sweep_by_wire(chat, transcript=1)
     assert await lines(chat, "ana") == 2
     assert chat.wire.calls["commit"] == 2 + 4, "the day's two marks, and three lines at a time"
-
-
-async def test_an_upgrade_has_a_day_before_the_first_sweep(chat: Rig) -> None:
-    partition = chat.store.partition(keys.EXPIRY)
-    await chat.store.commit(Transaction(partition=partition, deletes=[keys.EXPIRY]))  # an older release wrote none
-    await says(chat, "ana", "hello")
-    await chat.advance(5 * DAY)
-    assert not await sweep(chat, transcript=1)
-    assert not await sweep(chat, transcript=1)
-    assert await lines(chat, "ana") == 2
-    await chat.advance(DAY)
-    assert await sweep(chat, transcript=1)
-    assert await lines(chat, "ana") == 0
-    assert not await sweep(chat, transcript=1)
 
 
 async def test_one_process_of_several_sweeps(chat: Rig) -> None:

@@ -177,7 +177,7 @@ class Table:
     async def read(self, action_id: str) -> PendingAction:
         """The stored record."""
         key = Key("00", f"action/{action_id}")
-        action = stored_action(self.keyring, key, (await self.store.get([key]))[key], first_form=False)
+        action = stored_action(self.keyring, key, (await self.store.get([key]))[key])
         assert action is not None
         return action
 

@@ -13,20 +13,13 @@ import pytest
 from channels import MissingSetting
 from gateway import Agent, ChannelAgent
 from gateway.pending import InMemoryPendingStore, RedisPendingStore, RegexConfirmParser, SqlitePendingStore
-from gateway.pending.loading import stored_action
-from gateway.pending.seal import Keyring
-from gateway.pending.seed import state as seed_state
 from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.redis import RedisStore
-from gateway.store.secret import secret_of
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Transaction
-from gateway.store.types import Key
 from gateway.testing import ScriptedProvider
-from tests import upgrade
 from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
 from tests.pending.test_seed import Ran, ran, stashed, status
-from tests.upgrade.loading import load_sqlite, unpack
 
 __all__ = ["kept", "place", "prefix", "ran", "redis_url"]
 
@@ -128,44 +121,12 @@ async def test_a_yes_after_days_of_rest_is_late(tmp_path: Path, ran: Ran) -> Non
     assert ran.done == []
 
 
-async def test_an_older_release_s_questions_are_brought_over(tmp_path: Path) -> None:
-    """An adapter that is first to open its store leaves them as a gateway would find them."""
-    fixture = unpack(Path(upgrade.__file__).with_name("f34d6b2") / "sqlite.json.xz")
-    asked = load_sqlite(fixture, tmp_path).of("SOLO")
-    store = SqliteStore(tmp_path / "askfirst.db")
-    async with SqlitePendingStore(store) as pending:
-        await stashed(pending)
-        keyring = Keyring(await asyncio.to_thread(secret_of, store))
-        for each in asked:
-            key = Key(store.partition(""), f"action/{each.id}")
-            action = stored_action(keyring, key, (await store.get([key]))[key], first_form=False)
-            assert action is not None and action.open
-        assert [key.name for key, _ in await store.scan("seed/")] == ["seed/seed:ana//"]
-    await store.close()
-
-
 async def test_the_first_calls_may_come_at_once(ran: Ran) -> None:
     pending = InMemoryPendingStore()
     await asyncio.gather(*(stashed(pending, ran.deletes(user), user) for user in ("ana", "bob", "eva")))
     outcomes = await asyncio.gather(*(pending.pop_if_confirmed(user, "yes") for user in ("ana", "bob", "eva")))
     assert list(map(status, outcomes)) == ["executed"] * 3
     assert sorted(ran.done) == ["ana", "bob", "eva"]
-    await pending.close()
-
-
-async def test_failed_upgrade_gives_the_file_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuses(*_: object) -> None:
-        raise StoreUnavailable("just now")
-
-    monkeypatch.setattr(seed_state, "upgrade", refuses)
-    pending = SqlitePendingStore(tmp_path / "pending.db")
-    with pytest.raises(StoreUnavailable):
-        await pending.get("ana")
-    monkeypatch.undo()
-    other = SqliteStore(tmp_path / "pending.db")
-    await other.open()
-    await other.close()
-    assert await pending.get("ana") is None
     await pending.close()
 
 

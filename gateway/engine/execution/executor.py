@@ -148,7 +148,7 @@ class ActionExecutor:
         snapshot = lease.prefetched if context.has_prefetch(lease) else await context.store.get([key])
         conversation = conversation_of(snapshot[key].value)
         if conversation is None or context.store.partition(conversation) != lease.partition:
-            stored_action(context.keyring, key, snapshot[key], first_form=context.first_form)  # may raise NewerForm
+            stored_action(context.keyring, key, snapshot[key])  # may raise NewerForm
             log.error("action %s cannot be read: it will not run", lease.lane)
             return None
         return (await context.actions(conversation, lease.lane)).get(lease.lane)

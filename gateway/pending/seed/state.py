@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,7 +27,6 @@ from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
 from gateway.pending.seed.heartbeat import heartbeat_put
-from gateway.pending.upgrade import upgrade
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.codec import micros, moment
@@ -120,13 +119,6 @@ class AdapterState:
             await store.open()
             if ours:
                 store.trust_clock()
-            if self.users == 0:
-                try:
-                    await upgrade(store, self.keyring, self._rewriting(store))
-                except BaseException:
-                    if ours:  # no pending store has it that would close it
-                        await store.close()
-                    raise
             self.users += 1
 
     async def close(self, store: Store, *, ours: bool) -> None:
@@ -147,16 +139,7 @@ class AdapterState:
             if ours:
                 await store.close()
 
-    def _rewriting(self, store: Store) -> Callable[[str, frozenset[str]], Awaitable[None]]:
-        async def rewrite(conversation: str, action_ids: frozenset[str]) -> None:
-            actions = await self.load(store, conversation, *action_ids, first_form=True)
-            transaction = Transaction(partition=actions.partition)
-            await actions.write(transaction)
-            await store.commit(transaction)
-
-        return rewrite
-
-    async def load(self, store: Store, conversation: str, *also: str, first_form: bool = False) -> ConversationActions:
+    async def load(self, store: Store, conversation: str, *also: str) -> ConversationActions:
         """Read the actions of a conversation, the last settled one included. Raises NewerForm."""
         if self.keyring is None:
             raise RuntimeError("the home of a pending store was not opened")
@@ -168,7 +151,6 @@ class AdapterState:
             drift=_never,
             also=also,
             find=_last_settled,
-            first_form=first_form,
         )
         for action_id in actions.changes.tampered:
             log.error("action %s was changed in the store by somebody without the key: it does not run", action_id)

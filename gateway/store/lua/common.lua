@@ -4,8 +4,8 @@
 -- ARGV: the offset of the store's clock; the latest moment that the caller has seen; the latest possible moment now,
 -- unless this server's clock was set forward (all in microseconds; 0: unknown); the channel of the notifications; then
 -- the arguments that the script's own first lines document.
--- FORMAT, a line before this file, is the newest format of the keys that this release knows. Every script refuses a
--- partition of a newer format, so a process of an older release cannot write to it, even one that runs already.
+-- FORM, a line before this file, is the form of all that this release stores. Every script refuses a partition of another
+-- form, so that a process which runs already cannot write to it either.
 --
 -- Numbers are below 2^53, and Redis writes them exactly. Only `..` would round them, so `text` is used.
 
@@ -33,10 +33,7 @@ end
 local clock = redis.call('TIME')
 local real = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- the clock of leases
 local kept = redis.call('MGET', key('clock'), key('format'))
-local format = tonumber(kept[2] or 1)
-if format > FORMAT then
-  return redis.error_reply('NEWERFORMAT this partition was brought to the format of a newer release')
-end
+if kept[2] and tonumber(kept[2]) ~= FORM then return redis.error_reply('OTHERFORM ' .. kept[2]) end
 local now, most = real + tonumber(ARGV[1]), tonumber(ARGV[3])
 if most > 0 then now = math.min(now, most) end
 now = math.max(now, tonumber(ARGV[2]), tonumber(kept[1] or 0))
@@ -51,11 +48,12 @@ end
 
 local news, written = {}, {}
 
--- Ends a script that writes: stores the clock, which never goes back behind a write, and publishes the partition and
--- the topics of the notifications. Logs have a channel of their own, because few processes listen and every turn writes
+-- Ends a script that writes: stores the clock, which never goes back behind a write, and the form, and publishes the
+-- partition and the topics of the notifications. Logs have a channel of their own, because few processes listen and every turn writes
 -- one.
 local function settle()
   redis.call('SET', key('clock'), latest)
+  if not kept[2] then redis.call('SET', key('format'), FORM) end
   local place = string.match(base, '{(%d%d)%a*}$')
   for topic in pairs(news) do redis.call('PUBLISH', ARGV[4], place .. topic) end
   for log in pairs(written) do redis.call('PUBLISH', ARGV[4] .. ':logs', place .. log) end

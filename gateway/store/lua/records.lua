@@ -93,8 +93,6 @@ local function cut(name, upto, keep)
     redis.call('HDEL', key('cuts'), name)
     redis.call('SET', key('emptied'), text(math.max(before + there, tonumber(redis.call('GET', key('emptied')) or 0))))
   end
-  -- A release of format 1 takes the place of a line in its list for its number. From the first cut on it is refused.
-  if format < CUT_FORMAT then redis.call('SET', key('format'), CUT_FORMAT) end
 end
 
 -- Gives the line with the number `seq` another value. It keeps its stamp.

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.store.errors import StoreRefused, StoreUnavailable
-from gateway.store.redis import scripts
+from gateway.store.form import FORM, other_form
 from gateway.store.redis.client import Client
-from gateway.store.redis.keys import PARTITIONS, Keys
+from gateway.store.redis.keys import Keys
 
-__all__ = ["Watch", "check", "judge", "refuse_older"]
+__all__ = ["Watch", "check", "judge"]
 
 log = logging.getLogger("askfirst.store")
 
@@ -22,43 +22,17 @@ _KEEPS: Final = "noeviction"
 
 
 async def check(client: Client, keys: Keys) -> None:
-    """Check the server and the format of its data, and migrate the data of an older release.
+    """Check the server and the form of its data.
 
     Raises StoreRefused, and StoreUnavailable when the server does not answer. Warns if a restart would lose data.
     """
     judge(await client.command("INFO"))
     found = await client.command("GET", keys.format)
     if found is None:  # not before: a server whose memory is full accepts no new key, and is opened all the same
-        await client.command("SET", keys.format, scripts.STARTS, "NX")
+        await client.command("SET", keys.format, FORM, "NX")
         found = await client.command("GET", keys.format)
-    if int(found) > scripts.FORMAT:
-        raise StoreRefused(
-            f"What is stored there has format {int(found)}, and this program knows up to {scripts.FORMAT}. "
-            "It was written by a newer release: run that one."
-        )
-    if int(found) < scripts.STARTS:
-        await _migrate(client, keys)
-
-
-async def _migrate(client: Client, keys: Keys) -> None:
-    """Migrate each partition in one script for each format, so that a process that is killed leaves whole partitions.
-
-    Several processes may do so at once. Processes of the older release are refused from the first partition on.
-    """
-    for base in map(keys.base, PARTITIONS):
-        for number, migration in enumerate(scripts.MIGRATIONS, start=2):
-            if int(await client.command("GET", f"{base}:format") or 1) < number:
-                await client.run([(migration, base, [0, 0, 0, keys.notifications, number])])
-    await client.command("SET", keys.format, scripts.STARTS)
-
-
-async def refuse_older(client: Client, keys: Keys) -> None:
-    """Have releases refused at their start that cannot read a log that was cut.
-
-    It is called before the first cut: every script of such a release refuses the partition after it.
-    """
-    if int(await client.command("GET", keys.format) or 1) < scripts.CUT_FORMAT:
-        await client.command("SET", keys.format, scripts.CUT_FORMAT)
+    if (form := found.decode(errors="replace")) != str(FORM):
+        raise StoreRefused(f"What is stored there {other_form(form)}")
 
 
 class Watch:
@@ -88,7 +62,7 @@ class Watch:
                     "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies "
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
                 )
-                await self._client.command("SET", self._keys.format, scripts.STARTS, "NX")
+                await self._client.command("SET", self._keys.format, FORM, "NX")
             before_policy, self._policy = self._policy, _policy(await self._client.command("INFO", "memory"))
             if self._policy not in (before_policy, _KEEPS):
                 log.error(

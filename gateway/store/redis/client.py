@@ -34,6 +34,7 @@ from redis.exceptions import TimeoutError as NoAnswer
 from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.store.errors import StoreUnavailable
+from gateway.store.form import other_form
 from gateway.store.redis.scripts import Script
 
 __all__ = ["Call", "Client", "Value", "connecting", "end", "unavailable", "whole"]
@@ -170,8 +171,8 @@ def unavailable(error: Exception) -> StoreUnavailable:
             why = "it did not answer in time"
         case NotThere() | OSError():
             why = _unreached(error.__cause__ or error.__context__)
-        case _ if str(error).startswith("NEWERFORMAT"):
-            why = "a newer release has brought what is stored there to its own format: stop this one, or update it"
+        case _ if str(error).startswith("OTHERFORM "):
+            why = f"what is stored there {other_form(str(error).removeprefix('OTHERFORM '))}"
         case _ if str(error).startswith("MISCONF"):
             why = "it cannot write to its disk: make room there, and see its log"
         case _ if str(error).startswith("NOREPLICAS"):

@@ -58,7 +58,6 @@ class Server:
         self._clock_at = 0.0
         self._open = True
         self._has_headroom, self._look_at = True, 0.0
-        self._refuses_older = False
         self._running: set[asyncio.Future[Any]] = set()
         address.check(url)
         self._url = url
@@ -164,13 +163,6 @@ class Server:
             found = await self.to_its_end(self._work.command("INFO", "memory"))
             self._has_headroom = not found["maxmemory"] or found["used_memory"] < found["maxmemory"]
         return self._has_headroom
-
-    async def refuse_older(self) -> None:
-        """Have releases that cannot read a log that was cut refused at their start. Raises StoreUnavailable."""
-        if not self._refuses_older:
-            self.check_open()
-            await self.to_its_end(checks.refuse_older(self._work, self.keys))
-            self._refuses_older = True
 
     async def look_for_losses(self) -> None:
         """Log if the server has lost data; see `Watch`."""

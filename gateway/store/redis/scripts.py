@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Final, Literal
+from typing import Literal
 
+from gateway.store.form import FORM
 from gateway.store.types import FOLDED_AFTER_SECONDS
 
 __all__ = [
@@ -20,13 +21,11 @@ __all__ = [
     "ADD",
     "ALL_SPENT",
     "COMMIT",
-    "CUT_FORMAT",
     "DEAD_LETTERS",
     "DROP_SOME",
     "DUE_TIMERS",
     "FIRE_TIMERS",
     "FORGET",
-    "FORMAT",
     "GET",
     "GET_DEAD",
     "GIVE_BACK",
@@ -35,7 +34,6 @@ __all__ = [
     "IS_HELD",
     "LEASE",
     "MAILBOXES",
-    "MIGRATIONS",
     "OUTBOX",
     "PEEK",
     "PENDING_DECISIONS",
@@ -45,21 +43,11 @@ __all__ = [
     "SCAN",
     "SPENT",
     "STAMPS",
-    "STARTS",
     "STATS",
-    "TIDY",
     "TIMERS",
     "WAITING",
     "Script",
 ]
-
-CUT_FORMAT: Final = 2
-"""The format of a partition with a log that was cut. A first cut brings its partition to it."""
-FORMAT: Final = CUT_FORMAT
-"""The newest format of the keys that this release reads. It grows when a release writes data that the release before it
-cannot read."""
-STARTS: Final = 1
-"""The format that every partition has once this release has started. The next release starts with 2."""
 
 _DIRECTORY = files("gateway.store") / "lua"
 _COMMON = ("common", "lanes", "mailbox", "records", "leases")
@@ -85,7 +73,7 @@ class Script:
             "\n".join(
                 [
                     first,
-                    f"local FORMAT, CUT_FORMAT = {FORMAT}, {CUT_FORMAT}",
+                    f"local FORM = {FORM}",
                     f"local FOLDED_AFTER_SECONDS = {FOLDED_AFTER_SECONDS:.0f}",
                     *parts,
                 ]
@@ -110,7 +98,6 @@ TIMERS = Script("timers", "no-writes")
 MAILBOXES = Script("mailboxes", "no-writes")
 IN_MAILBOX = Script("in_mailbox", "no-writes")
 DROP_SOME = Script("drop_some", "allow-oom")
-TIDY = Script("tidy", "allow-oom")
 PEEK = Script("peek", "no-writes")
 GET = Script("get", "no-writes")
 SCAN = Script("scan", "no-writes")
@@ -126,6 +113,3 @@ GET_DEAD = Script("get_dead", "no-writes")
 DEAD_LETTERS = Script("dead_letters", "no-writes")
 STATS = Script("stats", "no-writes")
 WAITING = Script("waiting", "no-writes")
-
-MIGRATIONS: tuple[Script, ...] = ()
-"""The first migrates a partition from format 1 to 2, the next from 2 to 3. A released one is never changed."""

@@ -283,8 +283,6 @@ class RedisStore:
         return await self._parts.leases.kept(self._commit(transaction), lambda committed: committed.lease)
 
     async def _commit(self, transaction: Transaction) -> Committed:
-        if transaction.cut:
-            await self._server.refuse_older()
         sure_from = time.monotonic()
         script = scripts.ADD if wire.only_adds(transaction) else scripts.COMMIT
         [[verdict, *rest]] = await self._server.run(

@@ -18,8 +18,6 @@ __all__ = ["RedisTimers"]
 
 _TIMERS: Final = 500
 """The most timers of one partition that are read in one call."""
-_PAGE: Final = 500
-"""The most events that are examined in one call, so that the call stays short."""
 
 
 class RedisTimers:
@@ -27,8 +25,6 @@ class RedisTimers:
 
     def __init__(self, partition: Callable[[str], str]) -> None:
         self._partition = partition
-        self._ranks = dict.fromkeys(PARTITIONS, 0)
-        """Partition that is not tidied yet -> the rank at which to continue."""
         self._no_decision = (-math.inf, 0)
         """The last moment without a pending decision (time.monotonic()), and the clock's offset at that moment."""
 
@@ -45,7 +41,6 @@ class RedisTimers:
         await server.look_for_losses()
         await server.keep_clock()
         began = time.monotonic(), server.offset
-        await self._tidy(server)
         answers = await server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS, FORM)
         if not any(pointed for *_, pointed in answers):
             self._no_decision = began
@@ -59,16 +54,6 @@ class RedisTimers:
         [[timers, *_]] = await server.run(scripts.DUE_TIMERS, [partition], _TIMERS, FORM)
         if timers:
             await self._fire(server, partition, timers)
-
-    async def _tidy(self, server: Server) -> None:
-        """Take notes out of the count of waiting events. An old release counted them.
-
-        One page of each partition at a time, once in the life of a process.
-        """
-        if self._ranks:
-            places = [(server.keys.base(partition), (rank, _PAGE)) for partition, rank in self._ranks.items()]
-            found = zip(self._ranks, await server.run_at(scripts.TIDY, places), strict=True)
-            self._ranks = {partition: int(rank) for partition, rank in found if int(rank) >= 0}
 
     async def _fire(self, server: Server, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
         sent: list[Any] = [len(timers)]

@@ -1,4 +1,4 @@
-"""The file of an embedded store: its lock, its tables and their migrations, and the checks when it is opened."""
+"""The file of an embedded store: its lock, its tables, and the checks when it is opened."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from gateway.store.errors import StoreInUse, StoreRefused
+from gateway.store.form import FORM, other_form
 from gateway.store.private import keep_private
 from gateway.store.sqlite.growth import KEPT_BYTES
 from gateway.store.sqlite.mounts import warn_of_network
@@ -19,7 +20,7 @@ __all__ = ["connect", "lock", "mend"]
 
 _APPLICATION_ID = 0x41534B46  # "ASKF", in the header of every file of ours
 
-_VERSION_1 = """
+_TABLES = """
 CREATE TABLE clock (
     high_water INTEGER NOT NULL        -- the latest moment any row knows of
 );
@@ -38,17 +39,25 @@ CREATE TABLE event (                   -- the mailboxes, and through `pointed` t
     body TEXT NOT NULL,
     pointed INTEGER NOT NULL,
     wakes INTEGER NOT NULL,
-    tries INTEGER NOT NULL DEFAULT 0
+    collects INTEGER NOT NULL DEFAULT 0,
+    about TEXT,                        -- of a note: a later one of the same replaces it
+    tries INTEGER NOT NULL DEFAULT 0,
+    needs INTEGER NOT NULL DEFAULT 1   -- the form that whoever decides it must know
 );
 CREATE INDEX event_conversation ON event (conversation);
+CREATE INDEX event_about ON event (conversation, about) WHERE about IS NOT NULL;
 CREATE INDEX event_pointed ON event (pointed) WHERE pointed = 1;
 
-CREATE TABLE mail (                    -- how many events wait
+CREATE TABLE mail (                    -- how many events wait, without notes
     waiting INTEGER NOT NULL
 );
 INSERT INTO mail VALUES (0);
-CREATE TRIGGER event_in AFTER INSERT ON event BEGIN UPDATE mail SET waiting = waiting + 1; END;
-CREATE TRIGGER event_out AFTER DELETE ON event BEGIN UPDATE mail SET waiting = waiting - 1; END;
+CREATE TRIGGER event_in AFTER INSERT ON event WHEN NEW.wakes OR NEW.pointed
+BEGIN UPDATE mail SET waiting = waiting + 1; END;
+CREATE TRIGGER event_out AFTER DELETE ON event WHEN OLD.wakes OR OLD.pointed
+BEGIN UPDATE mail SET waiting = waiting - 1; END;
+CREATE TRIGGER event_unpointed AFTER UPDATE OF pointed ON event WHEN OLD.pointed AND NOT (NEW.wakes OR NEW.pointed)
+BEGIN UPDATE mail SET waiting = waiting - 1; END;
 
 CREATE TABLE part (                    -- the outboxes
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -56,6 +65,7 @@ CREATE TABLE part (                    -- the outboxes
     conversation TEXT NOT NULL,
     stamp INTEGER NOT NULL,
     body TEXT NOT NULL,
+    pool TEXT NOT NULL DEFAULT '',
     tries INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX part_conversation ON part (conversation);
@@ -70,7 +80,9 @@ CREATE TABLE lane (                    -- what can be leased, and what has to be
     id INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
     lane TEXT NOT NULL,
+    pool TEXT NOT NULL DEFAULT '',     -- out: that of its parts
     ready_at INTEGER,                  -- NULL: no work; else since when (or from when on) it may be leased
+    rests INTEGER NOT NULL DEFAULT 0,  -- only notes wait: ready once they are old
     due INTEGER NOT NULL DEFAULT 0,    -- not before, also for work that comes later
     tries INTEGER NOT NULL DEFAULT 0,
     died INTEGER NOT NULL DEFAULT 0,   -- the lease before was never finished
@@ -78,9 +90,11 @@ CREATE TABLE lane (                    -- what can be leased, and what has to be
     fence INTEGER,
     until REAL,                        -- on the machine's monotonic clock: means nothing to another process
     upto INTEGER,                      -- the last seq that was handed out (out: the first)
+    needs INTEGER NOT NULL DEFAULT 1,  -- the form that whoever leases it must know
     UNIQUE (kind, lane)
 );
 CREATE INDEX lane_free ON lane (kind, ready_at) WHERE worker IS NULL;
+CREATE INDEX lane_pool ON lane (kind, pool, ready_at) WHERE worker IS NULL;
 CREATE INDEX lane_held ON lane (kind, until) WHERE worker IS NOT NULL;
 
 CREATE TABLE step (                    -- checkpoints of turns
@@ -113,6 +127,18 @@ CREATE TABLE log (
     PRIMARY KEY (log, seq)
 ) WITHOUT ROWID;
 
+CREATE TABLE emptied (                 -- logs that a cut has left without lines
+    upto INTEGER NOT NULL              -- the greatest number of a line in any of them
+);
+INSERT INTO emptied VALUES (0);
+
+CREATE TABLE spent (                   -- counts that are only added to
+    name TEXT PRIMARY KEY,
+    amounts TEXT NOT NULL,             -- a JSON object of integers
+    ends INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX spent_ends ON spent (ends);
+
 CREATE TABLE timer (
     timer_id TEXT PRIMARY KEY,
     due INTEGER NOT NULL,
@@ -135,65 +161,6 @@ CREATE TABLE dead (
     held TEXT NOT NULL
 );
 """
-
-_VERSION_2 = """
-ALTER TABLE part ADD COLUMN pool TEXT NOT NULL DEFAULT '';
-UPDATE part SET pool = substr(substr(conversation, instr(conversation, '/') + 1), 1,
-                              instr(substr(conversation, instr(conversation, '/') + 1), ':') - 1);
-ALTER TABLE lane ADD COLUMN pool TEXT NOT NULL DEFAULT '';  -- out: that of its parts
-UPDATE lane SET pool = coalesce((SELECT pool FROM part WHERE conversation = lane.lane LIMIT 1), '') WHERE kind = 'out';
-CREATE INDEX lane_pool ON lane (kind, pool, ready_at) WHERE worker IS NULL;
-"""
-
-_VERSION_3 = """
-ALTER TABLE event ADD COLUMN collects INTEGER NOT NULL DEFAULT 0;
-"""
-
-_VERSION_4 = """
-ALTER TABLE lane ADD COLUMN needs INTEGER NOT NULL DEFAULT 1;   -- the form that whoever leases it must know
-ALTER TABLE event ADD COLUMN needs INTEGER NOT NULL DEFAULT 1;  -- the same, of whoever decides it
-"""
-
-_VERSION_5 = """
-ALTER TABLE event ADD COLUMN about TEXT;                        -- of a note: a later one of the same replaces it
-CREATE INDEX event_about ON event (conversation, about) WHERE about IS NOT NULL;
-ALTER TABLE lane ADD COLUMN rests INTEGER NOT NULL DEFAULT 0;   -- only notes wait: ready once they are old
-DROP TRIGGER event_in;
-DROP TRIGGER event_out;
-CREATE TRIGGER event_in AFTER INSERT ON event WHEN NEW.wakes OR NEW.pointed
-BEGIN UPDATE mail SET waiting = waiting + 1; END;
-CREATE TRIGGER event_out AFTER DELETE ON event WHEN OLD.wakes OR OLD.pointed
-BEGIN UPDATE mail SET waiting = waiting - 1; END;
-CREATE TRIGGER event_unpointed AFTER UPDATE OF pointed ON event WHEN OLD.pointed AND NOT (NEW.wakes OR NEW.pointed)
-BEGIN UPDATE mail SET waiting = waiting - 1; END;
-UPDATE mail SET waiting = (SELECT count(*) FROM event WHERE wakes OR pointed);
-INSERT INTO lane (kind, lane, ready_at, rests)
-SELECT 'turn', conversation, min(stamp) + 600000000, 1 FROM event WHERE NOT (wakes OR pointed) GROUP BY conversation
-ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due), rests = 1 WHERE ready_at IS NULL;
-"""
-
-_VERSION_6 = """
-CREATE TABLE spent (                   -- counts that are only added to
-    name TEXT PRIMARY KEY,
-    amounts TEXT NOT NULL,             -- a JSON object of integers
-    ends INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX spent_ends ON spent (ends);
-"""
-
-_VERSION_7 = """
-CREATE TABLE emptied (                 -- logs that a cut has left without lines
-    upto INTEGER NOT NULL              -- the greatest number of a line in any of them
-);
-INSERT INTO emptied VALUES (0);
-"""
-
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
-"""Each migrates a file from the version before it. A released one is never changed."""
-
-
-_SCRUBBED = 7
-"""The first version whose files have no bytes of rows that were removed."""
 
 _MENDS = {
     "FULL": "the disk is full: make room",
@@ -232,9 +199,12 @@ def lock(path: Path) -> FileLock:
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """Open the database (None: in memory), and migrate it. Raises StoreRefused, and then the file is unchanged."""
+    """Open the database (None: in memory), a new one with its tables.
+
+    Raises StoreRefused, and then the file is unchanged.
+    """
     if path is None:
-        return _migrated(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256), Path())
+        return _prepared(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256))
     logged = _size(f"{path}-wal") > 0
     if logged and not _size(path):  # SQLite would remove the log and start an empty database
         raise StoreRefused(f"{path} was removed, and {path}-wal, which belongs to it, was not: {_way_back(path)}.")
@@ -247,7 +217,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
         with _refusing(path):
             if not logged:
                 _check(db, path)
-            return _migrated(db, path.parent)
+            return _prepared(db)
     except StoreRefused:
         db.close()
         raise
@@ -303,44 +273,28 @@ def mend(errorname: str) -> str | None:
 
 
 def _check(db: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreRefused for a file of another program or a newer release, or a damaged one."""
+    """Raise StoreRefused for a file of another program or of another form, or a damaged one."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     application: int = db.execute("PRAGMA application_id").fetchone()[0]
     tables: int = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if tables and application != _APPLICATION_ID:
         raise StoreRefused(f"{path} is a database of another program. Name another file in ASKFIRST_STORE.")
-    if version > len(_MIGRATIONS):
-        raise StoreRefused(
-            f"{path} has version {version}, this program knows up to {len(_MIGRATIONS)}. "
-            "It was written by a newer release: run that one, or restore the backup from before it."
-        )
+    if tables and version != FORM:
+        raise StoreRefused(f"{path} {other_form(version)}")
     damage: str = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
         raise StoreRefused(f"{path} is damaged ({damage}). It was left as it is: {_way_back(path)}.")
 
 
-def _vacuum(db: sqlite3.Connection, directory: Path) -> None:
-    """Write the file anew, without the bytes of what was removed. The copy on the way is in this directory."""
-    quoted = str(directory.absolute()).replace("'", "''")
-    db.execute(f"PRAGMA temp_store_directory = '{quoted}'")  # the usual one may be small, or in memory
-    try:
-        db.execute("VACUUM")
-    finally:
-        db.execute("PRAGMA temp_store_directory = ''")
-
-
-def _migrated(db: sqlite3.Connection, directory: Path) -> sqlite3.Connection:
-    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute(f"PRAGMA journal_size_limit = {KEPT_BYTES}")
     db.execute("PRAGMA secure_delete = ON")  # what was removed is overwritten
-    if 0 < version < _SCRUBBED:
-        _vacuum(db, directory)
     db.execute("PRAGMA temp_store = MEMORY")  # needs no other directory with free space
-    for number, script in enumerate(_MIGRATIONS[version:], version + 1):
+    if not db.execute("PRAGMA user_version").fetchone()[0]:
         db.executescript(
-            f"BEGIN IMMEDIATE; {script};"
-            f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT"
+            f"BEGIN IMMEDIATE; {_TABLES};"
+            f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {FORM}; COMMIT"
         )
     return db

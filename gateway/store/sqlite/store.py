@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import micros, moment
-from gateway.store.embedded import Rewriting
 from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.store.form import FORM
 from gateway.store.sqlite import cleanup, forgetting, lanes, leases, mailbox, records, rows, spent, stats
@@ -22,7 +21,6 @@ from gateway.store.sqlite.clock import Clock, Woken
 from gateway.store.sqlite.disk_space import DiskSpace
 from gateway.store.sqlite.ingest import SqliteBatcher
 from gateway.store.sqlite.jobs import Operation
-from gateway.store.sqlite.rewriting import rewrite
 from gateway.store.sqlite.timings import SqliteTimings
 from gateway.store.sqlite.writer import Writer
 from gateway.store.transaction import Committed, Timer, Transaction
@@ -331,9 +329,6 @@ class SqliteStore:
 
     async def drop(self, dead_id: str) -> bool:
         return await self._do(partial(mailbox.drop, dead_id=dead_id), durable=True)
-
-    async def rewrite(self, rewriting: Rewriting) -> None:
-        await self._do(partial(rewrite, rewriting=rewriting), durable=True)
 
     async def scrub(self, *, anew: bool = False) -> None:
         await self._writer.submit(partial(cleanup.scrub, anew=anew), alone=True)

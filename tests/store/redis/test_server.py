@@ -18,8 +18,10 @@ from gateway.assembly import home_of, open_store
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
-from gateway.store.redis import RedisStore, scripts
+from gateway.store.form import FORM
+from gateway.store.redis import RedisStore
 from gateway.store.redis.checks import judge
+from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Prefetch, QueuedPart
@@ -123,11 +125,38 @@ async def test_a_server_without_a_bound_of_memory_is_warned_of(
     assert "Set maxmemory to half" in caplog.text
 
 
-async def test_what_a_newer_release_wrote_is_refused(server: RedisServer) -> None:
-    newer = scripts.FORMAT + 1
-    await server.command("SET", "askfirst:format", newer)
-    with pytest.raises(StoreRefused, match=rf"format {newer}.*newer release"):
+@pytest.mark.parametrize("form", [1, 2, FORM + 1, "eight"])
+async def test_store_of_another_form_is_refused_at_start(server: RedisServer, form: int | str) -> None:
+    await server.command("SET", "askfirst:format", form)
+    told = (
+        rf"has form {form}, and this release, Askfirst \S+, reads form {FORM} alone\. Run the release that wrote it, or"
+    )
+    with pytest.raises(StoreRefused, match=told):
         await RedisStore(server.url).open()
+    assert await server.command("KEYS", "*") == [b"askfirst:format"]
+
+
+@pytest.mark.parametrize("form", [FORM - 1, FORM + 1])
+async def test_store_that_changes_form_is_refused_at_the_next_call(server: RedisServer, form: int) -> None:
+    store = RedisStore(server.url)
+    await store.open()
+    base = Keys("askfirst").base("07")
+    await store.commit(Transaction(partition="07", puts={"r": Put("old")}))
+    assert await server.command("GET", f"{base}:format") == str(FORM).encode()
+    for partition in PARTITIONS:
+        await server.command("SET", f"{Keys('askfirst').base(partition)}:format", form)
+    for call in (
+        store.accept([Incoming(conversation="c", event_ids=("e",), body={})]),
+        store.commit(Transaction(partition="07", puts={"r": Put("new")})),
+        store.get([Key("07", "r")]),
+        store.lease("w", ["turn", "action", "out"]),
+        store.run_timers(),
+        store.stats(),
+    ):
+        with pytest.raises(StoreUnavailable, match=rf"has form {form}, and this release, .* start anew"):
+            await call
+    await store.close()
+    assert await server.command("HGET", f"{base}:record:r", "value") == b'"old"'
 
 
 async def test_a_wrong_password_is_told_and_not_shown(server: RedisServer) -> None:
@@ -326,7 +355,7 @@ async def test_a_server_that_has_lost_what_it_had_is_noticed(
         "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies that were "
         "acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
     ]
-    assert await server.command("GET", "askfirst:format") == b"1"
+    assert await server.command("GET", "askfirst:format") == str(FORM).encode()
     await store.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store.errors import StoreUnavailable
-from gateway.store.sqlite import SqliteStore, schema
+from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import LogCut, Put, Transaction
 from gateway.store.types import Incoming
 
@@ -84,24 +84,4 @@ async def test_scrub_of_a_store_in_memory_does_nothing() -> None:
     await plant(store)
     await store.scrub()
     assert len(await store.scan("")) == 2
-    await store.close()
-
-
-async def test_bytes_removed_by_an_older_release_are_gone(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as older:
-        older.execute("PRAGMA secure_delete = OFF")
-        older.executescript(
-            "".join(schema._MIGRATIONS[:6])
-            + f"PRAGMA application_id = {schema._APPLICATION_ID}; PRAGMA user_version = 6;"
-        )
-        with older:
-            older.execute("INSERT INTO record VALUES ('r', ?, 1, NULL), ('other', '\"kept\"', 1, NULL)", (LONG,))
-        with older:
-            older.execute("DELETE FROM record WHERE name = 'r'")
-    assert found_in(path) == {""}
-    store = SqliteStore(path)
-    await store.open()
-    assert [record.value for _, record in await store.scan("")] == ["kept"]
-    await store.scrub()
-    assert found_in(path) == set()
     await store.close()

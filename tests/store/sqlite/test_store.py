@@ -16,6 +16,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
+from gateway.store.form import FORM
 from gateway.store.sqlite import SqliteStore, leases, mailbox
 from gateway.store.sqlite.clock import Clock, Moment
 from gateway.store.sqlite.disk_space import DiskSpace
@@ -131,12 +132,18 @@ async def test_another_programs_database_is_refused(tmp_path: Path) -> None:
         await SqliteStore(path).open()
 
 
-async def test_a_newer_releases_file_is_refused(store: SqliteStore, path: Path) -> None:
+@pytest.mark.parametrize("form", [1, FORM - 1, FORM + 1])
+async def test_file_of_another_form_is_refused_and_left_as_it_is(store: SqliteStore, path: Path, form: int) -> None:
     await store.close()
-    with closing(sqlite3.connect(path)) as newer:
-        newer.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreRefused, match=r"version 99.*newer release"):
+    with closing(sqlite3.connect(path)) as other:
+        other.execute(f"PRAGMA user_version = {form}")
+    before = path.read_bytes()
+    told = (
+        rf"has form {form}, and this release, Askfirst \S+, reads form {FORM} alone\. Run the release that wrote it, or"
+    )
+    with pytest.raises(StoreRefused, match=told):
         await SqliteStore(path).open()
+    assert path.read_bytes() == before
 
 
 async def test_a_directory_one_may_not_write_to_is_named(tmp_path: Path) -> None:
