@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from bench import approvals
+from bench.confirm import in_a_process, on_telegram
 from bench.replies import lengthened, measured
+from bench.rounds import ROOT
 from bench.startup import four_channels, imported
+
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("platform", ["telegram", "slack"])
@@ -26,3 +31,18 @@ def test_a_conversation_is_lengthened() -> None:
 def test_an_import_and_a_server_are_weighed() -> None:
     assert imported("import gateway").megabytes > 0
     assert four_channels() > 0
+
+
+def test_both_hops_of_an_approval_are_measured() -> None:
+    questions, answers = approvals.measured("redis", 2, asks=2)
+    assert len(questions) == len(answers) == 2
+    assert min(*questions, *answers) > 0
+
+
+@pytest.mark.parametrize(("part", "together"), [("desk", 2), ("growth", 1)])
+def test_the_rules_and_a_grown_conversation_are_measured(part: str, together: int) -> None:
+    assert min(in_a_process(ROOT, part, "memory", alone=1, together=together).values()) > 0
+
+
+def test_a_press_on_telegram_is_measured() -> None:
+    assert min(on_telegram(ROOT, "sqlite", alone=1, together=2).values()) > 0

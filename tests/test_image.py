@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import json
 import re
-import secrets
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,14 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from gateway.cli.serve import GRACE_SECONDS
 from gateway.settings import Settings
-from gateway.store.base import Store
 from gateway.store.redis import RedisStore
-from gateway.testing import StoreContract
+from gateway.store.transaction import Transaction
+from gateway.store.types import Incoming
 from tests.cli.processes import running
+from tests.store.conftest import redis_url
 from tests.store.redis_server import RedisServer, answers
+
+__all__ = ["redis_url"]
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
@@ -147,25 +149,60 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-class TestWithTheRightsOfItsUser(StoreContract):
-    @pytest.fixture
-    async def store(self, url: str) -> AsyncIterator[Store]:
-        prefix = f"askfirst:{secrets.token_hex(6)}"
-        store = RedisStore(url, prefix=prefix, max_waiting=self.max_waiting, ack_seconds=5)
-        await store.open()
-        yield store
-        await store.close()
+COMMAND = re.compile(r"redis\.p?call\('([A-Z]+)'|\"([A-Z]+)\"")
 
-    @pytest.mark.parametrize("words", [("GET", "other"), ("KEYS", "*"), ("FLUSHALL",), ("CONFIG", "GET", "*")])
-    async def test_gateways_redis_user_may_do_nothing_else(self, url: str, words: tuple[str, ...]) -> None:
-        async with Redis.from_url(url, driver_info=None) as redis:
-            with pytest.raises(NoPermissionError):
-                await redis.execute_command(*words)  # type: ignore[no-untyped-call]
 
-    async def test_redis_user_without_a_password_may_do_nothing(self, url: str) -> None:
-        async with Redis.from_url(re.sub(r"//.*@", "//", url), driver_info=None) as redis:
-            with pytest.raises(AuthenticationError):
-                await redis.ping()
+def commands_of_the_store() -> set[str]:
+    """Return the commands in the Lua scripts, and all words of capital letters in the modules of the client."""
+    room = ROOT / "gateway" / "store"
+    files = [*(room / "lua").glob("*.lua"), *(room / "redis").glob("*.py")]
+    words = {word for file in files for found in COMMAND.findall(file.read_text()) for word in found if word}
+    return {word.lower() for word in words}
+
+
+async def allowed_commands(redis: Redis) -> set[str]:
+    """Return the commands that the rules of compose.yaml allow, by the categories of this server."""
+    allowed: set[str] = set()
+    for rule in (flag for flag in redis_flags() if re.match(r"[+-]@?\w+$", flag)):
+        named = await redis.acl_cat(rule[2:]) if rule[1] == "@" else [rule[1:]]
+        allowed = allowed | {*map(str, named)} if rule[0] == "+" else allowed - {*map(str, named)}
+    return {name.partition("|")[0] for name in allowed}
+
+
+async def test_redis_user_may_run_every_command_of_the_store(redis_url: str) -> None:
+    async with Redis.from_url(redis_url, driver_info=None, decode_responses=True) as redis:
+        known = await redis.execute_command("COMMAND")  # type: ignore[no-untyped-call]
+        used = commands_of_the_store() & {*known}
+        assert {"evalsha", "script", "info", "zadd", "publish", "unlink"} <= used
+        assert used - await allowed_commands(redis) == set()
+
+
+async def test_redis_user_waits_for_an_event_and_works_it(url: str) -> None:
+    """The server refuses a key or a channel that does not begin with `askfirst:`."""
+    store = RedisStore(url, ack_seconds=5)
+    await store.open()
+    waiting = asyncio.create_task(store.lease("worker", ["turn"], wait_seconds=60, lease_seconds=60))
+    await store.stats()
+    assert await store.accept([Incoming(conversation="c", event_ids=("e",), body={})]) == [True]
+    lease = await waiting
+    assert lease is not None and lease.lane == "c"
+    consume = [("c", event.seq) for event in lease.events]
+    await store.commit(Transaction(partition=lease.partition, lease=lease, finish="done", consume=consume))
+    assert not await store.has_work("c")
+    await store.close()
+
+
+@pytest.mark.parametrize("words", [("GET", "other"), ("KEYS", "*"), ("FLUSHALL",), ("CONFIG", "GET", "*")])
+async def test_gateways_redis_user_may_do_nothing_else(url: str, words: tuple[str, ...]) -> None:
+    async with Redis.from_url(url, driver_info=None) as redis:
+        with pytest.raises(NoPermissionError):
+            await redis.execute_command(*words)  # type: ignore[no-untyped-call]
+
+
+async def test_redis_user_without_a_password_may_do_nothing(url: str) -> None:
+    async with Redis.from_url(re.sub(r"//.*@", "//", url), driver_info=None) as redis:
+        with pytest.raises(AuthenticationError):
+            await redis.ping()
 
 
 def test_the_image_serves_a_bot_with_the_store_on_its_volume() -> None:

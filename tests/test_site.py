@@ -15,6 +15,8 @@ import gateway
 import gateway.testing
 from scripts.site import OUTSIDE
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parent.parent
 DOCS = [page.name for page in (ROOT / "docs").glob("*.md")]
 WRITTEN = [page for page in OUTSIDE if page.endswith(".md")]

@@ -40,7 +40,7 @@ LIFE = [
 ]
 """The steps of a confirmed message, from its arrival to the receipt of what became of it."""
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ def test_every_promise_is_broken_by_some_channel() -> None:
     assert tests - {test for test, _ in DEFECTS.values()} == OF_THE_WEB_SERVER
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_contract_sees_each_defect(tmp_path: Path) -> None:
     told = tmp_path / "told.xml"

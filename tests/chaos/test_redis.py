@@ -47,12 +47,13 @@ async def run_through(form: Form, directory: Path, server: RedisServer) -> list[
     return took
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 async def test_random_kills_lose_and_repeat_nothing(tmp_path: Path, server: RedisServer) -> None:
-    await run_through(SHORT, tmp_path, server)  # the time of a take-over is asserted by `make chaos` alone
+    await run_through(SHORT, tmp_path, server)  # the time of a take-over is asserted by `make nightly` alone
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 async def test_work_of_dead_workers_is_taken_over_in_time_for_minutes(tmp_path: Path, server: RedisServer) -> None:
     took = await run_through(LONG, tmp_path, server)

@@ -22,12 +22,13 @@ async def run_through(form: Form, directory: Path) -> None:
         assert len(killed) >= form.signals
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 async def test_killed_again_and_again_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
     await run_through(SHORT, tmp_path)
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 async def test_killed_fifty_times_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
     await run_through(LONG, tmp_path)

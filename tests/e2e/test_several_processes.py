@@ -363,7 +363,7 @@ async def test_emptied_redis_is_noticed_and_its_buttons_are_unknown(stage: Stage
 # ───────────── all at once ─────────────
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_kills_lose_and_repeat_nothing(stage: Stage, server: RedisServer, seed: int) -> None:

@@ -1,4 +1,7 @@
-"""The engine's tests run on every store there is: what is kept in memory is kept on a Redis server the second time."""
+"""The engine's tests run on SQLite; with `make nightly` on Redis too, where a server keeps what is kept in memory here.
+
+A module about time, leases, a hand-over or several processes is marked `both_stores`: each run tells it on both.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,14 @@ _IN_MEMORY = ":memory:"
 _PATIENCE_SECONDS = 5.0
 
 
-@pytest.fixture(params=["sqlite", "redis"], autouse=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marks = () if metafunc.definition.get_closest_marker("both_stores") else (pytest.mark.nightly,)
+    written = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "kept_on" in metafunc.fixturenames and not any("kept_on" in names for names in written):
+        metafunc.parametrize("kept_on", ["sqlite", pytest.param("redis", marks=marks)], indirect=True)
+
+
+@pytest.fixture(autouse=True)
 def kept_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where; each store of a test is a new one."""
     kind = str(request.param)

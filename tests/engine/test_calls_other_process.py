@@ -29,6 +29,8 @@ from gateway.testing.faulty_store import FaultyStore
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, user_lines
 
+pytestmark = pytest.mark.both_stores
+
 DOWN = ProviderError("openai", "503", retryable=False)
 HERE = "agent/app:-:user:ana"
 

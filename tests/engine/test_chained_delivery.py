@@ -17,6 +17,8 @@ from gateway.store.errors import Conflict, Fenced, StoreUnavailable
 from gateway.testing import ScriptedProvider
 from tests.engine.rig import Rig, rig
 
+pytestmark = pytest.mark.both_stores
+
 
 async def until_sent(chat: Rig, many: int) -> None:
     async with asyncio.timeout(20):

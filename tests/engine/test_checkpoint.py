@@ -18,6 +18,8 @@ from gateway.tools.pending_action import Token, Vote
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 
+pytestmark = pytest.mark.both_stores
+
 CHAT = "agent/test:bot:ana"
 REPLY: Json = {
     "content": "",

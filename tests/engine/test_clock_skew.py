@@ -17,6 +17,8 @@ from gateway.store.sqlite.clock import Clock
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 
+pytestmark = pytest.mark.both_stores
+
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 DAY = 86_400
 

@@ -18,6 +18,8 @@ from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 from tests.engine.test_tampered_records import press, texts
 
+pytestmark = pytest.mark.both_stores
+
 STEP_SECONDS = 20 * 60
 DAYS_SECONDS = 2 * 86_400
 

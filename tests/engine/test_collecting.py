@@ -15,6 +15,8 @@ from gateway.testing import ChatDriver, ScriptedProvider
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig, user_lines
 
+pytestmark = pytest.mark.both_stores
+
 WINDOW = 1000.0
 
 

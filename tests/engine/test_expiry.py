@@ -21,6 +21,8 @@ from gateway.testing.faulty_store import LostCall
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here
 
+pytestmark = pytest.mark.both_stores
+
 DAY = 86_400.0
 
 

@@ -100,6 +100,7 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
             assert wire.calls_left is None, number
 
 
+@pytest.mark.both_stores
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nobody_waits_long")
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway import Agent, ChannelAgent, ToolContext, ToolPolicy, tool
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+
+pytestmark = pytest.mark.both_stores
 
 RAN: list[str] = []
 

@@ -14,6 +14,8 @@ from gateway.engine.intake.inbox import Inbox
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 
+pytestmark = pytest.mark.both_stores
+
 HELLO = message("ana", "hello")
 
 

@@ -17,6 +17,8 @@ from gateway.store.sqlite import SqliteStore
 from gateway.stored import keys
 from tests.engine.bots import Invoices
 
+pytestmark = pytest.mark.both_stores
+
 SECRET = secrets.token_urlsafe(32)
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.engine.bots import Invoices
 from tests.engine.rig import rig
 
+pytestmark = pytest.mark.both_stores
+
 
 async def test_what_was_approved_waits_for_room_and_then_happens_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,8 @@ from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, Worker, rig, until, user_lines
 from tests.stored import action_of
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 async def chat(invoices: Invoices, tmp_path: Path) -> AsyncIterator[Rig]:

@@ -20,6 +20,8 @@ from gateway.lifespan import LifespanFailed
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.fakes.telegram import FakeTelegram
 
+pytestmark = pytest.mark.both_stores
+
 SECRET = "kYq2c8Xv0mWn4Zt6"
 
 

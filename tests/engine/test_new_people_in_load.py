@@ -16,6 +16,8 @@ from gateway.store.types import FOLDED_AFTER_SECONDS
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 
+pytestmark = pytest.mark.nightly
+
 pytestmark = pytest.mark.usefixtures("nobody_waits_long")
 PEOPLE = ("mallory", "trudy", "oscar")
 
@@ -103,7 +105,6 @@ async def test_new_person_is_answered_after_a_backlog(chat: Rig) -> None:
     await check(chat)
 
 
-@pytest.mark.chaos
 @pytest.mark.timeout(3600)
 async def test_new_person_is_answered_after_100_000_events(chat: Rig) -> None:
     """For eight minutes at most."""

@@ -8,6 +8,8 @@ from gateway.engine import retrying
 from gateway.engine.retrying import attempts
 from gateway.store.errors import Conflict, StoreUnavailable
 
+pytestmark = pytest.mark.both_stores
+
 
 async def test_a_conflict_is_tried_again_and_success_ends_it() -> None:
     tried = 0

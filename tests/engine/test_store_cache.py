@@ -7,6 +7,8 @@ import pytest
 from gateway import Agent, AgentConfig, StoreCache
 from gateway.testing import ChatDriver, ScriptedProvider
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.mark.ledger("CACHE-06")
 async def test_a_chat_keeps_replies_in_its_store() -> None:

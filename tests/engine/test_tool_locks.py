@@ -13,6 +13,8 @@ from gateway.engine.tool_locks import ToolLocks
 from gateway.store.redis import RedisStore
 from gateway.tools import NothingDone, ToolContext, tool
 
+pytestmark = pytest.mark.both_stores
+
 NAME = "invoice:INV-1"
 
 

@@ -22,6 +22,8 @@ from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Worker, here, message, rig, until, user_lines
 
+pytestmark = pytest.mark.both_stores
+
 DOWN = ProviderError("openai", "503", retryable=False)
 
 

@@ -14,6 +14,8 @@ from gateway.testing import ScriptedProvider
 from tests.store.conftest import server
 from tests.store.redis_server import RedisServer
 
+pytestmark = pytest.mark.both_stores
+
 __all__ = ["server"]
 
 SECRET = "r4nd0m-enough-for-a-test-of-two-bots-and-more"

@@ -23,6 +23,8 @@ from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Worker, here, message, until
 
+pytestmark = pytest.mark.both_stores
+
 HOUR = 3600.0
 
 

@@ -11,6 +11,8 @@ from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
 from tests.engine.rig import until
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.mark.parametrize(
     ("error", "told"),

@@ -14,7 +14,7 @@ from tests.fuzz.rig import Rig, opened
 
 ROOT = Path(__file__).parents[2]
 CORPUS = Path(__file__).with_name("corpus")
-STATE = ROOT / ".chaos" / "fuzz.json"
+STATE = ROOT / ".nightly" / "fuzz.json"
 SOME, MANY, ALL = 300, 100_000, 1_000_000
 IN_ONE = 5_000
 """So many are sent to one server and store."""
@@ -61,7 +61,7 @@ def test_a_request_of_the_corpus_is_what_was_sent() -> None:
         assert Request.from_json(made(number).to_json()) == made(number)
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 async def test_100_000_generated_requests_are_answered(tmp_path: Path) -> None:
     """Each run goes on where the last one ended, or broke off; after a million with another seed."""

@@ -74,7 +74,7 @@ async def test_rolling_release_runs_each_action_in_the_one_that_asked(stage: Sta
         await is_told(stage, person, f"paid by {asked}")
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 async def test_ask_of_a_stopped_release_ends_after_a_minute(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     old = await stage.start(bot=BOT, RELEASE="1")

@@ -73,13 +73,13 @@ LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.e
 """On Redis. There `token_of_another_chat` does no harm: these chats are of three partitions, and a commit is of one."""
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("kept_on", "plant"),
     [
         *(pytest.param("sqlite", plant) for plant in defects.OF_ACTIONS),
-        pytest.param("redis", defects.window_ignored),
-        *(pytest.param("redis", plant, marks=pytest.mark.chaos) for plant in LONG),
+        *(pytest.param("redis", plant) for plant in [defects.window_ignored, *LONG]),
     ],
     indirect=["kept_on"],
     ids=lambda value: getattr(value, "__name__", value),
@@ -92,15 +92,12 @@ def test_planted_defect_is_found_by_the_machine(
         play(places, 5, Machine, count=400)
 
 
-SLOW = {defects.permission_without_end}
-"""Found only after a minute of histories: too long for `make test`."""
-
-
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("kept_on", "room", "plant"),
     [
-        pytest.param(kind, room, plant, marks=[pytest.mark.chaos] if plant in SLOW else [])
+        (kind, room, plant)
         for room, plants in DEFECTS_OF_ROOMS.items()
         for plant in plants
         for kind in ("sqlite", "redis")
@@ -199,11 +196,11 @@ async def test_action_happens_twice_with_the_fence_off(
     pytest.fail("nothing happened twice")
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_histories_for_minutes(places: Places, kept_on: str) -> None:
     """Go on with the seeds after those that were played before, for eight minutes; the sums are kept in a file."""
-    sums = Path(".chaos/histories.json")
+    sums = Path(".nightly/histories.json")
     sums.parent.mkdir(exist_ok=True)
     ends = time.monotonic() + 60 * _MINUTES
     while time.monotonic() < ends:

@@ -16,7 +16,7 @@ from gateway import Agent, MCPServer, ToolPolicy
 from gateway.testing import ScriptedProvider
 from gateway.testing import ToolCall as Called
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 CLOCK, REPOSITORY = "mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19"
 

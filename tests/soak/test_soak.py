@@ -1,7 +1,7 @@
 """Half an hour of a busy server, in steps of eight minutes: it does not grow, and it answers everybody.
 
 Each run of `make soak` is one step for each store, on what the steps before have left. A step kills the server once,
-near its beginning, and then measures one process. `.chaos/soak-*.json` keep the figures.
+near its beginning, and then measures one process. `.nightly/soak-*.json` keep the figures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.soak.people import People
 from tests.store.redis_server import RedisServer
 
 ROOT = Path(__file__).parents[2]
-KEPT = ROOT / ".chaos"
+KEPT = ROOT / ".nightly"
 STEP_SECONDS = float(os.environ.get("SOAK_SECONDS", "480"))
 LOOKS = 8
 """How often a step is looked at."""
@@ -75,7 +75,7 @@ def memory(process: Process) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kept_on", ["sqlite", "redis"])
 async def test_a_busy_server_does_not_grow_and_answers_everybody(kept_on: str) -> None:

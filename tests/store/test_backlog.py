@@ -222,6 +222,7 @@ async def stays_small(store: Store, work: Work) -> None:
     assert sys.getallocatedblocks() - few < KNOWN / 10
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 async def test_a_hundred_thousand_conversations_in_a_file_cost_nothing(steps: Work, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "askfirst.db")
@@ -230,6 +231,7 @@ async def test_a_hundred_thousand_conversations_in_a_file_cost_nothing(steps: Wo
     await store.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 async def test_a_hundred_thousand_conversations_on_redis_cost_nothing(server: RedisServer) -> None:
     await server.command("CONFIG", "SET", "appendfsync", "no")

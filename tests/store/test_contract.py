@@ -24,15 +24,6 @@ class TestInAFile(StoreContract):
         await store.close()
 
 
-class TestInMemory(StoreContract):
-    @pytest.fixture
-    async def store(self) -> AsyncIterator[Store]:
-        store = SqliteStore(":memory:", max_waiting=self.max_waiting)
-        await store.open()
-        yield store
-        await store.close()
-
-
 class TestNobodyLooksAgain(WaitingContract, ModelContract):
     """Who waits for a lane is tried when it was woken, and not only because the thread looks after all now and then."""
 

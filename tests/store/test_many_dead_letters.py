@@ -55,7 +55,7 @@ async def slowest_acceptance(store: Store, until: asyncio.Event) -> float:
     return slowest
 
 
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 async def test_listing_and_dropping_100_000_letters_delays_nobody(store: Store) -> None:
     await store.open()

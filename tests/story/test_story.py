@@ -28,10 +28,10 @@ PROVIDERS = {"openai": FakeOpenAI, "anthropic": FakeAnthropic}
 
 
 def stories() -> Iterator[object]:
-    """Every combination; those whose parity is even hold every pair, the others run with `make chaos`."""
+    """Every combination; those whose parity is even hold every pair, the others run with `make nightly`."""
     for channel, store, provider in itertools.product(PHONES, STORES, PROVIDERS):
         parity = list(PHONES).index(channel) + STORES.index(store) + list(PROVIDERS).index(provider)
-        marks = [pytest.mark.chaos] if parity % 2 else []
+        marks = [pytest.mark.nightly] if parity % 2 else []
         yield pytest.param(channel, store, provider, id=f"{channel}-{store}-{provider}", marks=marks)
 
 

@@ -38,16 +38,7 @@ class TestOnRedis(StoreContract):
         await shows_its_own(store, kind, lane)
 
 
-class TestNobodyLooksAgain(
-    ActionsContract,
-    FormsContract,
-    LanesContract,
-    OutboxContract,
-    PrefetchContract,
-    TakeoverContract,
-    WaitingContract,
-    ModelContract,
-):
+class TestNobodyLooksAgain(WaitingContract, ModelContract):
     """Who waits for a lane hears of it, or knows when it is ready: an idle worker asks the server next to nothing."""
 
     @pytest.fixture
@@ -57,6 +48,15 @@ class TestNobodyLooksAgain(
         await store.open()
         yield store
         await store.close()
+
+
+@pytest.mark.nightly
+class TestNobodyLooksAgainInOtherContracts(
+    ActionsContract, FormsContract, LanesContract, OutboxContract, PrefetchContract, TakeoverContract
+):
+    """The other contracts that lease lanes pass without the look every few seconds, too."""
+
+    store = TestNobodyLooksAgain.store
 
 
 async def test_old_decisions_are_found_only_once_they_are_old_enough(redis_url: str, prefix: str) -> None:
