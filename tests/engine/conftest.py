@@ -17,6 +17,7 @@ from gateway.engine.turns import bare_replies
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 from tests.machine.places import OnRedis, OnSqlite, Places
@@ -69,6 +70,19 @@ def invoices() -> Invoices:
 async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
     async with rig(invoices.bot(), tmp_path) as chat:
         yield chat
+
+
+@pytest.fixture
+async def driver(invoices: Invoices) -> AsyncIterator[ChatDriver]:
+    async with ChatDriver(invoices.bot()) as driver:
+        yield driver
+
+
+@pytest.fixture
+async def asked(driver: ChatDriver) -> ChatDriver:
+    """A chat in which Ana has been asked for an invoice."""
+    await driver.says("ana", "delete INV-1")
+    return driver
 
 
 @pytest.fixture

@@ -48,10 +48,11 @@ from gateway.testing import ScriptedProvider
 from gateway.testing.faulty_store import FaultyStore
 from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
+from tests.engine.bots import Model
 from tests.stored import action_of
 from tests.told import Told
 
-__all__ = ["Platform", "Rig", "Worker", "code_of", "here", "message", "rig", "until", "user_lines"]
+__all__ = ["Platform", "Rig", "Worker", "code_of", "here", "killed", "message", "rig", "until", "user_lines"]
 
 KEYS = [b"a key of more than 16 bytes"]
 
@@ -251,6 +252,13 @@ class Rig:
         await self.hears(person, "delete INV-1")
         await self.says(person, f"ok {code_of(self.platform.texts(person)[-1])}")
 
+    async def waits(self, **more: Any) -> asyncio.Task[Outcome | None]:
+        """Begin a turn of Ana that lasts until `let_go` of its Model is set."""
+        await self.says("ana", "wait", **more)
+        running = asyncio.create_task(self.worker.turn())
+        await cast("Model", self.bot.agent.provider).waiting.wait()
+        return running
+
     async def notify(self, *texts: str, place: str = "ana") -> None:
         for text in texts:
             await self.worker.engine.runtime.notify(here(place), Reply(text=text))
@@ -279,6 +287,12 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
         while not (await found if inspect.isawaitable(found := condition()) else found):
             await asyncio.sleep(0.001)
+
+
+async def killed(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, as the end of its process does."""
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def code_of(text: str) -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from channels import Address, ConversationMoved, Message, MessageEdited
+from channels import Address, ButtonPress, ConversationMoved, Event, Message, MessageEdited, Parsed, WebhookResponse
+from gateway.engine.intake.inbox import Inbox
+from gateway.engine.intake.shapes import shape_of
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Transaction
+from gateway.stored.keys import SHAPES
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig, until
 from tests.engine.test_answers_to_people import code_of
@@ -67,18 +73,16 @@ class Group:
         return [line.content for line in lines if line.role in ("user", "event")]
 
 
-async def test_unaddressed_message_leaves_nothing_in_the_store(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group = Group(chat, invoices)
-        assert not await group.hears(said("ana", "lunch?", message_id="1"))
-        assert not await group.hears(said("bob", "later", thread("t1"), message_id="2"))
-        assert (chat.wire.calls["accept"], chat.wire.calls["commit"]) == (0, 0)
+async def test_unaddressed_message_leaves_nothing_in_the_store(chat: Rig, invoices: Invoices) -> None:
+    group = Group(chat, invoices)
+    assert not await group.hears(said("ana", "lunch?", message_id="1"))
+    assert not await group.hears(said("bob", "later", thread("t1"), message_id="2"))
+    assert (chat.wire.calls["accept"], chat.wire.calls["commit"]) == (0, 0)
 
 
 @pytest.mark.parametrize("how", [{"mentions_bot": True}, {"answers_bot": True}, {"command": "remind"}])
-async def test_mention_reply_and_command_are_addressed(tmp_path: Path, invoices: Invoices, how: dict[str, Any]) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        assert await Group(chat, invoices).hears(said("ana", "the weather", **how))
+async def test_mention_reply_and_command_are_addressed(chat: Rig, invoices: Invoices, how: dict[str, Any]) -> None:
+    assert await Group(chat, invoices).hears(said("ana", "the weather", **how))
 
 
 async def test_every_group_message_is_read_with_groups_all(tmp_path: Path, invoices: Invoices) -> None:
@@ -91,88 +95,80 @@ async def test_every_group_message_is_read_with_groups_all(tmp_path: Path, invoi
         assert chat.wire.calls["accept"] == 3
 
 
-async def test_reply_to_another_person_in_a_followed_topic_is_not_read(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group = Group(chat, invoices)
-        assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True, message_id="1"))
-        assert await group.hears(said("bob", "and in May?", thread("t1"), message_id="2"))
-        assert not await group.hears(said("ana", "nice picture", thread("t1"), reply_to="77"))
-        assert await group.hears(said("ana", "and in June?", thread("t1"), reply_to="2"))
-        assert await group.hears(said("ana", "thanks", thread("t1"), reply_to="78", answers_bot=True))
+async def test_reply_to_another_person_in_a_followed_topic_is_not_read(chat: Rig, invoices: Invoices) -> None:
+    group = Group(chat, invoices)
+    assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True, message_id="1"))
+    assert await group.hears(said("bob", "and in May?", thread("t1"), message_id="2"))
+    assert not await group.hears(said("ana", "nice picture", thread("t1"), reply_to="77"))
+    assert await group.hears(said("ana", "and in June?", thread("t1"), reply_to="2"))
+    assert await group.hears(said("ana", "thanks", thread("t1"), reply_to="78", answers_bot=True))
 
 
-async def test_a_private_chat_needs_no_mention(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        assert await Group(chat, invoices).hears(message("ana", "hello"))
+async def test_a_private_chat_needs_no_mention(chat: Rig, invoices: Invoices) -> None:
+    assert await Group(chat, invoices).hears(message("ana", "hello"))
 
 
-async def test_a_thread_where_the_bot_was_asked_is_followed_for_a_day(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group = Group(chat, invoices)
-        assert not await group.hears(said("ana", "so?", thread("t1")))
-        assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True))
-        assert await group.hears(said("bob", "and then?", thread("t1")))
-        assert not await group.hears(said("bob", "and then?", thread("t2")))
-        assert not await group.hears(said("bob", "and then?"))
-        await chat.advance(DAY - 60)
-        assert await group.hears(said("bob", "still there?", thread("t1")))
-        await chat.advance(DAY - 60)  # the day began anew
-        assert await group.hears(said("bob", "and now?", thread("t1")))
-        await chat.advance(DAY + 60)
-        assert not await group.hears(said("bob", "and now?", thread("t1")))
+async def test_a_thread_where_the_bot_was_asked_is_followed_for_a_day(chat: Rig, invoices: Invoices) -> None:
+    group = Group(chat, invoices)
+    assert not await group.hears(said("ana", "so?", thread("t1")))
+    assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True))
+    assert await group.hears(said("bob", "and then?", thread("t1")))
+    assert not await group.hears(said("bob", "and then?", thread("t2")))
+    assert not await group.hears(said("bob", "and then?"))
+    await chat.advance(DAY - 60)
+    assert await group.hears(said("bob", "still there?", thread("t1")))
+    await chat.advance(DAY - 60)  # the day began anew
+    assert await group.hears(said("bob", "and now?", thread("t1")))
+    await chat.advance(DAY + 60)
+    assert not await group.hears(said("bob", "and now?", thread("t1")))
 
 
-async def test_a_group_itself_is_not_followed(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group = Group(chat, invoices)
-        assert await group.hears(said("ana", "hello", mentions_bot=True))
-        assert not await group.hears(said("bob", "what was that?"))
+async def test_a_group_itself_is_not_followed(chat: Rig, invoices: Invoices) -> None:
+    group = Group(chat, invoices)
+    assert await group.hears(said("ana", "hello", mentions_bot=True))
+    assert not await group.hears(said("bob", "what was that?"))
 
 
-async def test_a_mention_of_somebody_else_is_not_for_the_bot(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group = Group(chat, invoices)
-        assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True))
-        assert not await group.hears(said("ana", "@carol can you?", thread("t1")))
-        assert await group.hears(said("ana", "mail it to carol@example.org", thread("t1")))
-        assert await group.hears(said("ana", "as in https://example.org/@carol/may", thread("t1")))
-        assert await group.hears(said("ana", "@carol and the bot, can you?", thread("t1"), mentions_bot=True))
+async def test_a_mention_of_somebody_else_is_not_for_the_bot(chat: Rig, invoices: Invoices) -> None:
+    group = Group(chat, invoices)
+    assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True))
+    assert not await group.hears(said("ana", "@carol can you?", thread("t1")))
+    assert await group.hears(said("ana", "mail it to carol@example.org", thread("t1")))
+    assert await group.hears(said("ana", "as in https://example.org/@carol/may", thread("t1")))
+    assert await group.hears(said("ana", "@carol and the bot, can you?", thread("t1"), mentions_bot=True))
 
 
-async def test_an_edit_is_read_of_what_was_heard_alone(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group = Group(chat, invoices)
-        unheard, asked = said("ana", "lunch?", message_id="1"), said("ana", "hi", message_id="2", mentions_bot=True)
-        await group.hears(unheard)
-        await group.hears(asked)
-        taken = chat.wire.calls["accept"]
-        await chat.take(edited(unheard, "dinner?"))
-        assert chat.wire.calls["accept"] == taken
-        await chat.take(edited(asked, "hello"))
-        assert chat.wire.calls["accept"] == taken + 1
+async def test_an_edit_is_read_of_what_was_heard_alone(chat: Rig, invoices: Invoices) -> None:
+    group = Group(chat, invoices)
+    unheard, asked = said("ana", "lunch?", message_id="1"), said("ana", "hi", message_id="2", mentions_bot=True)
+    await group.hears(unheard)
+    await group.hears(asked)
+    taken = chat.wire.calls["accept"]
+    await chat.take(edited(unheard, "dinner?"))
+    assert chat.wire.calls["accept"] == taken
+    await chat.take(edited(asked, "hello"))
+    assert chat.wire.calls["accept"] == taken + 1
 
 
-async def test_words_that_decide_are_heard_while_an_action_is_open(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group, calls = Group(chat, invoices), chat.wire.calls
-        await chat.take(said("ana", "yes"), said("ana", "OK K7P2"))
-        assert calls["accept"] == 0  # nothing is open
-        assert await group.hears(said("ana", "delete INV-42", mentions_bot=True))
-        code, before = code_of(chat.platform.texts(TEAM.place)[-1]), calls["accept"]
-        await chat.take(said("bob", "yes"))  # not his to decide
-        await chat.take(said("ana", "what a day"))
-        assert calls["accept"] == before
-        await chat.take(said("ana", "yes"))
-        assert calls["accept"] == before + 1
-        await chat.take(said("ana", f"OK {code}"))
-        assert await done(chat, invoices) == ["INV-42"]
+async def test_words_that_decide_are_heard_while_an_action_is_open(chat: Rig, invoices: Invoices) -> None:
+    group, calls = Group(chat, invoices), chat.wire.calls
+    await chat.take(said("ana", "yes"), said("ana", "OK K7P2"))
+    assert calls["accept"] == 0  # nothing is open
+    assert await group.hears(said("ana", "delete INV-42", mentions_bot=True))
+    code, before = code_of(chat.platform.texts(TEAM.place)[-1]), calls["accept"]
+    await chat.take(said("bob", "yes"))  # not his to decide
+    await chat.take(said("ana", "what a day"))
+    assert calls["accept"] == before
+    await chat.take(said("ana", "yes"))
+    assert calls["accept"] == before + 1
+    await chat.take(said("ana", f"OK {code}"))
+    assert await done(chat, invoices) == ["INV-42"]
 
 
-async def test_a_reply_to_the_prompt_decides(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        await Group(chat, invoices).hears(said("ana", "delete INV-42", mentions_bot=True))
-        await chat.take(said("ana", "yes", reply_to=str(len(chat.platform.sent)), answers_bot=True))
-        assert await done(chat, invoices) == ["INV-42"]
+async def test_a_reply_to_the_prompt_decides(chat: Rig, invoices: Invoices) -> None:
+    await Group(chat, invoices).hears(said("ana", "delete INV-42", mentions_bot=True))
+    await chat.take(said("ana", "yes", reply_to=str(len(chat.platform.sent)), answers_bot=True))
+    assert await done(chat, invoices) == ["INV-42"]
 
 
 async def test_the_last_other_messages_come_with_the_next_one(tmp_path: Path, invoices: Invoices) -> None:
@@ -208,12 +204,11 @@ async def test_redelivered_message_takes_no_group_context_with_it(tmp_path: Path
         assert "Written in the group before this message, not to you:\nAna: lunch?" in group.told
 
 
-async def test_nothing_is_kept_unless_it_is_asked_for(tmp_path: Path, invoices: Invoices) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        group = Group(chat, invoices)
-        await group.hears(said("ana", "lunch?", message_id="1"))
-        assert await group.hears(said("bob", "which place?", mentions_bot=True))
-        assert not any("lunch" in line for line in group.told)
+async def test_nothing_is_kept_unless_it_is_asked_for(chat: Rig, invoices: Invoices) -> None:
+    group = Group(chat, invoices)
+    await group.hears(said("ana", "lunch?", message_id="1"))
+    assert await group.hears(said("bob", "which place?", mentions_bot=True))
+    assert not any("lunch" in line for line in group.told)
 
 
 async def test_a_thread_is_told_the_message_it_began_with(tmp_path: Path, invoices: Invoices) -> None:
@@ -277,18 +272,15 @@ async def test_two_instances_that_keep_at_once_lose_no_line(
         assert context.splitlines()[1:] == ["Bob: pizza", "Ana: lunch?"]
 
 
-async def test_message_is_read_though_its_record_conflicts(
-    tmp_path: Path, invoices: Invoices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with rig(invoices.bot(), tmp_path) as chat:
+async def test_message_is_read_though_its_record_conflicts(chat: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
 
-        async def never(transaction: Transaction) -> object:
-            raise Conflict("another instance is always quicker")
+    async def never(transaction: Transaction) -> object:
+        raise Conflict("another instance is always quicker")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(chat.wire, "commit", never)
-            await chat.take(said("bob", "which place?", mentions_bot=True))
-        assert await chat.ready() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(chat.wire, "commit", never)
+        await chat.take(said("bob", "which place?", mentions_bot=True))
+    assert await chat.ready() == 1
 
 
 @pytest.mark.parametrize(
@@ -303,3 +295,120 @@ async def test_message_is_read_though_its_record_conflicts(
 def test_a_wrong_value_is_refused_with_what_is_allowed(invoices: Invoices, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         invoices.bot(**options)
+
+
+HELLO = message("ana", "hello")
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+async def test_an_unknown_field_is_warned_of_once(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    await chat.says("ana", "hello")
+    await chat.says("ana", "hello", unknown_fields=("hologram",))
+    await chat.says("bob", "hello", unknown_fields=("hologram", "blocks.wobbling"))
+    told = "that this release does not know: words beside it are not taken for a yes; upgrade Askfirst"
+    assert warned(caplog) == [
+        f"test: messages carry a field 'hologram' {told}",
+        f"test: messages carry a field 'blocks.wobbling' {told}",
+    ]
+
+
+async def test_the_warnings_of_unknown_fields_are_bounded(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(3):
+        await chat.says("ana", "hello", unknown_fields=tuple(f"{number}/{each}" + "x" * 10_000 for each in range(100)))
+    assert len(warned(caplog)) == 100
+    assert max(map(len, warned(caplog))) < 300
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        HELLO,
+        ButtonPress(event_ids=("1",), address=here("#news"), person=None, token="00" + "A" * 22),
+        MessageEdited(event_ids=("1",), address=here("#news"), person=None, message_id="1", text="yes"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+async def test_event_without_a_person_is_not_accepted(chat: Rig, event: Event) -> None:
+    """A post in a channel, say: nobody on the allow-list wrote it."""
+    inbox = Inbox(chat.worker.context, chat.worker.decisions)
+    nobodys = replace(event, person=None, address=here("#news"))
+    await inbox.accept(chat.platform, Parsed(events=(nobodys,), response=WebhookResponse()))
+    await chat.worker.context.tasks.ended()
+    assert chat.wire.calls["accept"] == 0
+    somebodys = replace(nobodys, person=HELLO.person)
+    if isinstance(somebodys, Message):
+        somebodys = replace(somebodys, mentions_bot=True)
+    if isinstance(somebodys, MessageEdited):  # an edit of a message that was for the bot
+        await chat.says("ana", "hello", place="#news", message_id="1")
+        chat.wire.calls.clear()
+    await inbox.accept(chat.platform, Parsed(events=(somebodys,), response=WebhookResponse()))
+    assert chat.wire.calls["accept"] == 1
+
+
+@pytest.fixture
+async def closed(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(Invoices().bot(), tmp_path, people=["test:bot:ana"]) as chat:
+        yield chat
+
+
+async def comes(chat: Rig, payload: bytes) -> None:
+    parsed = Parsed((), WebhookResponse(), not_understood=True, payload=payload)
+    await chat.worker.engine.inbox.accept(chat.platform, parsed)
+
+
+async def kept(chat: Rig) -> list[dict[str, object]]:
+    return [dict(record.value) for _, record in await chat.store.scan(SHAPES) if isinstance(record.value, dict)]
+
+
+async def test_shapes_from_strangers_stay_bounded(closed: Rig) -> None:
+    """A thousand dice and polls of somebody who may not talk."""
+    for number in range(500):
+        await comes(closed, json.dumps({"update_id": number, "message": {"dice": {"value": number % 6}}}).encode())
+        poll = {"poll": {"question": f"my secret {number}", "options": [{"text": "a"}] * (number % 9)}}
+        await comes(closed, json.dumps(poll).encode())
+    found = await kept(closed)
+    assert len(found) <= 3
+    assert "secret" not in json.dumps(found)
+    assert sorted(int(str(each["seen"])) for each in found)[-1] == 100
+    assert (await closed.store.stats()).dead == 0
+
+
+async def test_a_channel_has_so_many_shapes_at_most(closed: Rig) -> None:
+    for number in range(300):
+        await comes(closed, json.dumps({f"field_{number}": 1}).encode())
+    assert len(await kept(closed)) == 100
+
+
+async def test_a_shape_is_forgotten_after_a_month(closed: Rig) -> None:
+    await comes(closed, b"{}")
+    await closed.advance(29 * 86_400)
+    assert len(await kept(closed)) == 1
+    await closed.advance(2 * 86_400)
+    assert await kept(closed) == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "shape"),
+    [
+        (
+            b'{"a": 1, "b": [true, null, "x", "y"], "c": {"d": 1.5}}',
+            {"a": "number", "b": ["yes or no", "nothing", "text"], "c": {"d": "number"}},
+        ),
+        (b'{"\xc3\xa9 my words": 1}', {"?": "number"}),
+        (b"Body=hello&From=%2B1555", {"Body": "text", "From": "text"}),
+        (b'payload={"type":"shortcut"}', {"payload": {"type": "text"}}),
+        (b"\xff\xfe", "bytes"),
+        (b"", "bytes"),
+        (b"[" * 20_000, "bytes"),
+    ],
+)
+def test_a_shape_holds_names_of_fields_and_kinds_of_values(payload: bytes, shape: object) -> None:
+    assert shape_of(payload) == shape
+
+
+def test_a_shape_is_small_however_large_the_payload() -> None:
+    deep = json.dumps({"a": [{f"f{n}": {"x": {"y": {"z": {"w": {"v": {"u": 1}}}}}} for n in range(500)}] * 50})
+    assert len(json.dumps(shape_of(deep.encode()))) < 10_000

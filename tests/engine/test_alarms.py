@@ -165,14 +165,13 @@ async def test_an_outcome_whose_channel_is_off_is_told_at_once(
         assert [action.state for action in operator.heard] == ["done"]
 
 
-async def test_an_event_made_without_the_key_is_told_at_once(tmp_path: Path) -> None:
-    async with rig(Invoices().bot(), tmp_path) as chat:
-        body: dict[str, Json] = {"kind": "expiry", "event_id": "e", "action_id": "a"}
-        forged = Incoming(conversation="agent/test:bot:ana", event_ids=("e",), body=body, decides=True)
-        await chat.store.accept([forged])
-        await chat.worker.decisions.sweep(0)
-        doubts = chat.worker.told.of_kind(DoubtRaised)
-        assert [(doubt.conversation, doubt.why) for doubt in doubts] == [("agent/test:bot:ana", "forged")]
+async def test_an_event_made_without_the_key_is_told_at_once(chat: Rig) -> None:
+    body: dict[str, Json] = {"kind": "expiry", "event_id": "e", "action_id": "a"}
+    forged = Incoming(conversation="agent/test:bot:ana", event_ids=("e",), body=body, decides=True)
+    await chat.store.accept([forged])
+    await chat.worker.decisions.sweep(0)
+    doubts = chat.worker.told.of_kind(DoubtRaised)
+    assert [(doubt.conversation, doubt.why) for doubt in doubts] == [("agent/test:bot:ana", "forged")]
 
 
 def test_every_reason_has_its_sentence() -> None:

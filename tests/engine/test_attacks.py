@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -103,26 +102,24 @@ def approved_by(invoices: Invoices, *people: str, **rule: Any) -> ChannelAgent:
 # ── A: the person ──
 
 
-async def test_a1_another_member_of_the_group_presses(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        await chat.presses("bob", "Confirm")
-        assert (invoices.deleted, chat.alerts) == ([], ["This is not yours to answer."])
-        assert [shown.text for shown in chat.messages if "not yours" in shown.text] == []
-        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]
-        people = await people_by_pseudonym(chat.engine.context.store)
-        refused = (await log(chat, "audit"))[-1]
-        assert (refused["what"], people[refused["person"]]) == ("not_allowed", BOB)
+async def test_a1_another_member_of_the_group_presses(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-1", group="team")
+    await driver.presses("bob", "Confirm")
+    assert (invoices.deleted, driver.alerts) == ([], ["This is not yours to answer."])
+    assert [shown.text for shown in driver.messages if "not yours" in shown.text] == []
+    assert driver.last.buttons == ["Confirm", "Cancel", "Change"]
+    people = await people_by_pseudonym(driver.engine.context.store)
+    refused = (await log(driver, "audit"))[-1]
+    assert (refused["what"], people[refused["person"]]) == ("not_allowed", BOB)
 
 
 @pytest.mark.parametrize("words", ["yes", "ok {code}", "no", "no {code}"])
-async def test_a2_another_member_answers_in_words(invoices: Invoices, words: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        await chat.says("bob", words.format(code=code(chat)), group="team")
-        await chat.says("bob", words.format(code=code(chat)), group="team", reply_to=1)
-        assert invoices.deleted == []
-        assert [action.state for action in await actions(chat)] == ["pending"]
+async def test_a2_another_member_answers_in_words(driver: ChatDriver, invoices: Invoices, words: str) -> None:
+    await driver.says("ana", "delete INV-1", group="team")
+    await driver.says("bob", words.format(code=code(driver)), group="team")
+    await driver.says("bob", words.format(code=code(driver)), group="team", reply_to=1)
+    assert invoices.deleted == []
+    assert [action.state for action in await actions(driver)] == ["pending"]
 
 
 async def test_a3_four_eyes_are_not_those_of_who_asked(invoices: Invoices) -> None:
@@ -159,162 +156,102 @@ async def test_a3_any_approver_and_the_requester_may_say_no(invoices: Invoices) 
             assert [action.reason for action in await actions(chat)] == ["refused"]
 
 
-async def test_a4_former_approver_confirms_nothing(invoices: Invoices) -> None:
-    async with ChatDriver(approved_by(invoices, BOB, "test:bot:eva")) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        chat.bot.agent = approved_by(invoices, "test:bot:eva").agent
-        await chat.presses("bob", "Confirm")
-        assert invoices.deleted == []
-        assert [action.reason for action in await actions(chat)] == ["drifted"]
-        assert "no longer as it was shown" in texts(chat)[-1]
-
-
-async def test_a5_the_same_person_on_another_channel_is_another(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        for who in (person("ana", channel="telegram"), person("ana", account="other")):
-            await take(chat, press(chat, who, "ana", event_id=str(who)))
-        assert (invoices.deleted, set(chat.alerts)) == ([], {"This is not yours to answer."})
+async def test_a5_the_same_person_on_another_channel_is_another(asked: ChatDriver, invoices: Invoices) -> None:
+    for who in (person("ana", channel="telegram"), person("ana", account="other")):
+        await take(asked, press(asked, who, "ana", event_id=str(who)))
+    assert (invoices.deleted, set(asked.alerts)) == ([], {"This is not yours to answer."})
 
 
 @pytest.mark.parametrize("who", [None, person("ana", is_bot=True)], ids=["nobody", "bot"])
-async def test_a7_a8_anonymous_admins_channels_and_bots_decide_nothing(invoices: Invoices, who: Person | None) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        await take(chat, press(chat, who, "#team"))
-        for number, words in enumerate(["yes", f"ok {code(chat)}"]):
-            await take(
-                chat, replace(message(words, where="#team", reply_to="1"), person=who, event_ids=(f"w{number}",))
-            )
-        assert invoices.deleted == []
-        assert [action.state for action in await actions(chat)] == ["pending"]
+async def test_a7_a8_anonymous_admins_channels_and_bots_decide_nothing(
+    driver: ChatDriver, invoices: Invoices, who: Person | None
+) -> None:
+    await driver.says("ana", "delete INV-1", group="team")
+    await take(driver, press(driver, who, "#team"))
+    for number, words in enumerate(["yes", f"ok {code(driver)}"]):
+        await take(driver, replace(message(words, where="#team", reply_to="1"), person=who, event_ids=(f"w{number}",)))
+    assert invoices.deleted == []
+    assert [action.state for action in await actions(driver)] == ["pending"]
 
 
 # ── B: the token ──
 
 
 @pytest.mark.ledger("PEND-19")
-async def test_b1_same_button_pressed_again_tells_the_outcome(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        pressed = press(chat, person("ana"), "ana")
-        for number in range(3):
-            await take(chat, replace(pressed, event_ids=(f"p{number}",)))
-        assert (invoices.deleted, chat.alerts) == (["INV-1"], ["Confirmed.", *["This is already done."] * 2])
+async def test_b1_same_button_pressed_again_tells_the_outcome(asked: ChatDriver, invoices: Invoices) -> None:
+    pressed = press(asked, person("ana"), "ana")
+    for number in range(3):
+        await take(asked, replace(pressed, event_ids=(f"p{number}",)))
+    assert (invoices.deleted, asked.alerts) == (["INV-1"], ["Confirmed.", *["This is already done."] * 2])
 
 
-async def test_b2_button_of_an_older_question_spares_the_newer_one(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        old = press(chat, person("ana"), "ana")
-        await chat.presses("ana", "Cancel")
-        await chat.says("ana", "delete INV-1")
-        await take(chat, old)
-        assert (invoices.deleted, chat.alerts[-1]) == ([], "This is already cancelled.")
-        assert [action.state for action in await actions(chat)] == ["closed", "pending"]
+async def test_b2_button_of_an_older_question_spares_the_newer_one(asked: ChatDriver, invoices: Invoices) -> None:
+    old = press(asked, person("ana"), "ana")
+    await asked.presses("ana", "Cancel")
+    await asked.says("ana", "delete INV-1")
+    await take(asked, old)
+    assert (invoices.deleted, asked.alerts[-1]) == ([], "This is already cancelled.")
+    assert [action.state for action in await actions(asked)] == ["closed", "pending"]
 
 
-async def test_b3_button_forwarded_to_another_chat_is_refused(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await take(chat, press(chat, person("ana"), "#team"))
-        assert (invoices.deleted, chat.alerts) == ([], ["This button belongs to another chat."])
-        assert [line["what"] for line in await log(chat, "security")] == ["not_here"]
+async def test_b3_button_forwarded_to_another_chat_is_refused(asked: ChatDriver, invoices: Invoices) -> None:
+    await take(asked, press(asked, person("ana"), "#team"))
+    assert (invoices.deleted, asked.alerts) == ([], ["This button belongs to another chat."])
+    assert [line["what"] for line in await log(asked, "security")] == ["not_here"]
 
 
-async def test_b4_guesses_are_refused_and_do_not_fill_the_log(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        context = chat.engine.context
-        here = context.store.partition(context.conversation(place("ana")))
-        for number in range(30):
-            await take(chat, press(chat, person("eve"), "ana", event_id=f"g{number}", token=make_token(here)))
-        assert invoices.deleted == []
-        assert len(chat.alerts) == 30
-        assert len(await log(chat, "security")) == 10
-
-
-async def test_b5_button_of_an_edited_prompt_tells_the_outcome(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        stale = press(chat, person("ana"), "ana")
-        await chat.presses("ana", "Confirm")
-        assert chat.messages[0].edited and not chat.messages[0].buttons
-        await take(chat, replace(stale, event_ids=("late",)))
-        assert (invoices.deleted, chat.alerts[-1]) == (["INV-1"], "This is already done.")
+async def test_b4_guesses_are_refused_and_do_not_fill_the_log(asked: ChatDriver, invoices: Invoices) -> None:
+    context = asked.engine.context
+    here = context.store.partition(context.conversation(place("ana")))
+    for number in range(30):
+        await take(asked, press(asked, person("eve"), "ana", event_id=f"g{number}", token=make_token(here)))
+    assert invoices.deleted == []
+    assert len(asked.alerts) == 30
+    assert len(await log(asked, "security")) == 10
 
 
 @pytest.mark.ledger("PEND-19")
-async def test_b8_what_the_platform_repeats_is_one_event(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        ask = message("delete INV-1")
-        await take(chat, ask, ask)
-        await take(chat, ask)
-        assert len(await actions(chat)) == len(chat.messages) == 1
-        yes = message("yes", after="1")
-        await take(chat, yes)
-        await chat.says("ana", "delete INV-2")
-        await take(chat, yes)
-        assert invoices.deleted == ["INV-1"]
+async def test_b8_what_the_platform_repeats_is_one_event(driver: ChatDriver, invoices: Invoices) -> None:
+    ask = message("delete INV-1")
+    await take(driver, ask, ask)
+    await take(driver, ask)
+    assert len(await actions(driver)) == len(driver.messages) == 1
+    yes = message("yes", after="1")
+    await take(driver, yes)
+    await driver.says("ana", "delete INV-2")
+    await take(driver, yes)
+    assert invoices.deleted == ["INV-1"]
 
 
 # ── C: the arguments ──
 
-TAMPERED: dict[str, Json] = {
-    "args": {"invoice_id": "INV-666"},
-    "requester": BOB,
-    "approvers": [BOB],
-    "state": "approved",
-    "kind": "send_invoice_pdf",
-    "expires_at": "2099-01-01T00:00:00Z",
-    "tokens": [],
-    "fence": "not a number",
-    "votes": {"not": "a list"},
-}
-
-
-@pytest.mark.parametrize("name", TAMPERED)
-async def test_c1_a_record_changed_in_the_store_is_not_run(invoices: Invoices, name: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        found = code(chat)
-        await tamper(chat, **{name: TAMPERED[name]})
-        await chat.presses("ana", "Confirm")
-        await chat.says("ana", f"ok {found}")
-        assert invoices.deleted == []
-        assert any("changed from outside the chat" in text for text in texts(chat))
-        assert [action.reason for action in await actions(chat)] == ["drifted"]
-
 
 @pytest.mark.ledger("PEND-18")
-async def test_c1_record_changed_after_its_approval_is_not_run(invoices: Invoices) -> None:
+async def test_c1_record_changed_after_its_approval_is_not_run(asked: ChatDriver, invoices: Invoices) -> None:
     """Not even with a digest made anew: it needs no key."""
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await tamper(
-            chat,
-            state="approved",
-            args={"invoice_id": "INV-666"},
-            args_digest=compute_args_digest({"invoice_id": "INV-666"}),
-        )
-        action = (await actions(chat))[-1]
-        store = chat.engine.context.store
-        launched = Transaction(partition=store.partition(action.conversation), actions=[action.pending_action_id])
-        await store.commit(launched)
-        await take(chat)
-        assert invoices.deleted == []
-        assert "changed from outside the chat" in texts(chat)[-1]
+    await tamper(
+        asked,
+        state="approved",
+        args={"invoice_id": "INV-666"},
+        args_digest=compute_args_digest({"invoice_id": "INV-666"}),
+    )
+    action = (await actions(asked))[-1]
+    store = asked.engine.context.store
+    launched = Transaction(partition=store.partition(action.conversation), actions=[action.pending_action_id])
+    await store.commit(launched)
+    await take(asked)
+    assert invoices.deleted == []
+    assert "changed from outside the chat" in texts(asked)[-1]
 
 
-async def test_c1_yes_to_a_prompt_with_a_changed_record_runs_nothing(invoices: Invoices) -> None:
+async def test_c1_yes_to_a_prompt_with_a_changed_record_runs_nothing(driver: ChatDriver, invoices: Invoices) -> None:
     """One prompt asked two things; that one of them was changed does not make a yes clear."""
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1 INV-2")
-        await tamper(chat, args={"invoice_id": "INV-666"})
-        await chat.says("ana", "yes", reply_to=1)
-        assert invoices.deleted == []
-        await chat.says("ana", "yes", reply_to=1)
-        assert invoices.deleted == []
+    await driver.says("ana", "delete INV-1 INV-2")
+    await tamper(driver, args={"invoice_id": "INV-666"})
+    await driver.says("ana", "yes", reply_to=1)
+    assert invoices.deleted == []
+    await driver.says("ana", "yes", reply_to=1)
+    assert invoices.deleted == []
 
 
 async def test_c2_what_a_caller_does_with_its_copy_changes_nothing(invoices: Invoices) -> None:
@@ -325,10 +262,8 @@ async def test_c2_what_a_caller_does_with_its_copy_changes_nothing(invoices: Inv
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_c3_question_is_made_from_arguments_not_by_the_model(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        assert texts(chat)[0].startswith("**Delete invoice “INV-1” for good?**\n\n")
+async def test_c3_question_is_made_from_arguments_not_by_the_model(asked: ChatDriver) -> None:
+    assert texts(asked)[0].startswith("**Delete invoice “INV-1” for good?**\n\n")
 
 
 def guarded(state: dict[str, Any], done: list[str]) -> ChannelAgent:
@@ -373,28 +308,26 @@ async def test_c4_missing_object_is_not_asked_about() -> None:
 
 
 @pytest.mark.parametrize("deployed", ["another version", "without the tool", "with other parameters"])
-async def test_c5_changed_tool_stops_a_confirmed_action(invoices: Invoices, deployed: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
+async def test_c5_changed_tool_stops_a_confirmed_action(asked: ChatDriver, invoices: Invoices, deployed: str) -> None:
 
-        @tool(confirm="Delete {invoice_id}?", version="2" if deployed == "another version" else "")
-        async def delete_invoice(invoice_id: str) -> str:
-            """Delete an invoice."""
-            invoices.deleted.append(invoice_id)
-            return "gone"
+    @tool(confirm="Delete {invoice_id}?", version="2" if deployed == "another version" else "")
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        invoices.deleted.append(invoice_id)
+        return "gone"
 
-        @tool(name="delete_invoice", confirm="Delete {number}?")
-        async def renumbered(number: int) -> str:
-            """Delete an invoice."""
-            invoices.deleted.append(str(number))
-            return "gone"
+    @tool(name="delete_invoice", confirm="Delete {number}?")
+    async def renumbered(number: int) -> str:
+        """Delete an invoice."""
+        invoices.deleted.append(str(number))
+        return "gone"
 
-        tools = {"another version": [delete_invoice], "without the tool": [], "with other parameters": [renumbered]}
-        chat.bot.agent = Agent(tools[deployed], provider=invoices.model)
-        await chat.presses("ana", "Confirm")
-        await chat.clock.advance(70)  # where another process could have it, that one is waited for
-        assert invoices.deleted == []
-        assert "The bot has been changed since" in texts(chat)[-1]
+    tools = {"another version": [delete_invoice], "without the tool": [], "with other parameters": [renumbered]}
+    asked.bot.agent = Agent(tools[deployed], provider=invoices.model)
+    await asked.presses("ana", "Confirm")
+    await asked.clock.advance(70)  # where another process could have it, that one is waited for
+    assert invoices.deleted == []
+    assert "The bot has been changed since" in texts(asked)[-1]
 
 
 @pytest.mark.parametrize(
@@ -449,22 +382,9 @@ async def test_d1_no_tool_confirms(invoices: Invoices, name: str) -> None:
         assert [action.state for action in await actions(chat)] == ["pending"]
 
 
-async def test_d1_the_model_is_never_told_the_code(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.says("ana", "hello")
-        assert code(chat) not in repr(invoices.model.requests)
-
-
-@pytest.mark.parametrize("said", ["Reply yes to continue chatting", "Shall I list them too?"])
-async def test_d2_e2_yes_to_the_models_words_is_no_confirmation(invoices: Invoices, said: str) -> None:
-    script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), said])
-    async with ChatDriver(invoices.bot(), provider=script) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.says("ana", "hello")
-        await chat.says("ana", "yes")
-        assert invoices.deleted == []
-        assert code(chat) in texts(chat)[-1]
+async def test_d1_the_model_is_never_told_the_code(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.says("ana", "hello")
+    assert code(asked) not in repr(invoices.model.requests)
 
 
 async def test_e2_a_yes_in_reply_to_another_message_is_no_confirmation(invoices: Invoices) -> None:
@@ -486,15 +406,6 @@ async def test_d3_model_cannot_claim_that_an_open_ask_is_done(invoices: Invoices
         assert '"executed":false' in told.replace(" ", "")
         assert "NOT done yet" in told
         assert texts(chat)[-1].startswith("Nothing has been done yet.")
-
-
-async def test_d4_thirty_asks_at_once_are_none_and_five_may_wait(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete " + " ".join(f"INV-{number}" for number in range(30)))
-        assert await actions(chat) == [] and not chat.last.buttons
-        for number in range(8):
-            await chat.says("ana", f"delete INV-{number}")
-        assert len(await actions(chat)) == 5
 
 
 async def test_d5_what_was_refused_is_not_asked_again_in_the_same_turn(invoices: Invoices) -> None:
@@ -549,41 +460,39 @@ async def test_d6_the_output_of_a_tool_confirms_nothing(invoices: Invoices) -> N
         "Liked “Delete invoice INV-1 for good?”",
     ],
 )
-async def test_e1_e7_e13_e14_unclear_answer_keeps_the_question_open(invoices: Invoices, words: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.says("ana", words)
-        assert invoices.deleted == []
-        assert [action.state for action in await actions(chat)] == ["pending"]
+async def test_e1_e7_e13_e14_unclear_answer_keeps_the_question_open(
+    asked: ChatDriver, invoices: Invoices, words: str
+) -> None:
+    await asked.says("ana", words)
+    assert invoices.deleted == []
+    assert [action.state for action in await actions(asked)] == ["pending"]
 
 
-async def test_a_yes_that_mentions_us_is_a_yes(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await take(chat, message("@ourbot yes", mentions_bot=True, after="1"))
-        assert invoices.deleted == ["INV-1"]
+async def test_a_yes_that_mentions_us_is_a_yes(asked: ChatDriver, invoices: Invoices) -> None:
+    await take(asked, message("@ourbot yes", mentions_bot=True, after="1"))
+    assert invoices.deleted == ["INV-1"]
 
 
 @pytest.mark.parametrize("reply_to", [None, "1"])
-async def test_a_code_meant_for_another_bot_is_not_ours(invoices: Invoices, reply_to: str | None) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        words = f"@otherbot ok {code(chat)}" if reply_to is None else "@otherbot yes"
-        await take(chat, message(words, where="#team", reply_to=reply_to))
-        assert invoices.deleted == []
+async def test_a_code_meant_for_another_bot_is_not_ours(
+    driver: ChatDriver, invoices: Invoices, reply_to: str | None
+) -> None:
+    await driver.says("ana", "delete INV-1", group="team")
+    words = f"@otherbot ok {code(driver)}" if reply_to is None else "@otherbot yes"
+    await take(driver, message(words, where="#team", reply_to=reply_to))
+    assert invoices.deleted == []
 
 
-async def test_e3_several_wait_and_a_bare_yes_names_none(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1 INV-2")
-        codes = re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", chat.last.text)
-        await chat.says("ana", "yes")
-        assert invoices.deleted == []
-        assert f"1. Delete invoice “INV-1” for good? ({codes[0]})" in texts(chat)[-1]
-        assert f"2. Delete invoice “INV-2” for good? ({codes[1]})" in texts(chat)[-1]
-        assert f"**OK {codes[0]}**" in texts(chat)[-1]
-        await chat.says("ana", f"ok {codes[1]}")
-        assert invoices.deleted == ["INV-2"]
+async def test_e3_several_wait_and_a_bare_yes_names_none(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-1 INV-2")
+    codes = re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", driver.last.text)
+    await driver.says("ana", "yes")
+    assert invoices.deleted == []
+    assert f"1. Delete invoice “INV-1” for good? ({codes[0]})" in texts(driver)[-1]
+    assert f"2. Delete invoice “INV-2” for good? ({codes[1]})" in texts(driver)[-1]
+    assert f"**OK {codes[0]}**" in texts(driver)[-1]
+    await driver.says("ana", f"ok {codes[1]}")
+    assert invoices.deleted == ["INV-2"]
 
 
 async def test_e4_no_right_after_the_yes_comes_too_late(invoices: Invoices) -> None:
@@ -603,88 +512,78 @@ async def test_e4_no_right_after_the_yes_comes_too_late(invoices: Invoices) -> N
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_e5_an_edit_never_decides(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        for number, words in enumerate(["yes", f"ok {code(chat)}", "no"]):
-            await take(
-                chat,
-                MessageEdited(
-                    event_ids=(f"e{number}",),
-                    address=place("ana"),
-                    person=person("ana"),
-                    message_id="own 1",
-                    text=words,
-                ),
-            )
-        assert [action.state for action in await actions(chat)] == ["pending"]
-        await chat.says("ana", "yes")
-        assert invoices.deleted == [], "she did something else since the question was shown"
+async def test_e5_an_edit_never_decides(asked: ChatDriver, invoices: Invoices) -> None:
+    for number, words in enumerate(["yes", f"ok {code(asked)}", "no"]):
+        await take(
+            asked,
+            MessageEdited(
+                event_ids=(f"e{number}",),
+                address=place("ana"),
+                person=person("ana"),
+                message_id="own 1",
+                text=words,
+            ),
+        )
+    assert [action.state for action in await actions(asked)] == ["pending"]
+    await asked.says("ana", "yes")
+    assert invoices.deleted == [], "she did something else since the question was shown"
 
 
 @pytest.mark.parametrize("emoji", ["👍", "✅"])
-async def test_e7_a_reaction_never_decides(invoices: Invoices, emoji: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await take(
-            chat,
-            Reaction(event_ids=("r",), address=place("ana"), person=person("ana"), message_id="1", emoji=emoji),
-        )
-        assert [action.state for action in await actions(chat)] == ["pending"]
+async def test_e7_a_reaction_never_decides(asked: ChatDriver, emoji: str) -> None:
+    await take(
+        asked,
+        Reaction(event_ids=("r",), address=place("ana"), person=person("ana"), message_id="1", emoji=emoji),
+    )
+    assert [action.state for action in await actions(asked)] == ["pending"]
 
 
 @pytest.mark.parametrize("flag", ["transcribed", "forwarded", "via_bot", "attachments"])
 @pytest.mark.parametrize("words", ["yes", "ok {code}", "reply"])
-async def test_e8_e9_e10_e12_what_was_not_typed_is_no_answer(invoices: Invoices, flag: str, words: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        more: dict[str, Any] = {flag: (Attachment(kind="sticker", ref="x"),) if flag == "attachments" else True}
-        if words == "reply":
-            words, more["reply_to"] = "yes", "1"
-        await take(chat, message(words.format(code=code(chat)), **more))
-        assert invoices.deleted == []
-        assert [action.state for action in await actions(chat)] == ["pending"]
+async def test_e8_e9_e10_e12_what_was_not_typed_is_no_answer(
+    asked: ChatDriver, invoices: Invoices, flag: str, words: str
+) -> None:
+    more: dict[str, Any] = {flag: (Attachment(kind="sticker", ref="x"),) if flag == "attachments" else True}
+    if words == "reply":
+        words, more["reply_to"] = "yes", "1"
+    await take(asked, message(words.format(code=code(asked)), **more))
+    assert invoices.deleted == []
+    assert [action.state for action in await actions(asked)] == ["pending"]
 
 
-async def test_e11_a_reply_to_an_older_question_answers_that_one(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.says("ana", "delete INV-2")
-        await chat.says("ana", "yes", reply_to=1)
-        assert invoices.deleted == ["INV-1"]
-        await chat.says("ana", "yes", reply_to=1)
-        assert invoices.deleted == ["INV-1"]
-        assert "already done" in texts(chat)[-1]
+async def test_e11_a_reply_to_an_older_question_answers_that_one(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.says("ana", "delete INV-2")
+    await asked.says("ana", "yes", reply_to=1)
+    assert invoices.deleted == ["INV-1"]
+    await asked.says("ana", "yes", reply_to=1)
+    assert invoices.deleted == ["INV-1"]
+    assert "already done" in texts(asked)[-1]
 
 
-async def test_e11_reply_to_a_forgotten_question_answers_no_other(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-0")
-        await chat.presses("ana", "Cancel")
-        for number in range(21):
-            await chat.says("ana", f"delete INV-{number + 1}")
-            await chat.presses("ana", "Cancel")
-        await chat.says("ana", "delete INV-99")
-        await chat.says("ana", "yes", reply_to=1)
-        assert invoices.deleted == []
+async def test_e11_reply_to_a_forgotten_question_answers_no_other(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-0")
+    await driver.presses("ana", "Cancel")
+    for number in range(21):
+        await driver.says("ana", f"delete INV-{number + 1}")
+        await driver.presses("ana", "Cancel")
+    await driver.says("ana", "delete INV-99")
+    await driver.says("ana", "yes", reply_to=1)
+    assert invoices.deleted == []
 
 
 @pytest.mark.parametrize("word", ["cancel", "stop", "end", "quit", "start"])
-async def test_e15_the_words_of_carriers_confirm_nothing(invoices: Invoices, word: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        assert word.upper() not in texts(chat)[0]
-        await chat.says("ana", word)
-        assert invoices.deleted == []
+async def test_e15_the_words_of_carriers_confirm_nothing(asked: ChatDriver, invoices: Invoices, word: str) -> None:
+    assert word.upper() not in texts(asked)[0]
+    await asked.says("ana", word)
+    assert invoices.deleted == []
 
 
-async def test_equal_calls_of_one_reply_are_one_question(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1 INV-1")
-        assert len(await actions(chat)) == 1
-        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]
-        await chat.presses("ana", "Confirm")
-        assert invoices.deleted == ["INV-1"]
+async def test_equal_calls_of_one_reply_are_one_question(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-1 INV-1")
+    assert len(await actions(driver)) == 1
+    assert driver.last.buttons == ["Confirm", "Cancel", "Change"]
+    await driver.presses("ana", "Confirm")
+    assert invoices.deleted == ["INV-1"]
 
 
 async def test_question_answered_while_asked_again_keeps_the_turn(invoices: Invoices) -> None:
@@ -713,20 +612,21 @@ async def test_question_answered_while_asked_again_keeps_the_turn(invoices: Invo
 
 
 @pytest.mark.parametrize("button", ["of another chat", "of nobody", "of something settled"])
-async def test_refused_press_before_a_bare_yes_asks_for_the_code(invoices: Invoices, button: str) -> None:
+async def test_refused_press_before_a_bare_yes_asks_for_the_code(
+    driver: ChatDriver, invoices: Invoices, button: str
+) -> None:
     """Whoever presses one thing and then writes yes may mean what they pressed."""
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        elsewhere = press(chat, person("ana"), "ana")
-        await chat.says("ana", "delete INV-2")
-        settled = press(chat, person("ana"), "ana", event_id="settled")
-        await chat.presses("ana", "Cancel")
-        await chat.says("ana", "delete INV-3")
-        guessed = replace(elsewhere, token=make_token("00"))
-        await take(chat, {"of another chat": elsewhere, "of nobody": guessed, "of something settled": settled}[button])
-        await chat.says("ana", "yes")
-        assert invoices.deleted == []
-        assert "with the code" in chat.last.text
+    await driver.says("ana", "delete INV-1", group="team")
+    elsewhere = press(driver, person("ana"), "ana")
+    await driver.says("ana", "delete INV-2")
+    settled = press(driver, person("ana"), "ana", event_id="settled")
+    await driver.presses("ana", "Cancel")
+    await driver.says("ana", "delete INV-3")
+    guessed = replace(elsewhere, token=make_token("00"))
+    await take(driver, {"of another chat": elsewhere, "of nobody": guessed, "of something settled": settled}[button])
+    await driver.says("ana", "yes")
+    assert invoices.deleted == []
+    assert "with the code" in driver.last.text
 
 
 # ── F: time and machines ──
@@ -743,83 +643,56 @@ async def test_f1_the_deadline_is_the_stores_and_the_stamp_counts(invoices: Invo
             assert invoices.deleted == deleted
 
 
-async def test_f2_what_a_platform_says_of_the_time_makes_nobody_early(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        sent_at = datetime.now(UTC) - timedelta(days=1)
-        pressed = press(chat, person("ana"), "ana", sent_at=sent_at)
-        await chat.clock.advance(1000)
-        await take(chat, pressed)
-        assert invoices.deleted == []
-
-
-async def test_f3_many_presses_at_once_run_the_action_once(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        pressed = press(chat, person("ana"), "ana")
-        await take(chat, *(replace(pressed, event_ids=(f"p{n}",)) for n in range(20)))
-        assert (invoices.deleted, chat.alerts.count("Confirmed.")) == (["INV-1"], 1)
+async def test_f2_what_a_platform_says_of_the_time_makes_nobody_early(asked: ChatDriver, invoices: Invoices) -> None:
+    sent_at = datetime.now(UTC) - timedelta(days=1)
+    pressed = press(asked, person("ana"), "ana", sent_at=sent_at)
+    await asked.clock.advance(1000)
+    await take(asked, pressed)
+    assert invoices.deleted == []
 
 
 async def test_f7_a_store_that_fails_for_a_moment_costs_no_decision(
-    invoices: Invoices, monkeypatch: pytest.MonkeyPatch
+    asked: ChatDriver, invoices: Invoices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.engine.stop()
-        channel, store = chat.engine.context.channels["test"], chat.engine.context.store
-        monkeypatch.setattr(store, "get", unavailable)
-        pressed = press(chat, person("ana"), "ana")
-        await chat.engine.inbox.accept(channel, Parsed(events=(pressed,), response=Answered()))
-        await until(lambda: not len(chat.engine.context.tasks))
-        assert (invoices.deleted, chat.alerts, len(await store.pending_decisions())) == ([], [], 1)
-        monkeypatch.undo()
-        chat.engine.start()
-        await chat.engine.due()
-        await take(chat)
-        assert (invoices.deleted, await store.dead_letters()) == (["INV-1"], [])
+    await asked.engine.stop()
+    channel, store = asked.engine.context.channels["test"], asked.engine.context.store
+    monkeypatch.setattr(store, "get", unavailable)
+    pressed = press(asked, person("ana"), "ana")
+    await asked.engine.inbox.accept(channel, Parsed(events=(pressed,), response=Answered()))
+    await until(lambda: not len(asked.engine.context.tasks))
+    assert (invoices.deleted, asked.alerts, len(await store.pending_decisions())) == ([], [], 1)
+    monkeypatch.undo()
+    asked.engine.start()
+    await asked.engine.due()
+    await take(asked)
+    assert (invoices.deleted, await store.dead_letters()) == (["INV-1"], [])
 
 
 async def unavailable(keys: Sequence[Key]) -> None:
     raise StoreUnavailable("the disk is full")
 
 
-async def test_f8_a_button_works_after_a_restart(invoices: Invoices, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/askfirst.db"
-    async with invoices.bot(store=url) as bot:
-        asked = (await bot.ask_channel("ana", "delete INV-1")).pending[0]
-    async with invoices.bot(store=url) as bot:
-        assert (await bot.decide("app:-:ana", "confirm", code=asked.code)).content == "Invoice INV-1 is deleted."
-    async with invoices.bot(store=url) as bot:
-        again = await bot.decide("app:-:ana", "confirm", action_id=asked.pending_action_id)
-        assert again.stop_reason == "decided"
+async def test_f10_a_record_of_a_newer_release_is_left_alone(asked: ChatDriver, invoices: Invoices) -> None:
+    context = asked.engine.context
+    [(key, _)] = await context.store.scan("action/")
+    newer = Put(context.keyring.seal(key.name, '{"more": 1}', form=FORM + 1))
+    await context.store.commit(Transaction(partition=key.partition, puts={key.name: newer}))
+    await asked.presses("ana", "Confirm")
+    assert invoices.deleted == []
+    assert (await context.store.get([key]))[key].value == newer.value
+
+
+async def test_f14_a_flood_of_presses_by_somebody_else_fills_no_audit(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-1", group="team")
+    pressed = press(driver, person("bob"), "#team")
+    await take(driver, *(replace(pressed, event_ids=(f"p{n}",)) for n in range(50)))
+    found = code(driver)
+    await take(driver, *(message(f"ok {found}", who="bob", where="#team", message_id=f"m{n}") for n in range(20)))
+    refused = [line for line in await log(driver, "audit") if line["what"] == "not_allowed"]
+    assert len(refused) == 10
+    assert len(driver.alerts) == 50
+    await driver.presses("ana", "Confirm")
     assert invoices.deleted == ["INV-1"]
-
-
-async def test_f10_a_record_of_a_newer_release_is_left_alone(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        context = chat.engine.context
-        [(key, _)] = await context.store.scan("action/")
-        newer = Put(context.keyring.seal(key.name, '{"more": 1}', form=FORM + 1))
-        await context.store.commit(Transaction(partition=key.partition, puts={key.name: newer}))
-        await chat.presses("ana", "Confirm")
-        assert invoices.deleted == []
-        assert (await context.store.get([key]))[key].value == newer.value
-
-
-async def test_f14_a_flood_of_presses_by_somebody_else_fills_no_audit(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        pressed = press(chat, person("bob"), "#team")
-        await take(chat, *(replace(pressed, event_ids=(f"p{n}",)) for n in range(50)))
-        found = code(chat)
-        await take(chat, *(message(f"ok {found}", who="bob", where="#team", message_id=f"m{n}") for n in range(20)))
-        refused = [line for line in await log(chat, "audit") if line["what"] == "not_allowed"]
-        assert len(refused) == 10
-        assert len(chat.alerts) == 50
-        await chat.presses("ana", "Confirm")
-        assert invoices.deleted == ["INV-1"]
 
 
 # ── G: the policy ──
@@ -853,22 +726,19 @@ async def deny_after_the_yes(chat: ChatDriver, denied: Agent) -> None:
     await take(chat)
 
 
-async def test_g2_a_tool_that_needs_other_eyes_meanwhile_is_asked_anew(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        chat.bot.agent = approved_by(invoices, BOB).agent
-        await chat.presses("ana", "Confirm")
-        assert invoices.deleted == []
+async def test_g2_a_tool_that_needs_other_eyes_meanwhile_is_asked_anew(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-1", group="team")
+    driver.bot.agent = approved_by(invoices, BOB).agent
+    await driver.presses("ana", "Confirm")
+    assert invoices.deleted == []
 
 
-async def test_g3_a_tool_that_needs_no_yes_any_more_still_waits_for_it(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        chat.bot.agent = invoices.bot(confirm=False).agent
-        await chat.says("ana", "hello")
-        assert invoices.deleted == []
-        await chat.presses("ana", "Confirm")
-        assert invoices.deleted == ["INV-1"]
+async def test_g3_a_tool_that_needs_no_yes_any_more_still_waits_for_it(asked: ChatDriver, invoices: Invoices) -> None:
+    asked.bot.agent = invoices.bot(confirm=False).agent
+    await asked.says("ana", "hello")
+    assert invoices.deleted == []
+    await asked.presses("ana", "Confirm")
+    assert invoices.deleted == ["INV-1"]
 
 
 # ── the audit ──

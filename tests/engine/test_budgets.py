@@ -159,14 +159,6 @@ def spending(complete: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
     return spends
 
 
-async def test_without_budgets_nothing_is_looked_up(tmp_path: Path) -> None:
-    async with rig(bot(Metered(["one"])), tmp_path) as chat:
-        await says(chat, "a")
-        assert chat.platform.texts() == ["one"]
-        assert chat.wire.calls["spent"] == 0 and chat.wire.calls["commit"] == 2
-        assert (await today(chat))["calls"] == 1
-
-
 # ── the operator ──
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway import Agent, AgentConfig, ChannelAgent, EntityMemory, KnowledgeMemory, tool
+from channels import OpenMedia
+from gateway import Agent, AgentConfig, Approvers, ChannelAgent, Confirm, EntityMemory, KnowledgeMemory, tool
 from gateway.channel_agent import NotRunning
 from gateway.conversations import Conversations, UnknownConversation
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from tests.engine.bots import Invoices
 
 NAME = "agent/test:bot:"
 
@@ -148,3 +152,226 @@ async def test_name_like_a_path_is_a_name_and_touches_no_file(tmp_path: Path, mo
 async def test_bot_that_does_not_run_has_no_conversations() -> None:
     with pytest.raises(NotRunning):
         _ = ChannelAgent(Agent()).conversations
+
+
+CODE = re.compile(r"/(?:export|forget) (\d{4})$")
+
+
+@tool(confirm="Delete {what}?")
+async def delete(what: str) -> str:
+    """Delete something."""
+    return f"{what} is deleted"
+
+
+@pytest.fixture
+async def own() -> AsyncIterator[ChatDriver]:
+    model = ScriptedProvider(["Hello.", ToolCall("delete", {"what": "the quokka"}), "Again?", "Hello again."])
+    async with ChatDriver(Agent([delete]), provider=model) as chat:
+        await chat.says("ana", "my quokka-secret")
+        yield chat
+
+
+def code(own: ChatDriver) -> str:
+    found = CODE.search(own.last.text)
+    assert found is not None, own.last.text
+    return found[1]
+
+
+async def names(own: ChatDriver) -> list[str]:
+    """What the store has of Ana."""
+    store = own.engine.context.store
+    kept = [key.name for key, _ in await store.scan("")] + [key.name for key in await store.logs("")]
+    return [name for name in kept if "test:bot:ana" in name]
+
+
+async def until_forgotten(own: ChatDriver) -> None:
+    for _ in range(20):
+        await own.clock.advance(5)
+
+
+@pytest.mark.ledger("MEM-11")
+async def test_forgetting_takes_a_second_word(own: ChatDriver) -> None:
+    await own.says("ana", "/forget")
+    assert "cannot be undone" in own.last.text
+    await until_forgotten(own)
+    assert await names(own)
+    await own.says("ana", f"/forget {code(own)}")
+    assert own.last.text.startswith("All that is kept about you is being removed.")
+    await until_forgotten(own)
+    assert await names(own) == []
+    assert (await own.engine.context.store.stats()).parked == 0
+
+
+@pytest.mark.parametrize("said", ["/forget 99999", "/forget yes", "/forget", "/forget me please"])
+async def test_another_word_asks_again(own: ChatDriver, said: str) -> None:
+    await own.says("ana", "/forget")
+    await own.says("ana", said)
+    assert "cannot be undone" in own.last.text
+    await until_forgotten(own)
+    assert await names(own)
+
+
+async def test_a_code_is_of_one_person_command_and_time(own: ChatDriver) -> None:
+    await own.says("ana", "/forget")
+    first = code(own)
+    for person, command in (("ben", "forget"), ("ana", "export")):
+        await own.says(person, f"/{command} {first}")
+        assert code(own) != first
+    await own.clock.advance(1_300)
+    await own.says("ana", f"/forget {first}")
+    assert code(own) != first
+    await until_forgotten(own)
+    assert await names(own)
+
+
+async def test_an_open_question_is_withdrawn_with_it(own: ChatDriver) -> None:
+    await own.says("ana", "delete it")
+    await own.says("ana", "/forget")
+    await own.says("ana", f"/forget {code(own)}")
+    await until_forgotten(own)
+    assert await names(own) == []
+    await own.presses("ana", "Confirm")
+    assert own.alerts[-1] == "I no longer know this button. Ask again if you still want it."
+
+
+async def test_a_group_points_to_the_own_chat(own: ChatDriver) -> None:
+    for command in ("forget", "export"):
+        await own.says("ana", f"/{command}", group="team")
+        assert own.last.text == "Please write this to me in a chat of our own: it is about you alone."
+        await own.says("ana", f"/{command}")
+        await own.says("ana", f"/{command} {code(own)}", group="team")
+        assert own.last.text == "Please write this to me in a chat of our own: it is about you alone."
+    await until_forgotten(own)
+    assert await names(own)
+
+
+@pytest.mark.ledger("MEM-11")
+async def test_an_export_is_a_file_after_a_second_word(own: ChatDriver) -> None:
+    await own.says("ben", "my koala-secret")
+    await own.says("ana", "/export")
+    assert own.last.artifacts == []
+    await own.says("ana", f"/export {code(own)}")
+    [file] = [media for message in own.messages for media in message.artifacts]
+    assert isinstance(file, OpenMedia)
+    content = await asyncio.to_thread(file.path.read_text)
+    found: Any = json.loads(content)
+    assert (file.filename, found["person"]) == ("export.json", "test:bot:ana")
+    assert "quokka-secret" in content and "koala" not in content
+
+
+async def test_after_it_a_person_begins_anew(own: ChatDriver) -> None:
+    await own.says("ana", "/forget")
+    await own.says("ana", f"/forget {code(own)}")
+    await until_forgotten(own)
+    await own.says("ana", "hello")
+    model = own.bot.agent.provider
+    assert isinstance(model, ScriptedProvider)
+    assert [message.content for message in model.requests[-1].messages] == ["hello"]
+
+
+AT = re.compile(r"[A-Z][a-z]{2} \d{1,2}, \d\d:\d\d UTC: ")
+
+
+async def decided(bot: ChannelAgent, invoice: str, intent: Any, person: str = "ana", **place: str) -> None:
+    (action,) = (await bot.ask_channel(person, f"delete {invoice}", **place)).pending  # type: ignore[arg-type]
+    await bot.decide(f"app:-:{person}", intent, action_id=action.pending_action_id)
+
+
+async def receipts(bot: ChannelAgent, person: str = "ana", **place: str) -> list[str]:
+    told = await bot.ask_channel(person, "/receipts", **place)  # type: ignore[arg-type]
+    return told.content.replace("\N{NO-BREAK SPACE}", " ").replace("\\", "").splitlines()
+
+
+async def test_outcomes_are_listed_the_last_one_first(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        assert await receipts(bot) == ["Nothing has been decided here yet."]
+        await decided(bot, "INV-1", "confirm")
+        await decided(bot, "INV-2", "cancel")
+        invoices.error = RuntimeError("the secret of the tool")
+        await decided(bot, "INV-3", "confirm")
+        await bot.ask_channel("ana", "delete INV-4")
+        head, blank, *lines = await receipts(bot)
+    assert (head, blank) == ("The last outcomes:", "")
+    assert all(AT.search(line) for line in lines)
+    assert [re.sub(r"\d\d:\d\d UTC\.", "14:02.", AT.sub("", line)) for line in lines] == [
+        "- **Delete invoice “INV-3” for good** ❌ Confirmed by `app:-:ana`, failed 14:02.",
+        "- **Delete invoice “INV-2” for good** 🚫 Not done, said `app:-:ana`.",
+        "- **Delete invoice “INV-1” for good** ✅ Confirmed by `app:-:ana`, done 14:02.",
+    ]
+
+
+async def test_ten_outcomes_are_listed(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        for number in range(12):
+            await decided(bot, f"INV-{number}", "confirm")
+        lines = await receipts(bot)
+    assert ["INV-11”" in lines[2], "INV-2”" in lines[-1], len(lines)] == [True, True, 12]
+
+
+async def test_nobody_reads_the_outcomes_of_others(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        await decided(bot, "INV-1", "confirm", conversation_id="shared")
+        await decided(bot, "INV-2", "confirm", person="bob", conversation_id="shared")
+        lines = await receipts(bot, "bob", conversation_id="shared")
+        assert ["INV-2" in line for line in lines[2:]] == [True]
+        assert await receipts(bot, "eva", conversation_id="shared") == ["Nothing has been decided here yet."]
+
+
+async def test_they_are_told_in_the_readers_language(invoices: Invoices) -> None:
+    async with invoices.bot(language="de") as bot:
+        await decided(bot, "INV-1", "cancel")
+        lines = await receipts(bot)
+    assert lines[0] == "Die letzten Ergebnisse:"
+
+
+@tool(confirm=Confirm("Pay {amount}?", approvers=Approvers(people=["test:bot:ben"])))
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"Paid {amount}."
+
+
+DELETE = ToolCall("delete_invoice", {"invoice_id": "INV-7"})
+
+
+def bot() -> ChannelAgent:
+    return ChannelAgent(Agent([delete_invoice, pay]))
+
+
+async def listed(chat: ChatDriver, person: str, group: str | None = None) -> str:
+    await chat.says(person, "/pending", group=group)
+    return chat.last.text.replace("\\", "")
+
+
+async def test_question_in_a_group_is_listed_in_the_own_chat() -> None:
+    async with ChatDriver(bot(), provider=ScriptedProvider([DELETE])) as chat:
+        await chat.says("ana", "delete INV-7", group="sales")
+        assert "Delete invoice “INV-7”? (test:bot:#sales)" in await listed(chat, "ana")
+        assert "INV-7" not in await listed(chat, "ben")  # it waits for ana
+        assert "INV-7" not in await listed(chat, "ana", group="other")  # others read it there
+        await chat.presses("ana", "Confirm")
+        assert "INV-7" not in await listed(chat, "ana")
+
+
+async def test_approver_of_a_group_reads_it_too() -> None:
+    async with ChatDriver(bot(), provider=ScriptedProvider([ToolCall("pay", {"amount": 5})])) as chat:
+        await chat.says("ana", "pay 5", group="sales")
+        assert "Pay 5? (test:bot:#sales)" in await listed(chat, "ben")
+        assert "Pay 5? (test:bot:#sales)" in await listed(chat, "ana")
+
+
+async def test_question_of_the_own_chat_has_its_code_and_is_told_once() -> None:
+    async with ChatDriver(bot(), provider=ScriptedProvider([DELETE])) as chat:
+        await chat.says("ana", "delete INV-7")
+        told = await listed(chat, "ana")
+        assert told.count("INV-7") == 1
+        assert "test:bot" not in told
+
+
+@pytest.mark.parametrize("many", [25])
+async def test_only_the_last_questions_are_kept(many: int) -> None:
+    script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": f"N-{n}"}) for n in range(many)])
+    async with ChatDriver(bot(), provider=script) as chat:
+        for number in range(many):
+            await chat.says("ana", "delete it", group=f"g{number}")
+        told = await listed(chat, "ana")
+        assert (told.count("N-"), "“N-24”" in told, "“N-4”" in told) == (20, True, False)

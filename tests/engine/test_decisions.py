@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from channels import Address, ButtonPress, Message, Parsed, Person, WebhookResponse
+from channels import Address, ButtonPress, DeliveryReport, Parsed, Person, WebhookResponse
+from gateway import Confirm
+from gateway.providers.base import Request, Response, ToolCall
 from gateway.testing import ChatDriver
-from tests.engine.bots import Invoices
-from tests.engine.rig import until
+from gateway.tools import Preview
+from tests.engine.bots import Invoices, Model
+from tests.engine.rig import Rig, here, rig, until
+from tests.engine.test_tampered_records import CHAT, texts
 
 
 def press(
@@ -38,191 +42,90 @@ async def idle(chat: ChatDriver) -> None:
     await until(chat.engine.idle)
 
 
-async def test_64_presses_at_once_have_one_effect(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-42")
-        await asyncio.gather(*(take(chat, press(chat, f"press {n}")) for n in range(64)))
-        await idle(chat)
-        assert invoices.deleted == ["INV-42"]
-        assert len(chat.alerts) == 64
-        assert chat.alerts.count("Confirmed.") == 1
-        assert set(chat.alerts) <= {"Confirmed.", "This is already confirmed and running.", "This is already done."}
+async def test_64_presses_at_once_have_one_effect(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-42")
+    await asyncio.gather(*(take(driver, press(driver, f"press {n}")) for n in range(64)))
+    await idle(driver)
+    assert invoices.deleted == ["INV-42"]
+    assert len(driver.alerts) == 64
+    assert driver.alerts.count("Confirmed.") == 1
+    assert set(driver.alerts) <= {"Confirmed.", "This is already confirmed and running.", "This is already done."}
 
 
-async def test_a_press_redelivered_is_one_press(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-42")
-        await asyncio.gather(*(take(chat, press(chat, "the same")) for _ in range(8)))
-        await idle(chat)
-        assert (invoices.deleted, chat.alerts) == (["INV-42"], ["Confirmed."])
+async def test_a_press_redelivered_is_one_press(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-42")
+    await asyncio.gather(*(take(driver, press(driver, "the same")) for _ in range(8)))
+    await idle(driver)
+    assert (invoices.deleted, driver.alerts) == (["INV-42"], ["Confirmed."])
 
 
-async def test_a_press_during_a_long_turn_is_executed_at_once(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-42")
-        saying = asyncio.create_task(chat.says("ana", "wait"))
-        await invoices.model.waiting.wait()
-        started = time.monotonic()
-        await take(chat, press(chat, "now"))
-        await until(lambda: chat.last.text == "Invoice INV-42 is deleted.")
-        assert time.monotonic() - started < 20
-        invoices.model.let_go.set()
-        await saying
-        assert invoices.deleted == ["INV-42"]
-        assert chat.last.text == "You said: wait"
-
-
-async def test_the_wrong_person_is_refused_privately(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-42", group="team")
-        await chat.presses("bob", "Confirm")
-        assert (invoices.deleted, chat.alerts) == ([], ["This is not yours to answer."])
-        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]
-        await chat.presses("ana", "Confirm")
-        assert invoices.deleted == ["INV-42"]
-
-
-async def test_a_token_of_another_chat_does_nothing(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-42")
-        await take(chat, press(chat, "forwarded", place="#team"))
-        await idle(chat)
-        assert (invoices.deleted, chat.alerts) == ([], ["This button belongs to another chat."])
+async def test_a_press_during_a_long_turn_is_executed_at_once(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-42")
+    saying = asyncio.create_task(driver.says("ana", "wait"))
+    await invoices.model.waiting.wait()
+    started = time.monotonic()
+    await take(driver, press(driver, "now"))
+    await until(lambda: driver.last.text == "Invoice INV-42 is deleted.")
+    assert time.monotonic() - started < 20
+    invoices.model.let_go.set()
+    await saying
+    assert invoices.deleted == ["INV-42"]
+    assert driver.last.text == "You said: wait"
 
 
 @pytest.mark.parametrize("token", ["", "x", "00" + "A" * 22, "99" + "A" * 22, "é" * 24, "0" * 5000])
-async def test_a_guessed_token_does_nothing(invoices: Invoices, token: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-42")
-        await take(chat, press(chat, "guess", token=token or "-"))
-        await idle(chat)
-        assert invoices.deleted == []
-        assert chat.alerts == ["I no longer know this button. Ask again if you still want it."]
+async def test_a_guessed_token_does_nothing(driver: ChatDriver, invoices: Invoices, token: str) -> None:
+    await driver.says("ana", "delete INV-42")
+    await take(driver, press(driver, "guess", token=token or "-"))
+    await idle(driver)
+    assert invoices.deleted == []
+    assert driver.alerts == ["I no longer know this button. Ask again if you still want it."]
 
 
-def code_of(chat: ChatDriver, number: int = -1) -> str:
-    shown = [message for message in chat.messages if "Or reply" in message.text or "(" in message.text]
-    found = re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", shown[number].text)
-    return str(found[0])
+async def test_joint_prompt_keeps_its_other_buttons_after_an_answer(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "delete INV-1 INV-2 INV-3")
+    buttons = driver.last.buttons
+    confirm = [label for label in buttons if label.startswith("Confirm")]
+    cancel = [label for label in buttons if label.startswith("Cancel")]
+    await driver.presses("ana", confirm[0])
+    prompt = driver.messages[0]
+    assert prompt.buttons == buttons, "a second tap must not land on another question"
+    text = prompt.text.replace("\\", "")
+    assert text.index("Confirmed by Ana") < text.index("Delete invoice “INV-2” for good?")
+    assert "Delete invoice “INV-1” for good?" not in text
+
+    await driver.presses("ana", confirm[0])
+    assert invoices.deleted == ["INV-1"]
+    assert "already done" in driver.alerts[-1]
+    await driver.presses("ana", cancel[2])
+    assert driver.messages[0].buttons == buttons
+    await driver.presses("ana", confirm[1])
+    assert invoices.deleted == ["INV-1", "INV-2"]
+    prompt = driver.messages[0]
+    assert prompt.buttons == []
+    text = prompt.text.replace("\\", "")
+    said = [text.index(words) for words in ("INV-1", "Confirmed by", "INV-2", "INV-3", "Not done, said Ana")]
+    assert said == sorted(said)
 
 
-async def test_a_code_picks_exactly_that_action(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.says("ana", "delete INV-2")
-        await chat.says("ana", "yes")
-        assert invoices.deleted == []
-        assert "INV\\-1" in chat.last.text and "INV\\-2" in chat.last.text
-        first = next(message for message in chat.messages if "INV\\-1" in message.text)
-        code = re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", first.text)[0]
-        await chat.says("ana", f"ok {code.lower()}")
-        assert invoices.deleted == ["INV-1"]
+async def test_what_is_asked_together_is_stopped_together(driver: ChatDriver) -> None:
+    await driver.says("ana", "delete INV-1 INV-2")
+    await driver.says("ana", "/stop")
+    prompt = driver.messages[0]
+    assert prompt.buttons == []
+    assert prompt.text.count("Withdrawn. Nothing was done.") == 2
 
 
-async def test_a_reply_to_the_prompt_picks_its_action(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.says("ana", "hello")
-        await chat.says("ana", "yes", reply_to=1)
-        assert invoices.deleted == ["INV-1"]
-
-
-async def test_a_yes_after_something_else_shows_the_prompt_again(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.says("ana", "hello")
-        assert [message.text for message in chat.messages][1] == "You said: hello"
-        assert "Nothing has been done yet" in chat.last.text
-        await chat.says("ana", "yes")
-        assert invoices.deleted == []
-        assert "with the code" in chat.last.text
-        await chat.presses("ana", "Confirm")
-        assert invoices.deleted == ["INV-1"]
-
-
-async def test_a_yes_too_late_for_a_bare_word_asks_for_the_code(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.clock.advance(61)
-        await chat.says("ana", "yes")
-        assert invoices.deleted == []
-        assert "with the code" in chat.last.text
-
-
-@pytest.mark.parametrize("flag", ["forwarded", "via_bot", "transcribed"])
-async def test_what_was_not_typed_decides_nothing(invoices: Invoices, flag: str) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        message = Message(
-            event_ids=("yes",),
-            address=Address(channel="test", account="bot", place="ana"),
-            person=Person(channel="test", account="bot", user_id="ana"),
-            text="yes",
-        )
-        untyped: dict[str, Any] = {flag: True}
-        await take(chat, Parsed(events=(replace(message, **untyped),), response=WebhookResponse()))
-        await idle(chat)
-        assert invoices.deleted == []
-
-
-async def test_several_calls_of_one_reply_are_asked_together(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1 INV-2")
-        assert len(chat.messages) == 1
-        assert len(chat.last.buttons) == 6
-        label = next(label for label in chat.last.buttons if label.startswith("Confirm"))
-        await chat.presses("ana", label)
-        assert invoices.deleted == ["INV-1"]
-
-
-async def test_joint_prompt_keeps_its_other_buttons_after_an_answer(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1 INV-2 INV-3")
-        buttons = chat.last.buttons
-        confirm = [label for label in buttons if label.startswith("Confirm")]
-        cancel = [label for label in buttons if label.startswith("Cancel")]
-        await chat.presses("ana", confirm[0])
-        prompt = chat.messages[0]
-        assert prompt.buttons == buttons, "a second tap must not land on another question"
-        text = prompt.text.replace("\\", "")
-        assert text.index("Confirmed by Ana") < text.index("Delete invoice “INV-2” for good?")
-        assert "Delete invoice “INV-1” for good?" not in text
-
-        await chat.presses("ana", confirm[0])
-        assert invoices.deleted == ["INV-1"]
-        assert "already done" in chat.alerts[-1]
-        await chat.presses("ana", cancel[2])
-        assert chat.messages[0].buttons == buttons
-        await chat.presses("ana", confirm[1])
-        assert invoices.deleted == ["INV-1", "INV-2"]
-        prompt = chat.messages[0]
-        assert prompt.buttons == []
-        text = prompt.text.replace("\\", "")
-        said = [text.index(words) for words in ("INV-1", "Confirmed by", "INV-2", "INV-3", "Not done, said Ana")]
-        assert said == sorted(said)
-
-
-async def test_what_is_asked_together_is_stopped_together(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1 INV-2")
-        await chat.says("ana", "/stop")
-        prompt = chat.messages[0]
-        assert prompt.buttons == []
-        assert prompt.text.count("Withdrawn. Nothing was done.") == 2
-
-
-async def test_stop_withdraws_and_ends_the_turn(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        saying = asyncio.create_task(chat.says("ana", "wait"))
-        await invoices.model.waiting.wait()
-        await chat.says("ana", "/stop")
-        await saying
-        texts = [message.text for message in chat.messages]
-        assert any(text.startswith("Stopped.") for text in texts)
-        assert "You said: wait" not in texts
-        await chat.says("ana", "yes")
-        assert invoices.deleted == []
+async def test_stop_withdraws_and_ends_the_turn(asked: ChatDriver, invoices: Invoices) -> None:
+    saying = asyncio.create_task(asked.says("ana", "wait"))
+    await invoices.model.waiting.wait()
+    await asked.says("ana", "/stop")
+    await saying
+    texts = [message.text for message in asked.messages]
+    assert any(text.startswith("Stopped.") for text in texts)
+    assert "You said: wait" not in texts
+    await asked.says("ana", "yes")
+    assert invoices.deleted == []
 
 
 async def test_a_tool_that_fails_is_told_without_its_words(invoices: Invoices) -> None:
@@ -236,22 +139,466 @@ async def test_a_tool_that_fails_is_told_without_its_words(invoices: Invoices) -
         assert "it failed" in chat.last.text
 
 
-async def test_an_equal_ask_joins_the_open_one(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
+async def test_an_equal_ask_joins_the_open_one(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.says("ana", "delete INV-1")
+    first, second = (dict(message.tokens) for message in asked.messages[:2])
+    assert first != second
+    await asked.presses("ana", "Confirm")
+    assert invoices.deleted == ["INV-1"]
+    assert all(not message.buttons for message in asked.messages)
+
+
+async def test_a_yes_written_before_the_question_decides_nothing(driver: ChatDriver, invoices: Invoices) -> None:
+    await driver.says("ana", "hello")
+    await driver.says("ana", "delete INV-1")
+    await driver.says("ana", "yes", after=1)
+    assert invoices.deleted == []
+    assert "answer with the code" in driver.last.text
+    await driver.says("ana", "yes")
+    assert invoices.deleted == ["INV-1"]
+
+
+async def test_a_no_written_before_the_question_is_asked_about(driver: ChatDriver) -> None:
+    await driver.says("ana", "hello")
+    await driver.says("ana", "delete INV-1")
+    await driver.says("ana", "no", after=1)
+    assert "answer with the code" in driver.last.text
+    await driver.says("ana", "no")
+    assert "Delete invoice “INV-1”" in driver.last.text.replace("\\", "")
+    assert "answer with the code" not in driver.last.text
+
+
+@pytest.mark.parametrize("word", ["yes", "no"])
+async def test_a_question_under_the_models_words_takes_no_bare_word(
+    asked: ChatDriver, invoices: Invoices, word: str
+) -> None:
+    await asked.says("ana", "shall I look up something else?")
+    assert "Nothing has been done yet" in asked.last.text
+    await asked.says("ana", word)
+    assert "answer with the code" in asked.last.text
+    assert invoices.deleted == []
+
+
+async def test_a_question_shown_again_alone_takes_a_bare_yes(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.clock.advance(61)
+    await asked.says("ana", "yes")
+    assert "answer with the code" in asked.last.text
+    await asked.says("ana", "yes")
+    assert invoices.deleted == ["INV-1"]
+
+
+@pytest.mark.parametrize("command", ["/cancel yes", "/no yes", "/new ok CODE", "/undo ok CODE"])
+@pytest.mark.parametrize("replies", [True, False])
+async def test_a_command_never_decides(asked: ChatDriver, invoices: Invoices, command: str, replies: bool) -> None:
+    code = asked.last.text.partition("**OK ")[2][:4]
+    await asked.says("ana", command.replace("CODE", code), reply_to=1 if replies else None)
+    assert invoices.deleted == []
+
+
+@pytest.mark.parametrize("bare_yes", ["never", "reported"])
+async def test_bare_yes_without_an_order_is_asked_about_and_no_refuses(
+    tmp_path_factory: pytest.TempPathFactory, bare_yes: str
+) -> None:
+    for word, state in (("yes", "pending"), ("no", "closed")):
+        invoices = Invoices()
+        async with rig(invoices.bot(), tmp_path_factory.mktemp("files"), bare_yes=bare_yes) as chat:
+            await chat.asks(1)
+            await chat.handles("ana", word)
+            assert [action.state for action in await chat.actions()] == [state]
+        assert invoices.deleted == []
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(1, False), (4, True)])
+async def test_yes_counts_three_seconds_after_the_delivery_report(
+    tmp_path_factory: pytest.TempPathFactory, seconds: float, counts: bool
+) -> None:
+    invoices = Invoices()
+    async with rig(invoices.bot(), tmp_path_factory.mktemp("files"), bare_yes="reported", reports=True) as chat:
+        (action,) = await chat.asks(1)
+        address = (await chat.worker.context.actions(CHAT)).index.address
+        assert address is not None
+        await chat.take(
+            DeliveryReport(
+                event_ids=("r",), address=address, person=None, message_id=action.prompts[0], status="delivered"
+            )
+        )
+        chat.store.offset_seconds += seconds
+        await chat.handles("ana", "yes")
+    assert invoices.deleted == (["INV-1"] if counts else [])
+
+
+async def test_what_waits_when_stop_is_said_is_not_asked(driver: ChatDriver, invoices: Invoices) -> None:
+    store = driver.engine.context.store
+    first = asyncio.create_task(driver.says("ana", "wait"))
+    await invoices.model.waiting.wait()
+    second = asyncio.create_task(driver.says("ana", "delete INV-1"))
+    while (await store.stats()).waiting < 2:
+        await asyncio.sleep(0)
+    third = asyncio.create_task(driver.says("ana", "/stop"))
+    await until(lambda: any("Stopped" in message.text for message in driver.messages))
+    invoices.model.let_go.set()
+    await asyncio.gather(first, second, third)
+    assert not any("INV" in message.text for message in driver.messages)
+
+
+async def test_a_stop_counts_however_many_others_say_it_after(chat: Rig) -> None:
+    await chat.says("ana", "delete INV-1", place="#team", mentions_bot=True)
+    await chat.says("ana", "/stop", place="#team")
+    for number in range(101):
+        await chat.says(f"guest{number}", "/stop", place="#team")
+    await chat.work()
+    assert [(action.args["invoice_id"], action.reason) for action in await chat.actions()] == [("INV-1", "withdrawn")]
+    await chat.handles("ana", "delete INV-2", place="#team", mentions_bot=True)
+    assert [each.args["invoice_id"] for each in await chat.actions() if each.open] == ["INV-2"]
+
+
+MISSED = [
+    ("Pay invoice {invoice_id}?", "en", "yes, delete it"),
+    ("Send newsletter {invoice_id}?", "en", "yes, delete them"),
+    ("Pagar a fatura {invoice_id}?", "pt", "pode apagar"),
+    ("Enviar {invoice_id}?", "es", "puedes borrarlo"),
+    ("Restore file {invoice_id}?", "en", "yes, remove it"),
+    ("Cancel order {invoice_id}?", "en", "cancel it"),
+]
+
+
+@pytest.mark.parametrize(("question", "language", "words"), MISSED)
+@pytest.mark.parametrize("replies", [True, False])
+async def test_answer_with_another_verb_decides_nothing(
+    invoices: Invoices, question: str, language: str, words: str, replies: bool
+) -> None:
+    async with ChatDriver(invoices.bot(confirm=question, language=language)) as chat:
         await chat.says("ana", "delete INV-1")
+        requests = len(invoices.model.requests)
+        await chat.says("ana", words, reply_to=1 if replies else None)
+        assert invoices.deleted == []
+        assert len(invoices.model.requests) == requests, "the model hears nothing that looks like an answer"
+        assert "INV" in chat.last.text and chat.last.buttons
+
+
+async def test_a_question_to_cancel_says_what_its_buttons_do(invoices: Invoices) -> None:
+    async with ChatDriver(invoices.bot(confirm="Cancel order {invoice_id}?")) as chat:
         await chat.says("ana", "delete INV-1")
-        first, second = (dict(message.tokens) for message in chat.messages[:2])
-        assert first != second
+        assert chat.last.buttons == ["Yes, do it", "No, do not", "Change"]
+        await chat.presses("ana", "No, do not")
+        assert invoices.deleted == []
+        assert chat.last.text.replace("\\", "") == "Not done: Cancel order “INV-1”"
+        assert "Not done, said Ana" in chat.messages[0].text
+
+
+@pytest.mark.parametrize("words", ["sim", "OK FM63", "ok 7777"])
+async def test_what_looks_like_an_answer_is_answered_by_the_gateway(
+    asked: ChatDriver, invoices: Invoices, words: str
+) -> None:
+    requests = len(invoices.model.requests)
+    await asked.says("ana", words)
+    assert len(invoices.model.requests) == requests
+    assert "answer with the code" in asked.last.text
+    assert invoices.deleted == []
+
+
+async def test_forty_late_words_are_three_questions_and_a_line_each(invoices: Invoices) -> None:
+    async with ChatDriver(invoices.bot(confirm=Confirm("Delete {invoice_id}?", ttl_seconds=86400))) as chat:
+        await chat.says("ana", "delete INV-1")
+        for _ in range(40):
+            await chat.clock.advance(61)
+            await chat.says("ana", "yes", after=0)
+        prompts = [message for message in chat.messages if message.buttons]
+        assert len(prompts) == 3
+        assert chat.last.text.startswith("Not done yet (OK ")
+        (action,) = (await chat.engine.context.actions("agent/test:bot:ana")).open
+        assert len(action.tokens) == 9
+
+
+async def test_unclear_answers_are_told_three_times_then_once_a_minute(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.clock.advance(120)
+    for _ in range(40):
+        await asked.says("ana", "yes", after=0)
+    assert len(asked.messages) == 1 + 3
+    assert len(invoices.model.requests) == 1, "and never reaches the model"
+    await asked.clock.advance(61)
+    await asked.says("ana", "yes", after=0)
+    assert len(asked.messages) == 1 + 4
+
+
+@pytest.mark.parametrize(("minutes", "deleted"), [(14, ["INV-1"]), (16, [])])
+async def test_approval_is_launched_within_fifteen_minutes(
+    chat: Rig, invoices: Invoices, minutes: int, deleted: list[str]
+) -> None:
+    (one,) = await chat.asks(1)
+    await chat.says("ana", f"ok {one.code}")
+    chat.store.offset_seconds += minutes * 60
+    await chat.work()
+    assert invoices.deleted == deleted
+    assert ("could not be started in time" in texts(chat)) == (not deleted)
+
+
+async def test_approval_not_launched_in_time_is_told_to_all(chat: Rig, invoices: Invoices) -> None:
+    (one,) = await chat.asks(1)
+    await chat.says("ana", f"ok {one.code}")
+    await chat.advance(15 * 60 + 6)
+    assert [(action.state, action.reason) for action in await chat.actions()] == [("closed", "expired")]
+    await chat.work()
+    assert texts(chat).count("could not be started in time, so nothing was done: ") == 1
+    edited = [str(part.arguments["text"]) for _, part in chat.platform.sent if part.call == "edit"]
+    assert "confirmed, but could not be started in time" in edited[-1] and "Expired" not in edited[-1]
+    await chat.handles("ana", "what now?")
+    heard = "\n".join(each.content for each in invoices.model.requests[-1].messages if each.role == "event")
+    assert "confirmed by the person, but it could not be started in time: it was NOT done." in heard
+    assert "not answered" not in heard
+    assert invoices.deleted == []
+
+
+@pytest.mark.parametrize("again", [1, 3])
+async def test_one_press_asks_an_expired_question_again(asked: ChatDriver, invoices: Invoices, again: int) -> None:
+    before = asked.last.text
+    await asked.clock.advance(16 * 60)
+    assert "expired" in asked.last.text
+    requests = len(invoices.model.requests)
+    for _ in range(again):
+        await asked.presses("ana", "Ask again")
+    assert len(invoices.model.requests) == requests
+    assert asked.last.buttons == ["Confirm", "Cancel", "Change"]
+    assert asked.last.text.split("OK")[0] == before.split("OK")[0] and asked.last.text != before
+    assert sum("Delete invoice" in message.text and "Confirm" in message.buttons for message in asked.messages) == 1
+    await asked.presses("ana", "Confirm")
+    assert invoices.deleted == ["INV-1"]
+
+
+async def test_nobody_else_has_it_asked_again(driver: ChatDriver) -> None:
+    await driver.says("ana", "delete INV-1", group="team")
+    await driver.clock.advance(16 * 60)
+    shown = len(driver.messages)
+    token = next(m.tokens["Ask again"] for m in reversed(driver.messages) if "Ask again" in m.tokens)
+    eva = Person(channel="test", account="bot", user_id="eva")
+    place = driver.messages[-1].place
+    press = ButtonPress(event_ids=("e",), address=here(place), person=eva, token=token, answer_to="e")
+    await driver._take(press)
+    assert len(driver.messages) == shown
+    await driver.presses("ana", "Ask again")
+    assert len(driver.messages) == shown + 1
+
+
+def counting() -> tuple[list[int], Any]:
+    """Return a preview of lines, and the list whose first item is their number."""
+    count = [3]
+
+    async def look(invoice_id: str) -> Preview:
+        return Preview(text=f"Delete {count[0]} lines of {invoice_id}?")
+
+    return count, look
+
+
+async def test_what_has_drifted_is_asked_again_with_a_new_preview(invoices: Invoices) -> None:
+    count, look = counting()
+    async with ChatDriver(invoices.bot(confirm=look)) as chat:
+        await chat.says("ana", "delete INV-1")
+        count[0] = 300
+        await chat.presses("ana", "Confirm")
+        assert invoices.deleted == []
+        assert "no longer as it was shown" in chat.last.text
+        await chat.presses("ana", "Ask again")
+        assert "Delete 300 lines" in chat.last.text
         await chat.presses("ana", "Confirm")
         assert invoices.deleted == ["INV-1"]
-        assert all(not message.buttons for message in chat.messages)
 
 
-async def test_a_no_in_a_group_of_somebody_else_changes_nothing(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1", group="team")
-        requests = len(invoices.model.requests)
-        await chat.says("bob", "no", group="team")
-        await chat.says("ana", "yes", group="team")
-        assert len(invoices.model.requests) == requests
-        assert chat.last.buttons == ["Confirm", "Cancel", "Change"]
+async def test_what_can_no_longer_be_previewed_is_not_asked_again(invoices: Invoices) -> None:
+    gone: list[bool] = []
+
+    async def look(invoice_id: str) -> str:
+        if gone:
+            raise ValueError("no such invoice")
+        return f"Delete {invoice_id}?"
+
+    async with ChatDriver(invoices.bot(confirm=look)) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.clock.advance(16 * 60)
+        gone.append(True)
+        await chat.presses("ana", "Ask again")
+        assert "cannot be asked again" in chat.last.text
+
+
+async def test_equal_ask_with_another_preview_replaces_the_first(invoices: Invoices) -> None:
+    count, look = counting()
+    async with ChatDriver(invoices.bot(confirm=look)) as chat:
+        await chat.says("ana", "delete INV-1")
+        count[0] = 300
+        await chat.says("ana", "delete INV-1")
+        first, second = chat.messages[0], chat.messages[1]
+        assert "new question takes its place" in first.text and first.buttons == []
+        assert "Delete 300 lines" in second.text
+        await chat.says("ana", "yes")
+        assert invoices.deleted == ["INV-1"]
+
+
+async def test_preview_that_fails_at_the_launch_is_tried_again(invoices: Invoices) -> None:
+    down: list[bool] = []
+
+    async def look(invoice_id: str) -> Preview:
+        if down and down.pop():
+            raise ConnectionError("secret")
+        return Preview(text=f"Delete {invoice_id}?")
+
+    async with ChatDriver(invoices.bot(confirm=look)) as chat:
+        await chat.says("ana", "delete INV-1")
+        down.append(True)
+        await chat.presses("ana", "Confirm")
+        assert invoices.deleted == []
+        assert "no longer" not in chat.last.text
+        await chat.clock.advance(6)
+        assert invoices.deleted == ["INV-1"]
+
+
+@pytest.mark.parametrize(("one", "other", "runs"), [(("etag", 3), ["etag", 3], True), (1, True, False)], ids=str)
+async def test_preconditions_are_compared_as_json(invoices: Invoices, one: Any, other: Any, runs: bool) -> None:
+    found = iter([one, other])
+
+    async def look(invoice_id: str) -> Preview:
+        return Preview(text=f"Delete {invoice_id}?", precondition=next(found))
+
+    async with ChatDriver(invoices.bot(confirm=Confirm(look))) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Confirm")
+        assert invoices.deleted == (["INV-1"] if runs else [])
+
+
+class Changing(Model):
+    """Asks for the invoice that the last message names, as a model would."""
+
+    async def complete(self, request: Request) -> Response:
+        said = next((message.content for message in reversed(request.messages) if message.role == "user"), "")
+        numbers = re.findall(r"\bINV-\d+", said)
+        if request.messages[-1].role == "user" and numbers:
+            self.requests.append(request)
+            calls = [
+                ToolCall(call_id=f"c{number}", name="delete_invoice", args={"invoice_id": each})
+                for number, each in enumerate(numbers)
+            ]
+            return Response(tool_calls=tuple(calls), finish="tools")
+        return await super().complete(request)
+
+
+@pytest.fixture
+def changing() -> Invoices:
+    made = Invoices()
+    made.model = Changing()
+    return made
+
+
+@pytest.fixture
+async def changes(changing: Invoices) -> AsyncIterator[ChatDriver]:
+    """A chat in which Ana has been asked for INV-42."""
+    async with ChatDriver(changing.bot()) as chat:
+        await chat.says("ana", "delete INV-42")
+        yield chat
+
+
+async def opened(chat: ChatDriver) -> list[str]:
+    return [str(each.args["invoice_id"]) for each in (await chat.engine.context.actions("agent/test:bot:ana")).open]
+
+
+def told(changing: Invoices) -> str:
+    return "\n".join(message.content for message in changing.model.requests[-1].messages if message.role == "event")
+
+
+async def test_condition_in_the_answer_changes_the_question(changes: ChatDriver, changing: Invoices) -> None:
+    await changes.says("ana", "yes, but INV-7")
+    assert await opened(changes) == ["INV-7"]
+    assert "The person's message says how to change this one: delete_invoice" in told(changing)
+    first, second = [message for message in changes.messages if "Delete invoice" in message.text]
+    assert "Changed meanwhile: a new question takes its place." in first.text and first.buttons == []
+    assert "INV\\-7" in second.text
+    await changes.says("ana", "yes")
+    assert changing.deleted == ["INV-7"]
+
+
+async def test_change_button_asks_how_and_the_answer_changes_it(changes: ChatDriver, changing: Invoices) -> None:
+    await changes.presses("ana", "Change")
+    assert changes.last.text == "Write what should be different: Delete invoice “INV\\-42” for good"
+    await changes.says("ana", "INV-7 please")
+    assert await opened(changes) == ["INV-7"]
+    with pytest.raises(LookupError):
+        await changes.presses("ana", "Nothing")
+    await changes.presses("ana", "Confirm")
+    assert changing.deleted == ["INV-7"]
+
+
+async def test_old_code_and_button_of_the_changed_question_do_nothing(changes: ChatDriver, changing: Invoices) -> None:
+    code = re.search(r"\bOK (\w{4})\b", changes.last.text)
+    assert code is not None
+    old = dict(changes.messages[0].tokens)
+    await changes.says("ana", "yes, but INV-7")
+    await changes.says("ana", f"OK {code[1]}")
+    changes.messages[0].tokens = {"Old": old["Confirm"]}
+    await changes.presses("ana", "Old")
+    assert changing.deleted == []
+    assert "Changed meanwhile" in changes.alerts[-1]
+    assert await opened(changes) == ["INV-7"]
+
+
+async def test_refused_change_leaves_nothing_open(changes: ChatDriver, changing: Invoices) -> None:
+    await changes.says("ana", "no, INV-7")
+    await changes.says("ana", "no")
+    assert await opened(changes) == []
+    assert changes.last.text == "Not done: Delete invoice “INV\\-7” for good"
+    assert changing.deleted == []
+
+
+@pytest.mark.parametrize(
+    ("words", "open_left"),
+    [
+        ("yes, but not today", ["INV-42"]),
+        ("yes, but INV-42", ["INV-42"]),
+        ("yes, INV-42 and INV-7 too", ["INV-42", "INV-7"]),
+    ],
+)
+async def test_words_beside_a_yes_leave_these_questions(
+    changes: ChatDriver, changing: Invoices, words: str, open_left: list[str]
+) -> None:
+    await changes.says("ana", words)
+    assert await opened(changes) == open_left
+    if len(open_left) == 1:
+        assert "Delete invoice “INV\\-42” for good?" in changes.last.text
+        await changes.presses("ana", "Confirm")
+    assert changing.deleted == (open_left if len(open_left) == 1 else [])
+
+
+async def test_another_person_does_not_change_it(driver: ChatDriver) -> None:
+    await driver.says("ana", "delete INV-42", group="office")
+    await driver.presses("ben", "Change")
+    assert driver.alerts[-1] == "This is not yours to answer."
+
+
+async def test_change_of_what_has_ended_says_so(changes: ChatDriver) -> None:
+    token = changes.last.tokens["Change"]
+    await changes.presses("ana", "Confirm")
+    changes.messages[0].tokens = {"Late": token}
+    await changes.presses("ana", "Late")
+    assert changes.alerts[-1] == "This is already done."
+
+
+async def test_another_message_in_between_forgets_the_press(changes: ChatDriver) -> None:
+    await changes.presses("ana", "Change")
+    await changes.says("ana", "hello")
+    await changes.says("ana", "delete INV-7")
+    assert await opened(changes) == ["INV-42", "INV-7"]
+
+
+@pytest.mark.ledger("PEND-44")
+async def test_no_cancels_and_the_model_learns_it(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.says("ana", "no")
+    assert asked.last.text.startswith("Not done: ")
+    await asked.says("ana", "thanks, what now?")
+    told = [message.content for message in invoices.model.requests[-1].messages if message.role == "event"]
+    assert any("refused by the person" in text for text in told)
+    assert invoices.deleted == []
+
+
+@pytest.mark.ledger("TEST-07")
+async def test_question_expires_and_takes_no_yes(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.clock.advance(901)
+    for _ in range(2):
+        assert "expired" in asked.last.text
+        await asked.says("ana", "yes")
+    assert invoices.deleted == []

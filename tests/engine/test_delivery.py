@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,16 +18,10 @@ from gateway.stored.outbox import address_to_json
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig, until
+from tests.engine.rig import Rig, here, killed, rig, until
 from tests.stored import action_of
 
 NOTE = say("may_be_duplicate", "en")
-
-
-@pytest.fixture
-async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(Invoices().bot(), tmp_path) as chat:
-        yield chat
 
 
 async def ask(chat: Rig) -> None:
@@ -161,9 +154,10 @@ async def test_an_unreachable_platform_is_tried_again_later_and_later(chat: Rig)
     assert len(set(chat.platform.keys)) == 1, "every retry has the same key"
 
 
-async def test_after_a_day_it_is_given_up_and_can_be_replayed(chat: Rig) -> None:
+@pytest.mark.parametrize("mend", [None, MissingSetting("TEST_TOKEN", "copy it again")])
+async def test_part_unsent_for_a_day_is_put_aside_and_can_be_replayed(chat: Rig, mend: MissingSetting | None) -> None:
     await chat.notify("one")
-    chat.platform.will = [Unavailable("502")]
+    chat.platform.will = [Unavailable("502", mend=mend)]
     await chat.worker.deliver()
     await chat.advance(86500)
     await chat.notify("two")
@@ -189,31 +183,6 @@ async def test_a_rate_limit_is_obeyed_and_counts_as_no_try(chat: Rig) -> None:
     await chat.advance(1.5)
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
-
-
-async def test_our_own_pace_parks_the_lane(tmp_path: Path) -> None:
-    async with rig(Invoices().bot(), tmp_path, pace=Pace(place_per_second=1.0)) as chat:
-        await chat.notify(*(str(number) for number in range(5)))
-        await chat.worker.deliver()
-        assert chat.platform.texts() == ["0", "1", "2"]
-        stats = await chat.store.stats()
-        assert (stats.ready, stats.parked, stats.leased) == (0, 1, 0)
-        await chat.advance(1.1)
-        await chat.worker.deliver()
-        assert chat.platform.texts() == ["0", "1", "2", "3"]
-
-
-async def test_threads_of_a_group_share_its_pace(tmp_path: Path) -> None:
-    async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=2.0)) as chat:
-        for thread in ("1", "2", "3"):
-            address = here("#team")
-            await chat.worker.engine.runtime.notify(
-                type(address)(channel="test", account="bot", place="#team", thread=thread, group=True),
-                Reply(text=thread),
-            )
-        for _ in range(3):
-            await chat.worker.deliver()
-        assert chat.platform.texts("#team") == ["1", "2"]
 
 
 @pytest.mark.parametrize("paced", [False, True], ids=["at once", "after our own pace"])
@@ -297,15 +266,6 @@ async def test_refused_token_keeps_the_outbox_and_is_logged_once(chat: Rig, capl
     assert said() == [("ERROR", True), ("WARNING", False), ("ERROR", True)], "and again when it comes again"
 
 
-async def test_what_a_refused_token_holds_up_for_a_day_is_put_aside(chat: Rig) -> None:
-    await chat.notify("hello")
-    chat.platform.will = [Unavailable("unauthorized", mend=MissingSetting("TEST_TOKEN", "copy it again"))]
-    await chat.worker.deliver()
-    await chat.advance(86401)
-    await chat.worker.deliver()
-    assert await chat.dead() == ["it waited for too long"]
-
-
 async def test_undeliverable_prompt_is_dead_and_its_ask_undelivered(chat: Rig) -> None:
     await ask(chat)
     await chat.notify("later")
@@ -357,18 +317,6 @@ async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
     assert await chat.dead() == ["its channel is off"]
 
 
-async def test_accounts_pace_is_queued_for_and_counted_once(tmp_path: Path) -> None:
-    async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=20.0)) as chat:
-        places = [f"person {number}" for number in range(30)]
-        for place in places:
-            await chat.notify("hello", place=place)
-        await asyncio.gather(*(chat.worker.deliver() for _ in places))
-        assert len(chat.platform.sent) == 30
-        assert (await chat.store.stats()).parked == 0
-        # 30 that were let through, and 10 that were not at first: whoever of them was first in the queue asked again
-        assert chat.wire.calls["acquire"] <= 30 + 2 * 10 + 5
-
-
 async def test_sender_cancelled_while_waiting_for_pace_sends_nothing(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=1.0)) as chat:
         await chat.notify("zero", place="bob")
@@ -378,8 +326,7 @@ async def test_sender_cancelled_while_waiting_for_pace_sends_nothing(tmp_path: P
         while not (await chat.store.stats()).leased:
             await asyncio.sleep(0)
         await until(lambda: chat.wire.calls["acquire"] >= 2)
-        waits.cancel()
-        await asyncio.gather(waits, return_exceptions=True)
+        await killed(waits)
         await chat.advance(2)
         lease = await chat.worker.lease("out")
         assert (lease.died, lease.tries) == (False, 0)
@@ -404,16 +351,6 @@ async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.L
     assert chat.platform.texts() == [NOTE, "two"]
     assert await chat.dead() == ["it may have been sent"]
     assert "hunter2" not in caplog.text and "KeyError" in caplog.text
-
-
-async def test_who_blocked_the_bot_and_comes_back_is_written_to_again(chat: Rig) -> None:
-    await chat.notify("one")
-    chat.platform.will = [Undeliverable("403 blocked")]
-    await chat.worker.deliver()
-    await chat.notify("two")
-    await chat.worker.deliver()
-    assert chat.platform.texts() == ["two"]
-    assert await chat.ready() == 0
 
 
 # ── whoever sends dies ──
@@ -485,8 +422,7 @@ async def test_a_send_cut_off_by_the_end_of_the_process_is_in_doubt(chat: Rig) -
     chat.platform.will = [asyncio.Event()]
     sending = asyncio.create_task(chat.worker.deliver())
     await chat.platform.sending.wait()
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
+    await killed(sending)
     assert sending.cancelled()
     assert (await chat.store.stats()).leased == 0
     await chat.advance(2)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import AfterValidator
 
-from gateway import Agent, ChannelAgent, Confirm, NothingDone, ToolContext, tool
+from gateway import Agent, ChannelAgent, Confirm, NothingDone, Preview, ToolContext, tool
 from gateway.engine.engine import Engine
+from gateway.engine.execution.effects import Effects
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
-from gateway.testing import ChatDriver
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools import Tool
+from gateway.tools.escape import legible, plain, shown
+from gateway.tools.function import THREADS
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices, Model
-from tests.engine.rig import Rig, Worker, rig, until
+from tests.engine.rig import Rig, Worker, killed, rig, until
 
 DOUBT = "may or may not have happened"
 
@@ -404,3 +409,135 @@ async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(slow: Callable[
         await until(lambda: any(DOUBT in text for text in chat.platform.texts()))
         await chat.worker.engine.stop(0.01)
         assert (await stored(chat)).state == "unknown"
+
+
+async def brief_effect(worker: Worker, **options: float) -> None:
+    """Run the action that has been ready longest, in a process that waits milliseconds for it."""
+    effects = Effects(worker.context, timeout_seconds=0.02)
+    async with asyncio.timeout(15):
+        process = ActionExecutor(worker.context, effects=effects, preview_seconds=0.02)
+        await process.run(await worker.lease("action", **options))
+
+
+async def test_preview_hanging_at_the_launch_is_retried_for_a_minute(tmp_path: Path) -> None:
+    looks, done = iter((True, False, False)), []
+
+    async def ask(invoice_id: str) -> Preview:
+        if not next(looks):
+            await asyncio.Event().wait()
+        return Preview(text=f"Delete {invoice_id}?", precondition={"lines": 3})
+
+    @tool(confirm=ask)
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        done.append(invoice_id)
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await chat.confirms()
+        await brief_effect(chat.worker)
+        await chat.turns()
+        assert not any("could not be checked" in text for text in chat.platform.texts())
+        await chat.advance(61)
+        await brief_effect(chat.worker)
+        await chat.turns()
+        assert any("could not be checked" in text for text in chat.platform.texts())
+        assert done == []
+
+
+async def test_hanging_probe_leaves_the_outcome_unknown(tmp_path: Path) -> None:
+    """The first worker dies while the effect runs; the second one asks the probe."""
+    running = asyncio.Event()
+
+    async def probe() -> None:
+        await asyncio.Event().wait()
+
+    @tool(confirm=Confirm("Delete {invoice_id}?", probe=probe), timeout_seconds=60)  # type: ignore[arg-type]
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        running.set()
+        await asyncio.Event().wait()
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await chat.confirms()
+        died = asyncio.create_task(brief_effect(chat.worker, lease_seconds=0.0))
+        await running.wait()
+        await brief_effect(chat.another())
+        await chat.turns()
+        *_, text, question = chat.platform.texts()
+        assert "may or may not have happened" in text
+        assert "outcome unknown" in question
+        await killed(died)
+
+
+async def test_effect_without_a_free_thread_fails_and_never_happens(tmp_path: Path) -> None:
+    let_go, done = threading.Event(), []
+
+    @tool(confirm="Delete {invoice_id}?")
+    def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        done.append(invoice_id)
+
+    threads = delete_invoice._function.threads
+    for _ in range(THREADS):
+        threads.submit(let_go.wait)
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await chat.confirms()
+        try:
+            await brief_effect(chat.worker)
+        finally:
+            let_go.set()
+        await chat.turns()
+        assert any("it could not be done. Nothing has happened" in text for text in chat.platform.texts())
+    threads.shutdown()
+    assert done == []
+
+
+@pytest.mark.both_stores
+async def test_what_was_approved_waits_for_room_and_then_happens_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Invoices()
+    async with rig(made.bot(), tmp_path) as chat:
+        room = False
+
+        async def has_headroom(*store: Any) -> bool:
+            return room
+
+        monkeypatch.setattr(type(chat.store), "has_headroom", has_headroom)
+        await chat.hears("ana", "delete INV-1")
+        code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
+        await chat.says("ana", f"ok {code}")
+        actions = chat.worker.engine._actions
+        await actions.run(await chat.worker.lease("action"))
+        assert made.deleted == []
+        assert await chat.store.lease("w", ["action"]) is None
+        room = True
+        await chat.advance(5.0)
+        await actions.run(await chat.worker.lease("action"))
+        assert made.deleted == ["INV-1"]
+        assert await chat.store.lease("w", ["action"]) is None
+
+
+async def test_a_check_that_changes_its_value_each_time_is_not_asked() -> None:
+    paid: list[int] = []
+
+    @tool(confirm="Pay {cents} cents?")
+    def pay(cents: Annotated[int, AfterValidator(lambda euros: euros * 100)]) -> str:
+        """Pay."""
+        paid.append(cents)
+        return "paid"
+
+    script = ScriptedProvider([ToolCall("pay", {"cents": 5}), "No."])
+    async with ChatDriver(ChannelAgent(Agent(tools=[pay])), provider=script) as chat:
+        await chat.says("ana", "pay 5 euros")
+        if chat.last.buttons:
+            assert "Pay 500 cents" in chat.last.text
+            await chat.presses("ana", "Confirm")
+        assert paid in ([], [500])
+
+
+@pytest.mark.parametrize("value", [["א", 5, 7], {"a": ["אבג", 1]}], ids=json.dumps)
+def test_right_to_left_text_in_a_list_moves_nothing_around_it(value: Any) -> None:
+    for read in (plain(shown(value)), legible(f"Move {shown(value, bare=False)}?")):
+        found = read[read.index("\u2068") : read.index("\u2069")]
+        assert found.startswith('\u2068"') and found.endswith('"')

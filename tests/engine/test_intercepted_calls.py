@@ -17,7 +17,7 @@ from gateway.observe.events import InterceptorVetoed, ToolErrorRaised, ToolStart
 from gateway.observe.runs import action_event_id
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, rig
+from tests.engine.rig import Rig, killed, rig
 from tests.engine.test_intercepted_messages import FAILURES, blocks_in_a_thread
 from tests.engine.test_tampered_records import press, texts
 
@@ -259,8 +259,7 @@ async def test_worker_that_stops_during_the_check_launches_nothing(tmp_path: Pat
         lease = await chat.worker.lease("action", lease_seconds=0.0)
         running = asyncio.ensure_future(chat.worker.engine._actions.run(lease))
         await checking.wait()
-        running.cancel()
-        await asyncio.wait({running})
+        await killed(running)
         assert [action.state for action in await chat.actions()] == ["approved"]
         await chat.worker.engine._actions.run(await chat.worker.lease("action"))
         assert (invoices.deleted, calls) == (["INV-1"], [asked.pending_action_id] * 2)

@@ -18,7 +18,7 @@ from gateway.store.types import FOLDED_AFTER_SECONDS
 from gateway.stored import keys
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig, until, user_lines
+from tests.engine.rig import Rig, here, killed, rig, until, user_lines
 from tests.engine.test_tampered_records import press, texts
 
 
@@ -324,8 +324,7 @@ async def test_a_veto_stands_when_another_worker_continues_the_turn(tmp_path: Pa
             await chat.says("ana", text)
         running = asyncio.ensure_future(chat.worker.turn())
         await until(lambda: len(script.requests) >= 2)
-        running.cancel()
-        await asyncio.wait({running})
+        await killed(running)
         other = chat.another()
         await other.turn()
         await chat.work()
@@ -349,8 +348,7 @@ async def test_worker_that_stops_during_the_check_leaves_it_to_another(tmp_path:
         await chat.says("ana", "hello")
         running = asyncio.ensure_future(chat.worker.turn())
         await checking.wait()
-        running.cancel()
-        await asyncio.wait({running})
+        await killed(running)
         await chat.another().turn()
         await chat.work()
         assert (chat.platform.texts(), calls) == (["Hello."], ["hello", "hello"])

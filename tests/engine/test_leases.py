@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from channels import Unavailable
+from channels import Event, Unavailable
 from gateway import Agent, ChannelAgent, ToolContext, providers, tool
 from gateway.engine.execution.executor import MOST_OF_A_TOOL
 from gateway.engine.leases import HeldLease
+from gateway.engine.polling import Poller
 from gateway.engine.turns.runner import TurnRunner
 from gateway.providers import Request, Response
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.types import Lease
-from gateway.testing import ScriptedProvider, ToolCall
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, Worker, rig, until, user_lines
+from tests.engine.rig import Platform, Rig, Worker, killed, message, rig, until, user_lines
 from tests.stored import action_of
 
 pytestmark = pytest.mark.both_stores
-
-
-@pytest.fixture
-async def chat(invoices: Invoices, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        yield chat
 
 
 async def lapsed(chat: Rig) -> Lease:
@@ -239,14 +236,6 @@ async def test_action_waits_for_a_process_that_has_its_channel(chat: Rig, invoic
     assert "Invoice INV-1 is deleted." in chat.platform.texts()
 
 
-async def test_approval_older_than_its_limit_is_not_launched(chat: Rig, invoices: Invoices) -> None:
-    half = Worker(chat.bot, chat.wire, {}, chat.files)
-    await approved(chat, half)
-    await chat.advance(3600)
-    await half.engine._actions.run(await half.lease("action"))
-    assert (invoices.deleted, await states(chat)) == ([], ["closed"])
-
-
 async def test_ended_lease_leaves_no_cycle_for_the_garbage_collector(chat: Rig) -> None:
     lease = await lapsed(chat)
     gc.collect()
@@ -337,8 +326,7 @@ async def test_turn_stopped_four_times_is_not_put_aside(chat: Rig, invoices: Inv
         invoices.model.waiting.clear()
         running = asyncio.create_task(chat.another().turn())
         await invoices.model.waiting.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await killed(running)
     invoices.model.let_go.set()
     await chat.turns()
     assert chat.platform.texts() == ["You said: wait"]
@@ -479,3 +467,161 @@ async def test_a_tool_in_a_turn_that_is_taken_over_is_ended(tmp_path: Path) -> N
         await TurnRunner(other.context, other.decisions).run(taken)
         assert user_lines(script) == ["brew"]
         script.assert_used_up()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(RuntimeError("hunter2"), "RuntimeError ("), (StoreUnavailable("it is full: make room"), "it is full: make room")],
+)
+async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, told: str
+) -> None:
+    async with ChatDriver(Invoices().bot()) as chat:
+        store, called = chat.engine.context.store, asyncio.Event()
+        tick, failures = store.run_timers, iter([error, error])
+
+        async def failing() -> float | None:
+            if (failure := next(failures, None)) is not None:
+                raise failure
+            called.set()
+            return await tick()
+
+        monkeypatch.setattr(store, "run_timers", failing)
+        await called.wait()
+        await until(lambda: "goes on" in caplog.text)
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("timers:")]
+    assert len(said) == 2
+    assert said[0].startswith(f"timers: {told}") and said[1] == "timers: goes on"
+    assert "hunter2" not in caplog.text
+
+
+LONG, SHORT = 60.0, 0.09
+
+
+class Polled(Platform):
+    """Hands out what is put into `waits`, to whoever asks; `polling` counts those who do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self.polling = 0
+
+    async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
+        self.polling += 1
+        try:
+            while True:
+                event = await self.waits.get()
+                if isinstance(event, Exception):
+                    raise event
+                yield (event,)
+        finally:
+            self.polling -= 1
+
+
+@pytest.fixture
+def platform() -> Polled:
+    return Polled()
+
+
+@pytest.fixture
+async def house(tmp_path: Path, platform: Polled) -> AsyncIterator[Rig]:
+    bot = ChannelAgent(Agent(provider=ScriptedProvider([])))
+    async with rig(bot, tmp_path, platform) as house:
+        yield house
+
+
+@contextlib.asynccontextmanager
+async def polling(
+    worker: Worker, platform: Polled, lease_seconds: float, again_seconds: float = 1.0
+) -> AsyncIterator[asyncio.Task[None]]:
+    worker.context.lease_seconds = lease_seconds
+    poller = Poller(worker.context, worker.engine.inbox, platform, again_seconds=again_seconds)
+    task = asyncio.create_task(poller.run())
+    try:
+        yield task
+    finally:
+        await killed(task)
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst.platforms")
+
+
+async def heard(house: Rig, platform: Polled, text: str) -> None:
+    """Somebody writes, and it is stored."""
+    before = (await house.store.stats()).ready
+    await platform.waits.put(message(text, text))
+    while (await house.store.stats()).ready == before:
+        await asyncio.sleep(0.001)
+
+
+async def test_second_process_polls_as_soon_as_the_first_ends(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with polling(house.worker, platform, LONG) as first:
+        await heard(house, platform, "ana")
+        async with polling(house.another(), platform, SHORT):
+            await until(lambda: "test is polled by another process" in caplog.text)
+            assert platform.polling == 1
+            first.cancel()
+            await heard(house, platform, "ben")
+            assert platform.polling == 1
+
+
+async def test_dead_poller_is_replaced_when_its_lease_lapses(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = Poller(house.worker.context, house.worker.engine.inbox, platform)
+    assert await gone._lease.take()
+    async with polling(house.another(), platform, SHORT):
+        await until(lambda: "test is polled by another process" in caplog.text)
+        assert platform.polling == 0
+        await house.advance(house.worker.context.lease_seconds + 1.0)
+        await heard(house, platform, "ana")
+
+
+async def test_who_has_lost_the_lease_polls_no_longer(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with polling(house.worker, platform, 0.6):
+        await heard(house, platform, "ana")
+        await house.advance(10.0)  # it was held up for longer than its lease
+        async with polling(house.another(), platform, SHORT):
+            await until(lambda: "test is no longer polled by this process: its lease is lost" in caplog.text)
+            await until(lambda: platform.polling == 1)
+            await heard(house, platform, "ben")
+
+
+async def test_without_a_store_nobody_polls(house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture) -> None:
+    async with polling(house.worker, platform, SHORT):
+        await heard(house, platform, "ana")
+        house.wire.calls_left = 0
+        await until(lambda: "its lease is lost" in caplog.text)
+        assert platform.polling == 0
+        await until(lambda: "test is not polled: the store does not answer; it is tried again" in caplog.text)
+        assert "by another process" not in caplog.text
+        house.wire.calls_left = None
+        await heard(house, platform, "ben")
+
+
+async def test_polling_stops_when_a_hanging_store_outlasts_the_lease(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with polling(house.worker, platform, SHORT):
+        await heard(house, platform, "ana")
+        house.wire.pause_after = 0
+        await until(lambda: "its lease is lost" in caplog.text)
+        assert platform.polling == 0
+        house.wire.resume.set()
+
+
+async def test_a_channel_that_breaks_is_polled_again_and_told_once(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with polling(house.worker, platform, LONG, again_seconds=0.001):
+        for _ in range(3):
+            await platform.waits.put(KeyError("a person's words"))
+        await heard(house, platform, "ana")
+        assert caplog.text.count("test: KeyError (test_leases.py:") == 1
+        assert "words" not in caplog.text

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from channels import Undeliverable
-from gateway import Agent, AgentConfig, ChannelAgent, emit_artifact, tool
+from gateway import Agent, AgentConfig, ChannelAgent, FallbackProvider, ToolContext, emit_artifact, tool
+from gateway.observe.event_log import EventLog
 from gateway.observe.events import (
+    CacheHit,
     DeliveryFailed,
     DuplicateDropped,
     LeaseLost,
     LeaseTakenOver,
+    LlmEnd,
     MessageReceived,
     MessageSent,
+    ObservedEvent,
+    PendingResolved,
     RunEvent,
     TurnFailed,
     TurnStart,
 )
+from gateway.observe.genai import span_id
 from gateway.observe.runs import run_id_of
+from gateway.observe.spans import SpanReader
 from gateway.observe.trace import AgentTrace
-from gateway.providers import ProviderError
+from gateway.providers import ProviderError, Response, Usage
 from gateway.stored import keys
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.turn import Outcome
@@ -238,3 +251,316 @@ async def test_a_function_that_is_added_later_hears_what_comes_then() -> None:
         own.on("llm_end")(lambda run_id, response, usage: heard.append(response.content))
         await chat.says("ana", "two")
     assert heard == ["Two."]
+
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@tool(confirm="Wipe {what}?")
+async def wipe(what: str) -> str:
+    """Wipe."""
+    return f"{what} is wiped"
+
+
+def wiping(*steps: object, **options: Any) -> ChannelAgent:
+    config = AgentConfig(**options)
+    return ChannelAgent(Agent([look, wipe], provider=ScriptedProvider(steps), config=config))  # type: ignore[arg-type]
+
+
+def spans_of(events: Iterable[ObservedEvent]) -> list[dict[str, Any]]:
+    """The spans that a process makes of its events. A millisecond passes between two looks at the clock."""
+    made: list[dict[str, Any]] = []
+    ticks = count()
+    reader = SpanReader(
+        lambda span: made.append(dict(span)),
+        agent_name="agent",
+        content=False,
+        clock=lambda: NOW + timedelta(milliseconds=next(ticks)),
+        pseudonym=lambda text: text.replace("ana", "~1"),
+    )
+    for event in events:
+        if type(event) in reader.kinds:
+            reader.read(event)
+    return made
+
+
+def named(spans: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [span for span in spans if span["name"] == name]
+
+
+@pytest.mark.ledger("TRC-15")
+async def test_a_turn_that_is_taken_over_has_one_trace_of_spans(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    served = wiping(ToolCall("look", {"where": "here"}), hold, "Never said.", "Nothing.")
+    script = served.agent.provider
+    assert isinstance(script, ScriptedProvider)
+    async with rig(served, tmp_path) as chat:
+        written = message("ana", "look here")
+        await chat.take(written)
+        lease = await chat.worker.lease("turn", lease_seconds=0.0)
+        dying = asyncio.create_task(chat.worker.turn_of(lease))
+        await until(lambda: len(script.requests) >= 2)
+        other = chat.another()
+        taken = await other.lease("turn")
+        hold.set()
+        assert await dying is None
+        await other.turn_of(taken)
+        first, second = spans_of(chat.worker.told.events), spans_of(other.told.events)
+    run_id = run_id_of(PLACE, written.event_ids[0])
+    assert {span["trace_id"] for span in (*first, *second)} == {run_id}
+    assert [span["name"] for span in first] == ["receive test"]
+    (turn,) = named(second, "invoke_agent agent")
+    assert (turn["parent_span_id"], turn["attributes"]["askfirst.attempt"]) == (first[0]["span_id"], 2)
+    steps = [span for span in second if span["parent_span_id"] == turn["span_id"]]
+    earlier = [span for span in steps if span["attributes"].get("askfirst.from_checkpoint")]
+    assert [span["name"] for span in earlier][:2] == [f"chat {_model(other.told.events)}", "tool_selection"]
+    assert all(span["start_time_unix_nano"] == span["end_time_unix_nano"] for span in earlier)
+    assert len([span for span in steps if span["name"].startswith("chat")]) == 2
+
+
+def _model(events: Iterable[ObservedEvent]) -> str:
+    return next(event.response.model for event in events if isinstance(event, LlmEnd))
+
+
+async def test_each_attempt_at_a_turn_has_a_span_below_the_receipt(tmp_path: Path) -> None:
+    down = ProviderError("script", "unreachable", retryable=True)
+    async with rig(wiping(down, "Hello.", max_retries=0), tmp_path) as chat:
+        await chat.hears("ana", "hello")
+        await chat.later(6)
+        spans = spans_of(chat.worker.told.events)
+    (received,) = named(spans, "receive test")
+    first, second = named(spans, "invoke_agent agent")
+    assert {first["parent_span_id"], second["parent_span_id"]} == {received["span_id"]}
+    assert first["span_id"] != second["span_id"]
+    assert [span["status"]["status_code"] for span in (first, second)] == ["ERROR", "UNSET"]
+    assert first["attributes"]["error.type"] == "ProviderError"
+
+
+@pytest.mark.ledger("TRC-15")
+async def test_a_twin_is_a_span_of_the_first_ones_trace(tmp_path: Path) -> None:
+    async with rig(wiping("Hello."), tmp_path) as chat:
+        written = message("ana", "hello")
+        await chat.take(written)
+        await chat.take(written)
+        spans = spans_of(chat.worker.told.events)
+    (received,), (twin,) = named(spans, "receive test"), named(spans, "duplicate")
+    assert (twin["trace_id"], twin["parent_span_id"]) == (received["trace_id"], received["span_id"])
+    assert twin["attributes"]["askfirst.step.type"] == "dedup"
+    assert received["attributes"]["gen_ai.conversation.id"] == "agent/test:bot:~1"
+
+
+async def test_messages_of_one_turn_are_linked(tmp_path: Path) -> None:
+    async with rig(wiping("Hello."), tmp_path) as chat:
+        await chat.take(message("ana", "one"), message("ana", "two"))
+        await chat.turns()
+        spans = spans_of(chat.worker.told.events)
+    first, second = named(spans, "receive test")
+    (turn,) = named(spans, "invoke_agent agent")
+    assert turn["trace_id"] == first["trace_id"]
+    assert turn["links"] == [{"trace_id": second["trace_id"], "span_id": second["span_id"]}]
+
+
+@pytest.mark.ledger("TRC-15")
+async def test_a_word_that_decides_links_to_the_action(tmp_path: Path) -> None:
+    async with rig(wiping(ToolCall("wipe", {"what": "disk"})), tmp_path) as chat:
+        await chat.hears("ana", "wipe it", "no")
+        spans = spans_of(chat.worker.told.events)
+        (closed,) = chat.worker.told.of_kind(PendingResolved)
+    asking, deciding = named(spans, "invoke_agent agent")
+    (kept,) = named(spans, "pending_action wipe")
+    link = {"trace_id": kept["trace_id"], "span_id": kept["span_id"]}
+    assert (asking["links"], deciding["links"]) == ([link], [link])
+    assert deciding["attributes"]["askfirst.stop_reason"] == "decided by word"
+    assert kept["links"] == [{"trace_id": asking["trace_id"], "span_id": span_id(asking["trace_id"], 0)}]
+    assert kept["attributes"]["askfirst.outcome"] == closed.status == "refused"
+
+
+CANARY = "canary-3f9c"
+
+
+@tool(read_only=True, name="look")
+async def look_or_fail(where: str) -> str:
+    """Look."""
+    if where == "nowhere":
+        raise ValueError(CANARY)
+    return CANARY
+
+
+@tool(confirm="Delete {name}?")
+async def delete(name: str) -> str:
+    """Delete something."""
+    if name == "stone":
+        raise ValueError(CANARY)
+    return CANARY
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    names = ("askfirst.events", "askfirst.actions")
+    return [record.getMessage() for record in caplog.records if record.name in names]
+
+
+def line(caplog: pytest.LogCaptureFixture, message: str) -> Any:
+    return next(record for record in caplog.records if record.getMessage() == message)
+
+
+def everything(caplog: pytest.LogCaptureFixture) -> str:
+    return str([record.__dict__ for record in caplog.records if record.name.startswith("askfirst")])
+
+
+async def test_a_switch_to_the_next_model_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    down = ScriptedProvider([ProviderError("scripted", CANARY, retryable=True)])
+    chain = FallbackProvider([down, ScriptedProvider(["Here I am."])])
+    async with ChatDriver(Agent(provider=chain)) as chat:
+        await chat.says("ana", "hello")
+    assert chat.last.text == "Here I am."
+    said = line(caplog, "next model asked")
+    assert (said.levelname, said.failed_provider, said.next_provider) == ("WARNING", "scripted", "scripted")
+    assert said.event == line(caplog, "turn begun").event
+    assert CANARY not in everything(caplog)
+
+
+async def test_log_follows_a_turn_and_its_calls(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    script: list[Any] = [ToolCall("look", {"where": "here"}), ToolCall("look", {"where": "nowhere"}), "Done."]
+    async with ChatDriver(
+        ChannelAgent(Agent([look_or_fail]), language="en"), provider=ScriptedProvider(script)
+    ) as chat:
+        await chat.says("ana", CANARY)
+    assert lines(caplog) == [
+        "accepted",
+        "turn begun",
+        "model answered",
+        "tool ran",
+        "model answered",
+        "tool failed",
+        "model answered",
+        "committed",
+        "delivered",
+    ]
+    ran, failed, answered = (line(caplog, each) for each in ("tool ran", "tool failed", "model answered"))
+    assert (ran.tool, ran.event, type(ran.milliseconds)) == ("look", line(caplog, "accepted").event, int)
+    assert (failed.levelno, failed.tool) == (logging.WARNING, "look")
+    assert failed.what.startswith("ValueError (test_observed_turns.py:")
+    assert answered.total_tokens == 0
+    assert not hasattr(answered, "cost"), "this model costs nothing"
+    assert CANARY not in everything(caplog)
+
+
+@pytest.mark.ledger("CFG-11")
+async def test_log_has_tokens_costs_tools_and_hits_of_the_cache(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst.events")
+    log = EventLog()
+    said: dict[str, Any] = {"run_id": "r", "provider": "openai", "duration_ms": 7.4}
+    usage = Usage(prompt_tokens=100, completion_tokens=20, cached_prompt_tokens=60)
+    response = Response(content=CANARY, model="m")
+    log.read(LlmEnd(response=response, usage=replace(usage, cost_usd=0.0012345678), **said))
+    log.read(LlmEnd(response=response, usage=usage, **said))
+    log.read(CacheHit(run_id="r", model="m", response=response))
+    known, unknown, hit = caplog.records
+    assert vars(known).items() >= {"model": "m", "total_tokens": 120, "cached_prompt_tokens": 60}.items()
+    assert vars(known)["cost_usd"] == 0.001235
+    assert (vars(unknown)["cost"], "cost_usd" in vars(unknown)) == ("unknown", False)
+    assert (hit.getMessage(), vars(hit)["model"]) == ("cache answered", "m")
+    assert CANARY not in everything(caplog)
+
+
+@pytest.mark.parametrize(("name", "state"), [("feather", "done"), ("stone", "failed")])
+async def test_log_follows_an_action_without_its_words(caplog: pytest.LogCaptureFixture, name: str, state: str) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    script = [ToolCall("delete", {"name": name})]
+    async with ChatDriver(ChannelAgent(Agent([delete]), language="en"), provider=ScriptedProvider(script)) as chat:
+        await chat.says("ana", CANARY)
+        code = chat.last.text.partition("**OK ")[2][:4]
+        await chat.presses("ana", "Confirm")
+    told = [each for each in lines(caplog) if each.startswith(("tool ", "action ", "effect "))]
+    assert told[:5] == ["tool asks", "action asked", "action shown", "action decided", "action launched"]
+    assert told[-2:] == ["effect ended", "action finished"]
+    asks, decided, ended = (line(caplog, each) for each in ("tool asks", "action decided", "effect ended"))
+    assert (asks.tool, asks.action, decided.person) == ("delete", ended.action, "test:bot:ana")
+    assert (ended.tool, ended.state, type(ended.milliseconds)) == ("delete", state, int)
+    assert CANARY not in everything(caplog)
+    assert code not in everything(caplog), "who reads the log must not be able to confirm"
+    if state == "failed":
+        assert any("(delete): ValueError (test_observed_turns.py:" in each for each in told)
+
+
+async def test_exception_text_reaches_neither_chat_nor_model_nor_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def preview(name: str) -> str:
+        raise KeyError(CANARY)
+
+    @tool(confirm=preview)
+    async def shred(name: str) -> str:
+        """Shred something."""
+        return name
+
+    caplog.set_level(logging.DEBUG, "askfirst")
+    provider = ScriptedProvider(
+        [
+            ToolCall("look", {"where": "nowhere"}),
+            ToolCall("shred", {"name": "paper"}),
+            "Both failed.",
+            ToolCall("delete", {"name": "stone"}),
+            "So did that.",
+        ]
+    )
+    async with ChatDriver(ChannelAgent(Agent([look_or_fail, shred, delete]), language="en"), provider=provider) as chat:
+        await chat.says("ana", "look_or_fail, then shred")
+        await chat.says("ana", "delete the stone")
+        await chat.presses("ana", "Confirm")
+        await chat.says("ana", "why?")
+        shown = [message.text for message in chat.messages]
+    asked = [message.content for request in provider.requests for message in request.messages]
+    assert any("Error executing tool 'look': ValueError (test_observed_turns.py:" in text for text in asked)
+    assert any("Error executing tool 'shred': KeyError (test_observed_turns.py:" in text for text in asked)
+    assert any(
+        "the preview of shred failed: KeyError (test_observed_turns.py:" in each.getMessage() for each in caplog.records
+    )
+    assert CANARY not in f"{asked} {shown} {everything(caplog)}"
+
+
+async def test_a_turn_that_fails_says_where_and_for_which_event(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    bot = ChannelAgent(Agent([]))
+
+    @bot.command("report")
+    async def report(ctx: ToolContext, text: str) -> str:
+        raise ValueError(CANARY)
+
+    async with ChatDriver(bot, provider=ScriptedProvider([])) as chat:
+        await chat.says("ana", "/report")
+    (failed,) = [each for each in caplog.records if each.getMessage().startswith("a turn of ")]
+    assert re.search(r" failed: ValueError \(test_observed_turns\.py:\d+ report\)$", failed.getMessage())
+    assert vars(failed)["event"] == vars(line(caplog, "turn begun"))["event"]
+    assert CANARY not in caplog.text
+
+
+async def test_a_tool_that_there_is_not_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    provider = ScriptedProvider([ToolCall(f"tell {CANARY}", {}), "Sorry."])
+    async with ChatDriver(ChannelAgent(Agent([look_or_fail])), provider=provider) as chat:
+        await chat.says("ana", "hello")
+    assert vars(line(caplog, "tool failed"))["tool"] == "(unknown)"
+    assert CANARY not in everything(caplog)
+
+
+@pytest.mark.parametrize("way", ["button", "code", "word", "/stop"])
+async def test_log_says_how_a_person_decided(caplog: pytest.LogCaptureFixture, way: str) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    script = [ToolCall("delete", {"name": "feather"})]
+    async with ChatDriver(ChannelAgent(Agent([delete]), language="en"), provider=ScriptedProvider(script)) as chat:
+        await chat.says("ana", "delete it")
+        code = chat.last.text.partition("**OK ")[2][:4]
+        match way:
+            case "button":
+                await chat.presses("ana", "Confirm")
+            case "code":
+                await chat.says("ana", f"OK {code}")
+            case "word":
+                await chat.says("ana", "yes")
+            case _:
+                await chat.says("ana", "/stop")
+    decided = [record for record in caplog.records if str(getattr(record, "how", "")).startswith("decided")]
+    assert [record.how for record in decided] == [f"decided by {way}"]  # type: ignore[attr-defined]
+    assert decided[0].actions == [line(caplog, "action asked").action]  # type: ignore[attr-defined]

@@ -11,15 +11,27 @@ from typing import Any
 
 import pytest
 
-from channels import OptedOut, OptOut, Parsed, WebhookResponse
+from channels import (
+    ButtonPress,
+    DeliveryReport,
+    OptedOut,
+    OptOut,
+    Parsed,
+    Reply,
+    Unavailable,
+    Unreachable,
+    WebhookResponse,
+)
 from gateway.access import AllowList
 from gateway.access.suppression import has_opted_out
 from gateway.engine.intake.inbox import Inbox
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
+from gateway.store.errors import StoreUnavailable
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, Rig, here, message, rig
+from tests.stored import action_of
 
 _numbers = itertools.count(1)
 FAREWELL = "You will hear nothing more from me. To hear from me again, write Start."
@@ -27,7 +39,7 @@ HELLO = "Hello! Tell me what you need. I always ask before I do something that c
 
 
 @pytest.fixture
-async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
+async def sms(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
     async with rig(invoices.bot(), tmp_path, buttons=0, edit=False, opt_out=True) as chat:
         yield chat
 
@@ -58,193 +70,189 @@ async def muted(chat: Rig, place: str = "ana") -> bool:
 SILENT = "not sent: they have opted out"
 
 
-async def test_what_is_open_is_withdrawn_and_nothing_more_is_sent(chat: Rig) -> None:
-    await asks(chat, "INV-1 INV-2")
-    await asks(chat, place="bob")
-    before = chat.platform.texts("ana")
-    await chat.take(opts())
-    assert await ends(chat) == [("INV-1", "pending"), ("INV-1", "withdrawn"), ("INV-2", "withdrawn")]
-    await chat.hears("ana", "hello?")
-    await chat.later(3600)
-    assert chat.platform.texts("ana") == before
-    assert len(chat.platform.texts("bob")) == 2, "bob's question, and that it has expired"
+async def test_what_is_open_is_withdrawn_and_nothing_more_is_sent(sms: Rig) -> None:
+    await asks(sms, "INV-1 INV-2")
+    await asks(sms, place="bob")
+    before = sms.platform.texts("ana")
+    await sms.take(opts())
+    assert await ends(sms) == [("INV-1", "pending"), ("INV-1", "withdrawn"), ("INV-2", "withdrawn")]
+    await sms.hears("ana", "hello?")
+    await sms.later(3600)
+    assert sms.platform.texts("ana") == before
+    assert len(sms.platform.texts("bob")) == 2, "bob's question, and that it has expired"
 
 
-async def test_no_model_reads_what_could_not_be_answered(chat: Rig, invoices: Invoices) -> None:
-    await chat.take(opts())
+async def test_no_model_reads_what_could_not_be_answered(sms: Rig, invoices: Invoices) -> None:
+    await sms.take(opts())
     asked = len(invoices.model.requests)
-    await chat.says("ana", "hello?")
-    await chat.hears("ana", "delete INV-1")
+    await sms.says("ana", "hello?")
+    await sms.hears("ana", "delete INV-1")
     assert len(invoices.model.requests) == asked
-    assert (await chat.store.stats()).waiting == 0
-    assert await chat.actions() == []
+    assert (await sms.store.stats()).waiting == 0
+    assert await sms.actions() == []
 
 
-async def test_recorded_state_holds_in_another_process(chat: Rig) -> None:
-    await chat.take(opts())
-    await chat.says("ana", "hello?")
-    await chat.another().turn()
-    assert chat.platform.texts() == [] and (await chat.store.stats()).parts == 0
+async def test_recorded_state_holds_in_another_process(sms: Rig) -> None:
+    await sms.take(opts())
+    await sms.says("ana", "hello?")
+    await sms.another().turn()
+    assert sms.platform.texts() == [] and (await sms.store.stats()).parts == 0
 
 
-async def test_the_code_of_what_was_withdrawn_does_nothing(chat: Rig, invoices: Invoices) -> None:
-    await asks(chat)
-    (action,) = await chat.actions()
-    before = chat.platform.texts()
-    await chat.take(opts())
-    await chat.hears("ana", f"OK {action.code}")
-    assert invoices.deleted == [] and chat.platform.texts() == before
-    assert await chat.dead() == [SILENT]
+async def test_the_code_of_what_was_withdrawn_does_nothing(sms: Rig, invoices: Invoices) -> None:
+    await asks(sms)
+    (action,) = await sms.actions()
+    before = sms.platform.texts()
+    await sms.take(opts())
+    await sms.hears("ana", f"OK {action.code}")
+    assert invoices.deleted == [] and sms.platform.texts() == before
+    assert await sms.dead() == [SILENT]
 
 
-async def test_opt_out_puts_the_outbox_aside_and_withdraws_the_ask(chat: Rig) -> None:
-    await chat.notify("one")
-    await chat.says("ana", "delete INV-1")
-    await chat.worker.turn()
-    await chat.take(opts())
-    await chat.turns()
-    assert chat.platform.sent == []
-    assert await chat.dead() == [SILENT] * 2
-    assert await ends(chat) == [("INV-1", "withdrawn")]
+async def test_opt_out_puts_the_outbox_aside_and_withdraws_the_ask(sms: Rig) -> None:
+    await sms.notify("one")
+    await sms.says("ana", "delete INV-1")
+    await sms.worker.turn()
+    await sms.take(opts())
+    await sms.turns()
+    assert sms.platform.sent == []
+    assert await sms.dead() == [SILENT] * 2
+    assert await ends(sms) == [("INV-1", "withdrawn")]
 
 
-async def test_a_running_turn_is_ended(chat: Rig, invoices: Invoices) -> None:
-    await chat.says("ana", "wait")
-    running = asyncio.create_task(chat.worker.turn())
-    await invoices.model.waiting.wait()
-    await chat.take(opts())
+async def test_a_running_turn_is_ended(sms: Rig, invoices: Invoices) -> None:
+    running = await sms.waits()
+    await sms.take(opts())
     await running
-    await chat.turns()
-    assert chat.platform.sent == []
+    await sms.turns()
+    assert sms.platform.sent == []
 
 
-async def test_turn_ending_after_an_opt_out_elsewhere_is_put_aside(chat: Rig, invoices: Invoices) -> None:
-    await chat.says("ana", "wait")
-    running = asyncio.create_task(chat.worker.turn())
-    await invoices.model.waiting.wait()
-    other = chat.another()
-    await other.engine.inbox.accept(chat.platform, Parsed(events=(opts(),), response=WebhookResponse()))
-    while (await chat.store.stats()).pointed:
+async def test_turn_ending_after_an_opt_out_elsewhere_is_put_aside(sms: Rig, invoices: Invoices) -> None:
+    running = await sms.waits()
+    other = sms.another()
+    await other.engine.inbox.accept(sms.platform, Parsed(events=(opts(),), response=WebhookResponse()))
+    while (await sms.store.stats()).pointed:
         await asyncio.sleep(0)
     invoices.model.let_go.set()
     await running
-    await chat.turns()
-    assert chat.platform.sent == [] and await chat.dead() == [SILENT]
+    await sms.turns()
+    assert sms.platform.sent == [] and await sms.dead() == [SILENT]
 
 
-async def test_farewell_is_sent_once_after_an_untold_opt_out(chat: Rig) -> None:
-    await asks(chat)
-    before = chat.platform.texts()
-    await chat.take(opts(told=False))
-    await chat.turns()
-    assert chat.platform.texts() == [*before, FAREWELL]
-    await chat.hears("ana", "hello?")
-    assert chat.platform.texts() == [*before, FAREWELL]
+async def test_farewell_is_sent_once_after_an_untold_opt_out(sms: Rig) -> None:
+    await asks(sms)
+    before = sms.platform.texts()
+    await sms.take(opts(told=False))
+    await sms.turns()
+    assert sms.platform.texts() == [*before, FAREWELL]
+    await sms.hears("ana", "hello?")
+    assert sms.platform.texts() == [*before, FAREWELL]
 
 
-async def test_start_ends_the_opt_out(chat: Rig) -> None:
-    await chat.take(opts())
-    assert await muted(chat)
-    await chat.take(opts(opted_in=True))
-    assert not await muted(chat)
-    await chat.hears("ana", "hello?")
-    assert chat.platform.texts() == ["You said: hello?"]
+async def test_start_ends_the_opt_out(sms: Rig) -> None:
+    await sms.take(opts())
+    assert await muted(sms)
+    await sms.take(opts(opted_in=True))
+    assert not await muted(sms)
+    await sms.hears("ana", "hello?")
+    assert sms.platform.texts() == ["You said: hello?"]
 
 
-async def test_start_is_answered_where_nobody_else_answers_it(chat: Rig) -> None:
-    await chat.take(opts(told=False), opts(opted_in=True, told=False))
-    await chat.turns()
-    assert chat.platform.texts() == [FAREWELL, HELLO]
+async def test_start_is_answered_where_nobody_else_answers_it(sms: Rig) -> None:
+    await sms.take(opts(told=False), opts(opted_in=True, told=False))
+    await sms.turns()
+    assert sms.platform.texts() == [FAREWELL, HELLO]
 
 
-async def test_a_yes_that_carriers_take_for_start_is_read(chat: Rig) -> None:
-    await chat.take(opts())
-    await chat.hears("ana", "yes", opts_in=True)
-    assert chat.platform.texts() == ["You said: yes"]
-    assert not await muted(chat)
+async def test_a_yes_that_carriers_take_for_start_is_read(sms: Rig) -> None:
+    await sms.take(opts())
+    await sms.hears("ana", "yes", opts_in=True)
+    assert sms.platform.texts() == ["You said: yes"]
+    assert not await muted(sms)
 
 
-async def test_stop_and_start_at_once_count_in_their_order(chat: Rig) -> None:
-    await chat.take(opts(), opts(opted_in=True), opts(), opts(opted_in=True))
-    assert not await muted(chat)
-    await chat.take(opts(opted_in=True), opts())
-    assert await muted(chat)
+async def test_stop_and_start_at_once_count_in_their_order(sms: Rig) -> None:
+    await sms.take(opts(), opts(opted_in=True), opts(), opts(opted_in=True))
+    assert not await muted(sms)
+    await sms.take(opts(opted_in=True), opts())
+    assert await muted(sms)
 
 
-async def test_opt_out_refusal_of_the_platform_is_remembered(chat: Rig) -> None:
-    await asks(chat)
-    await chat.notify("one")
-    await chat.notify("two")
-    chat.platform.will = [OptedOut("21610")]
-    await chat.worker.deliver()
-    assert await chat.dead() == ["not deliverable: 21610"] * 2
-    assert len(chat.platform.keys) == 2, "the question, and one that was refused"
-    assert await ends(chat) == [("INV-1", "withdrawn")]
-    assert await muted(chat)
+async def test_opt_out_refusal_of_the_platform_is_remembered(sms: Rig) -> None:
+    await asks(sms)
+    await sms.notify("one")
+    await sms.notify("two")
+    sms.platform.will = [OptedOut("21610")]
+    await sms.worker.deliver()
+    assert await sms.dead() == ["not deliverable: 21610"] * 2
+    assert len(sms.platform.keys) == 2, "the question, and one that was refused"
+    assert await ends(sms) == [("INV-1", "withdrawn")]
+    assert await muted(sms)
 
 
-async def test_a_question_that_is_refused_so_was_never_asked(chat: Rig) -> None:
-    await chat.says("ana", "delete INV-1")
-    await chat.worker.turn()
-    chat.platform.will = [OptedOut("21610")]
-    await chat.worker.deliver()
-    assert await ends(chat) == [("INV-1", "undelivered")]
-    assert await muted(chat)
+async def test_a_question_that_is_refused_so_was_never_asked(sms: Rig) -> None:
+    await sms.says("ana", "delete INV-1")
+    await sms.worker.turn()
+    sms.platform.will = [OptedOut("21610")]
+    await sms.worker.deliver()
+    assert await ends(sms) == [("INV-1", "undelivered")]
+    assert await muted(sms)
 
 
-async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(chat: Rig, invoices: Invoices) -> None:
-    await asks(chat)
-    (action,) = await chat.actions()
-    before = chat.platform.texts()
+async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(sms: Rig, invoices: Invoices) -> None:
+    await asks(sms)
+    (action,) = await sms.actions()
+    before = sms.platform.texts()
     invoices.hold = asyncio.Event()
-    await chat.says("ana", f"OK {action.code}")
-    running = asyncio.create_task(chat.worker.engine._actions.run(await chat.worker.lease("action")))
+    await sms.says("ana", f"OK {action.code}")
+    running = asyncio.create_task(sms.worker.engine._actions.run(await sms.worker.lease("action")))
     await invoices.running.wait()
-    await chat.take(opts())
+    await sms.take(opts())
     invoices.hold.set()
     await running
-    await chat.turns()
-    assert invoices.deleted == ["INV-1"] and chat.platform.texts() == before
-    (letter,) = await chat.store.dead_letters()
+    await sms.turns()
+    assert invoices.deleted == ["INV-1"] and sms.platform.texts() == before
+    (letter,) = await sms.store.dead_letters()
     assert letter.reason == SILENT and "INV-1 is deleted" in str(letter.part)
-    await chat.take(opts(opted_in=True))
-    assert await chat.store.replay(letter.dead_id)
-    await chat.turns()
-    assert chat.platform.texts() == [*before, "Invoice INV-1 is deleted."]
+    await sms.take(opts(opted_in=True))
+    assert await sms.store.replay(letter.dead_id)
+    await sms.turns()
+    assert sms.platform.texts() == [*before, "Invoice INV-1 is deleted."]
 
 
-async def test_notify_and_operator_send_after_opt_out_are_refused(chat: Rig) -> None:
-    await chat.take(opts())
+async def test_notify_and_operator_send_after_opt_out_are_refused(sms: Rig) -> None:
+    await sms.take(opts())
     with pytest.raises(OptedOut):
-        await chat.notify("news")
-    context = chat.worker.context
+        await sms.notify("news")
+    context = sms.worker.context
     operator = Operator(context.store, context.channels, Keyring(KEYS), bot=context.bot.name)
     with pytest.raises(NotDone, match="test:bot:ana has opted out: nothing is sent there until they write START"):
         await operator.send("test:bot:ana", "news")
-    assert (await chat.store.stats()).parts == 0
+    assert (await sms.store.stats()).parts == 0
     await operator.send("test:bot:bob", "news")
-    await chat.turns()
-    assert chat.platform.texts("bob") == ["news"]
+    await sms.turns()
+    assert sms.platform.texts("bob") == ["news"]
 
 
-async def test_opt_out_never_expires(chat: Rig) -> None:
-    await chat.take(opts())
-    chat.store.offset_seconds += timedelta(days=400).total_seconds()
-    assert await muted(chat)
+async def test_opt_out_never_expires(sms: Rig) -> None:
+    await sms.take(opts())
+    sms.store.offset_seconds += timedelta(days=400).total_seconds()
+    assert await muted(sms)
 
 
-async def test_a_stranger_who_opts_out_is_told_nothing_more(chat: Rig) -> None:
-    context = chat.worker.context
+async def test_a_stranger_who_opts_out_is_told_nothing_more(sms: Rig) -> None:
+    context = sms.worker.context
     context.allowed = AllowList([])
-    inbox = Inbox(context, chat.worker.decisions)
+    inbox = Inbox(context, sms.worker.decisions)
     for event in (opts(told=False), message("ana", "who are you?"), message("bob", "who are you?")):
-        await inbox.accept(chat.platform, Parsed(events=(event,), response=WebhookResponse()))
+        await inbox.accept(sms.platform, Parsed(events=(event,), response=WebhookResponse()))
     await context.tasks.drain(5.0)
-    await chat.turns()
-    assert (chat.platform.texts("ana"), len(chat.platform.texts("bob"))) == ([], 1)
-    await inbox.accept(chat.platform, Parsed(events=(opts(opted_in=True, told=False),), response=WebhookResponse()))
+    await sms.turns()
+    assert (sms.platform.texts("ana"), len(sms.platform.texts("bob"))) == ([], 1)
+    await inbox.accept(sms.platform, Parsed(events=(opts(opted_in=True, told=False),), response=WebhookResponse()))
     await context.tasks.drain(5.0)
-    assert not await muted(chat) and await chat.ready() == 0, "a stranger is not greeted"
+    assert not await muted(sms) and await sms.ready() == 0, "a stranger is not greeted"
 
 
 async def test_person_who_writes_on_a_blocking_platform_is_not_muted(tmp_path: Path, invoices: Invoices) -> None:
@@ -254,3 +262,138 @@ async def test_person_who_writes_on_a_blocking_platform_is_not_muted(tmp_path: P
         assert not await muted(chat)
         await chat.hears("ana", "hello?")
         assert chat.platform.texts() == ["You said: hello?"]
+
+
+BLOCKED = Unreachable("blocked")
+
+
+async def blocked(chat: Rig, place: str = "ana") -> None:
+    """It was found out."""
+    chat.platform.will = [BLOCKED]
+    await chat.notify("are you there?", place=place)
+    await chat.turns()
+    with pytest.raises(Unreachable, match="blocked"):
+        await chat.notify("news", place=place)
+
+
+async def states(chat: Rig) -> list[str]:
+    found = await chat.store.scan("action/")
+    actions = [action_of(record.value) for _, record in found]
+    return sorted(action.reason or action.state for action in actions)
+
+
+async def test_blocked_part_puts_the_whole_outbox_aside(chat: Rig) -> None:
+    await chat.notify(*(f"text {number}" for number in range(30)))
+    await chat.says("ana", "delete INV-1")
+    await chat.worker.turn()
+    chat.platform.will = [BLOCKED]
+    await chat.turns()
+    assert len(chat.platform.keys) == 1
+    assert await chat.dead() == ["not deliverable: blocked"] * 31
+    assert await states(chat) == ["undelivered"]
+    assert (await chat.store.stats()).parts == 0
+
+
+async def test_blocked_edit_marks_the_chat_and_is_no_dead_letter(chat: Rig, invoices: Invoices) -> None:
+    await chat.hears("ana", "delete INV-1")
+    await chat.says("ana", "/stop")
+    chat.platform.will = [Unavailable("502")]
+    await chat.worker.deliver()
+    await chat.advance(2)
+    chat.platform.will = [BLOCKED]
+    await chat.turns()
+    assert await chat.dead() == ["not deliverable: blocked"], "that it is stopped; not that its question says so"
+    with pytest.raises(Unreachable):
+        await chat.notify("news")
+
+
+async def test_notify_and_operator_send_to_a_blocked_chat_are_refused(chat: Rig) -> None:
+    await blocked(chat)
+    context = chat.worker.context
+    operator = Operator(context.store, context.channels, Keyring(KEYS), bot=context.bot.name)
+    with pytest.raises(NotDone, match=r"test:bot:ana cannot be reached \(blocked\): nothing is sent there until"):
+        await operator.send("test:bot:ana", "news")
+    assert (await chat.store.stats()).parts == 0
+    await chat.notify("news", place="bob")
+    await chat.turns()
+    assert chat.platform.texts("bob") == ["news"]
+
+
+async def test_block_holds_in_another_process(chat: Rig) -> None:
+    await blocked(chat)
+    with pytest.raises(Unreachable):
+        await chat.another().engine.runtime.notify(here("ana"), Reply(text="news"))
+
+
+@pytest.mark.parametrize("text", ["hello", "/help", "yes", "/stop", "OK K7P2"])
+async def test_message_from_a_blocked_chat_unblocks_it(chat: Rig, text: str) -> None:
+    await blocked(chat)
+    await chat.hears("ana", text)
+    answers = len(chat.platform.sent)
+    assert answers > 0
+    await chat.notify("news")
+    await chat.turns()
+    assert chat.platform.texts()[-1] == "news"
+
+
+async def test_press_from_a_blocked_chat_unblocks_it(chat: Rig, invoices: Invoices) -> None:
+    await chat.hears("ana", "delete INV-1")
+    confirm = chat.platform.sent[-1][1].buttons[0]
+    await blocked(chat)
+    person = message("ana", "").person
+    await chat.take(ButtonPress(event_ids=("press",), address=here("ana"), person=person, token=confirm.token))
+    await chat.notify("news")
+
+
+async def test_message_of_another_person_unblocks_nobody(chat: Rig) -> None:
+    await blocked(chat)
+    await chat.hears("bob", "hello")
+    with pytest.raises(Unreachable):
+        await chat.notify("news")
+
+
+async def test_blocked_chat_is_tried_again_after_a_day(chat: Rig) -> None:
+    await blocked(chat)
+    await chat.advance(86500)
+    await chat.notify("news")
+    await chat.turns()
+    assert chat.platform.texts() == ["news"]
+
+
+async def test_block_and_unblock_told_by_the_platform_are_believed(chat: Rig) -> None:
+    person = message("ana", "").person
+
+    async def says(*, back: bool) -> None:
+        ids = (f"opt {next(_numbers)}",)
+        await chat.take(OptOut(event_ids=ids, address=here("ana"), person=person, opted_in=back, told=True))
+
+    await says(back=False)
+    with pytest.raises(Unreachable, match="blocked"):
+        await chat.notify("news")
+    await says(back=True)
+    await chat.notify("news")
+
+
+async def test_block_of_a_group_told_by_the_platform_is_believed(chat: Rig) -> None:
+    async def says(status: str, code: str | None) -> None:
+        ids = (f"report {next(_numbers)}",)
+        report = DeliveryReport(event_ids=ids, address=here("#team"), person=None, status=status, code=code)  # type: ignore[arg-type]
+        await chat.take(report)
+
+    await says("failed", "kicked")
+    with pytest.raises(Unreachable, match="kicked"):
+        await chat.notify("news", place="#team")
+    await says("delivered", None)
+    await chat.notify("news", place="#team")
+
+
+async def test_a_store_that_fails_meanwhile_costs_no_dead_letter(chat: Rig) -> None:
+    await chat.notify("one", "two")
+    lease = await chat.worker.lease("out")
+    chat.platform.will = [BLOCKED, BLOCKED]
+    chat.wire.errors["commit"] = [StoreUnavailable("no answer")]
+    with pytest.raises(StoreUnavailable):
+        await chat.worker.delivery.run(lease)
+    await chat.store.renew(lease, lease_seconds=0.0)
+    await chat.later(20)
+    assert await chat.dead() == ["not deliverable: blocked"] * 2

@@ -203,14 +203,6 @@ async def test_in_any_order_it_has_arrived_or_not(chat: Rig, statuses: list[str]
 # ── before the platform has answered our call ──
 
 
-async def test_what_failed_before_its_receipt_was_never_shown(chat: Rig) -> None:
-    await reported(chat, "1", "failed")
-    await asks(chat, "INV-1")
-    (action,) = await chat.actions()
-    assert (action.reason, action.shown_at) == ("undelivered", None)
-    assert await chat.dead() == [LOST]
-
-
 async def test_call_in_doubt_is_not_repeated_once_reported(chat: Rig) -> None:
     await chat.notify("one")
     chat.platform.will = [Ambiguous("timeout")]

@@ -9,20 +9,23 @@ from typing import Any, cast
 
 import pytest
 
-from channels import Ambiguous, RateLimited, Undeliverable
+from channels import Address, Ambiguous, RateLimited, Unavailable, Undeliverable
 from gateway import Agent, AgentConfig, ChannelAgent, InMemoryCache, ToolContext, tool
+from gateway.engine import signs_of_life
+from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.leases import prefetch
 from gateway.engine.turns import live
 from gateway.guards import LengthGuardrail
-from gateway.providers import ProviderError, ToolCall
+from gateway.providers import ProviderError
+from gateway.providers.base import ToolCall as Call
 from gateway.store.types import Lease
-from gateway.testing import ScriptedProvider
+from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
-from tests.engine.rig import Rig, Worker, rig, until
+from tests.engine.rig import Platform, Rig, Worker, killed, rig, until
 from tests.engine.streaming import Board, Typist
 
-LOOK = (ToolCall(call_id="1", name="look"),)
-PAY = (ToolCall(call_id="1", name="pay"),)
+LOOK = (Call(call_id="1", name="look"),)
+PAY = (Call(call_id="1", name="pay"),)
 BROKE = ProviderError("typist", "broke", retryable=True)
 
 
@@ -61,54 +64,44 @@ async def chat(tmp_path: Path, typist: Typist, board: Board) -> AsyncIterator[Ri
         yield chat
 
 
-async def begun(chat: Rig, said: str = "hi") -> asyncio.Task[object]:
-    """Ana says something, and her turn begins."""
+async def begun(chat: Rig, shown: str = "", *, said: str = "hi") -> asyncio.Task[object]:
+    """Begin the turn of what Ana says; the first words of its answer are shown."""
     await chat.says("ana", said)
-    return asyncio.create_task(chat.worker.turn())
+    turn: asyncio.Task[object] = asyncio.create_task(chat.worker.turn())
+    if shown:
+        cast("Typist", chat.bot.agent.provider).writes(shown)
+        await cast("Board", chat.platform).until([shown])
+    return turn
 
 
-async def test_a_text_of_one_letter_at_a_time_stays_one_message(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    for end in range(1, 11):
-        typist.writes("Invoices42"[end - 1])
-        await board.until(["Invoices42"[:end]])
-    typist.writes(())
+async def ends(chat: Rig, turn: asyncio.Task[object], *rest: Any) -> None:
+    """Write the rest of an answer, and send all that waits."""
+    cast("Typist", chat.bot.agent.provider).writes(*rest, ())
     await turn
     await chat.turns()
-    assert board.shown == {"1": "Invoices42"}
 
 
 @pytest.mark.ledger("CFG-17")
 async def test_an_answer_grows_in_one_message(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("Hello")
-    await board.until(["Hello"])
+    turn = await begun(chat, "Hello")
     typist.writes(" Ana")
     await board.until(["Hello Ana"])
-    typist.writes(", how are you?", ())
-    await turn
-    await chat.turns()
+    await ends(chat, turn, ", how are you?")
     assert board.shown == {"1": "Hello Ana, how are you?"}
     assert len(board.sent) == 1
     assert await chat.store.scan("streamed/") == []
 
 
 async def test_the_next_reply_takes_the_place_of_the_one_before(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("Let me look.")
-    await board.until(["Let me look."])
+    turn = await begun(chat, "Let me look.")
     typist.writes(LOOK, "It is 42.")
     await board.until(["It is 42."])
-    typist.writes(())
-    await turn
-    await chat.turns()
+    await ends(chat, turn)
     assert board.shown == {"1": "It is 42."}
 
 
 async def test_a_question_leaves_no_half_sentence_above_it(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("I shall pay th")
-    await board.until(["I shall pay th"])
+    turn = await begun(chat, "I shall pay th")
     typist.writes("is.", PAY)
     await turn
     await chat.turns()
@@ -118,22 +111,15 @@ async def test_a_question_leaves_no_half_sentence_above_it(chat: Rig, typist: Ty
 
 
 async def test_a_reply_that_breaks_is_asked_for_again(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("Hello wor")
-    await board.until(["Hello wor"])
-    typist.writes(BROKE, "Good morning", ())
-    await turn
-    await chat.turns()
+    turn = await begun(chat, "Hello wor")
+    await ends(chat, turn, BROKE, "Good morning")
     assert board.shown == {"1": "Good morning"}
     assert len(typist.requests) == 2
 
 
 async def test_the_next_attempt_goes_on_in_the_same_message(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("Hello wor")
-    await board.until(["Hello wor"])
-    turn.cancel()  # the process ends
-    await asyncio.gather(turn, return_exceptions=True)
+    turn = await begun(chat, "Hello wor")
+    await killed(turn)  # the process ends
     again = asyncio.create_task(chat.another().turn())
     typist.writes("Good")
     await board.until(["Good"])
@@ -144,9 +130,7 @@ async def test_the_next_attempt_goes_on_in_the_same_message(chat: Rig, typist: T
 
 
 async def test_a_model_that_is_down_takes_the_place_of_the_text(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("Hello wor")
-    await board.until(["Hello wor"])
+    turn = await begun(chat, "Hello wor")
     typist.writes(BROKE, BROKE, BROKE)
     await turn
     await chat.worker.deliver()
@@ -162,14 +146,10 @@ async def test_a_model_that_is_down_takes_the_place_of_the_text(chat: Rig, typis
 
 async def test_a_limit_pauses_the_text_and_not_the_answer(chat: Rig, typist: Typist, board: Board) -> None:
     board.fails = [None, RateLimited("429", retry_after_seconds=3600)]
-    turn = await begun(chat)
-    typist.writes("One")
-    await board.until(["One"])
+    turn = await begun(chat, "One")
     typist.writes(" two")
     await until(lambda: not board.fails)
-    typist.writes(" three", ())
-    await turn
-    await chat.turns()
+    await ends(chat, turn, " three")
     assert board.shown == {"1": "One two three"}
 
 
@@ -178,23 +158,17 @@ async def test_an_answer_comes_whole_after_a_text_was_refused(chat: Rig, typist:
     turn = await begun(chat)
     typist.writes("One")
     await until(lambda: not board.fails)
-    typist.writes(" two", ())
-    await turn
-    await chat.turns()
+    await ends(chat, turn, " two")
     assert [*board.shown.values()] == ["One two"]
 
 
 async def test_a_call_without_an_answer_cannot_change_the_answer(chat: Rig, typist: Typist, board: Board) -> None:
     """It may arrive late: the message that it would change is taken away, and the answer is another one."""
     board.fails = [None, Ambiguous("no_answer")]
-    turn = await begun(chat)
-    typist.writes("One")
-    await board.until(["One"])
+    turn = await begun(chat, "One")
     typist.writes(" two")
     await until(lambda: not board.fails)
-    typist.writes(" three", ())
-    await turn
-    await chat.turns()
+    await ends(chat, turn, " three")
     assert [*board.shown.values()] == ["One two three"]
     assert "1" not in board.shown
 
@@ -218,9 +192,7 @@ async def test_a_platform_that_hangs_holds_up_no_answer(
     chat: Rig, typist: Typist, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "_END_SECONDS", 0.01)
-    turn = await begun(chat)
-    typist.writes("One")
-    await board.until(["One"])
+    turn = await begun(chat, "One")
     hang = board.hangs = asyncio.Event()
     typist.writes(" two")
     await board.hanging.wait()
@@ -270,22 +242,16 @@ async def taken_over(chat: Rig, worker: Worker) -> Lease:
         await asyncio.sleep(0.05)
 
 
-async def test_a_message_that_is_gone_is_sent_anew(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("One")
-    await board.until(["One"])
+async def test_a_message_that_is_gone_is_sent_anew(chat: Rig, board: Board) -> None:
+    turn = await begun(chat, "One")
     board.shown.clear()  # Ana removed it
-    typist.writes(" two", ())
-    await turn
-    await chat.turns()
+    await ends(chat, turn, " two")
     assert [*board.shown.values()] == ["One two"]
 
 
 async def test_an_end_without_an_answer_is_repeated(chat: Rig, typist: Typist, board: Board) -> None:
     """It changes the same message, so that it needs no warning and leaves no second one."""
-    turn = await begun(chat)
-    typist.writes("One")
-    await board.until(["One"])
+    turn = await begun(chat, "One")
     typist.writes(" two", ())
     board.fails = [Ambiguous("no_answer")]
     await turn
@@ -294,10 +260,8 @@ async def test_an_end_without_an_answer_is_repeated(chat: Rig, typist: Typist, b
     assert board.shown == {"1": "One two"}
 
 
-async def test_a_stopped_turn_takes_its_text_away(chat: Rig, typist: Typist, board: Board) -> None:
-    turn = await begun(chat)
-    typist.writes("One")
-    await board.until(["One"])
+async def test_a_stopped_turn_takes_its_text_away(chat: Rig, board: Board) -> None:
+    turn = await begun(chat, "One")
     await chat.says("ana", "/stop")
     while not turn.done():  # until its lease is renewed, and brings the signal
         chat.worker.context.nudge("turn", f"{chat.bot.name}/test:bot:ana")
@@ -309,16 +273,14 @@ async def test_a_stopped_turn_takes_its_text_away(chat: Rig, typist: Typist, boa
 async def test_a_yes_to_what_is_being_written_is_no_yes(chat: Rig, typist: Typist, board: Board) -> None:
     """The text is a saying of the bot, after the question that is open."""
     typist.writes(PAY)
-    await (await begun(chat, "pay"))
+    await (await begun(chat, said="pay"))
     await chat.turns()
     (question,) = board.shown
-    turn = await begun(chat, "And what is the weather?")
+    turn = await begun(chat, said="And what is the weather?")
     typist.writes("Shall I look?")
     await until(lambda: len(board.shown) != 1)
     await chat.says("ana", "yes", after=question)
-    typist.writes(())
-    await turn
-    await chat.turns()
+    await ends(chat, turn)
     actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
     assert [action.open for action in actions.by_id.values()] == [True]
     assert len(typist.requests) == 2
@@ -344,16 +306,14 @@ async def test_progress_is_shown_under_the_text(tmp_path: Path, typist: Typist, 
 
     async with rig(ChannelAgent(Agent([count, lines], provider=typist)), tmp_path, board) as chat:
         turn = await begun(chat)
-        typist.writes("Counting.", (ToolCall(call_id="1", name="count"),))
+        typist.writes("Counting.", (Call(call_id="1", name="count"),))
         await board.until(["Counting.\n\n3 of \\*10\\*"])
         go.set()
         go = asyncio.Event()
-        typist.writes((ToolCall(call_id="2", name="lines"),))
+        typist.writes((Call(call_id="2", name="lines"),))
         await board.until(["Counting.\n\none two"])
         go.set()
-        typist.writes("Done.", ())
-        await turn
-        await chat.turns()
+        await ends(chat, turn, "Done.")
         assert board.shown == {"1": "Done."}
 
 
@@ -368,7 +328,7 @@ async def test_a_guarded_tool_shows_no_pieces(tmp_path: Path, typist: Typist, bo
     config = AgentConfig(guardrails=(LengthGuardrail(max_chars=100, stages=("output",)),))
     async with rig(ChannelAgent(Agent([lines], provider=typist, config=config)), tmp_path, board) as chat:
         turn = await begun(chat)
-        typist.writes((ToolCall(call_id="2", name="lines"),), "Done.\n")
+        typist.writes((Call(call_id="2", name="lines"),), "Done.\n")
         await board.until(["Done."])
         typist.writes(())
         await turn
@@ -385,3 +345,113 @@ async def test_an_agent_may_answer_whole(tmp_path: Path, board: Board, config: A
     async with rig(ChannelAgent(Agent([], provider=script, config=config)), tmp_path, board) as chat:
         await chat.hears("ana", "hi")
         assert [*board.shown.values()] == ["Hello Ana"]
+
+
+class Shows(Platform):
+    """It shows typing, under a message where it is told one."""
+
+    def __init__(self, **capabilities: Any) -> None:
+        super().__init__(typing=True, **capabilities)
+        self.typed: list[str | None] = []
+        self.seen = asyncio.Event()
+
+    async def typing(self, address: Address) -> None:
+        self.typed.append(None)
+        self.seen.set()
+        raise Unavailable("503")
+
+
+class ShowsUnder(Shows):
+    async def typing_under(self, address: Address, message_id: str, *, ends: bool = False) -> None:
+        self.typed.append(f"{message_id} {'ends' if ends else 'typing'}")
+        self.seen.set()
+
+
+@pytest.fixture(autouse=True)
+def typing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signs_of_life, "_TYPING_AFTER_SECONDS", 0.0)
+
+
+async def slow_turn(chat: Rig, hold: asyncio.Event, platform: Shows) -> None:
+    await chat.says("ana", "hi", message_id="m1")
+    turn = asyncio.create_task(chat.worker.turn())
+    await platform.seen.wait()
+    hold.set()
+    await turn
+    await chat.worker.context.tasks.ended()
+
+
+async def test_a_turn_is_seen_though_the_notice_fails(tmp_path: Path) -> None:
+    hold, platform = asyncio.Event(), Shows()
+    async with rig(ChannelAgent(Agent(provider=ScriptedProvider([hold, "Hello"]))), tmp_path, platform) as chat:
+        await slow_turn(chat, hold, platform)
+        await chat.turns()
+        assert platform.typed == [None]
+        assert platform.texts() == ["Hello"]
+
+
+async def test_a_turn_is_seen_under_its_message_until_it_ends(tmp_path: Path) -> None:
+    hold, platform = asyncio.Event(), ShowsUnder()
+    async with rig(ChannelAgent(Agent(provider=ScriptedProvider([hold, "Hello"]))), tmp_path, platform) as chat:
+        await slow_turn(chat, hold, platform)
+    assert platform.typed == ["m1 typing", "m1 ends"]
+
+
+async def test_an_effect_is_seen_under_its_question(tmp_path: Path) -> None:
+    hold, platform = asyncio.Event(), ShowsUnder()
+
+    @tool(confirm="Pay?")
+    async def pay() -> str:
+        """Pay."""
+        await hold.wait()
+        return "paid"
+
+    script = ScriptedProvider([ToolCall("pay", {})])
+    async with rig(ChannelAgent(Agent([pay], provider=script)), tmp_path, platform) as chat:
+        await chat.hears("ana", "pay")
+        await chat.worker.context.tasks.ended()
+        platform.typed.clear()
+        platform.seen.clear()
+        code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
+        await chat.says("ana", f"ok {code}")
+        lease = await chat.worker.lease("action")
+        effect = asyncio.create_task(ActionExecutor(chat.worker.context).run(lease))
+        await platform.seen.wait()
+        hold.set()
+        await effect
+        await chat.worker.context.tasks.ended()
+        assert platform.typed == ["1 typing", "1 ends"]
+
+
+@pytest.mark.ledger("PYG-12")
+async def test_a_long_turn_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signs_of_life, "STILL_WORKING_SECONDS", 0.0)
+    hold, told = asyncio.Event(), say("still_working", "en")
+    script = ScriptedProvider([hold, "never said", "Hello"])
+    async with rig(ChannelAgent(Agent(provider=script)), tmp_path) as chat:
+        await chat.says("ana", "hi")
+        turn = asyncio.create_task(chat.worker.turn())
+        while not await chat.store.outbox(f"{chat.bot.name}/test:bot:ana"):
+            await asyncio.sleep(0.001)
+        await killed(turn)  # the process ends, and another one takes the turn over
+        hold.set()
+        await chat.turns()
+        assert chat.platform.texts() == [told, "never said"]
+        assert "/stop" in told
+
+
+async def test_a_text_that_is_shown_is_a_sign_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(signs_of_life, "STILL_WORKING_SECONDS", 0.01)
+    typist, board = Typist(), Board()
+    async with rig(ChannelAgent(Agent(provider=typist)), tmp_path, board) as chat:
+        await chat.says("ana", "hi")
+        turn = asyncio.create_task(chat.worker.turn())
+        typist.writes("Once upon")
+        await board.until(["Once upon"])
+        loop = asyncio.get_running_loop()
+        passed = asyncio.Event()
+        loop.call_later(0.02, passed.set)
+        await passed.wait()
+        await ends(chat, turn, " a time")
+        assert board.shown == {"1": "Once upon a time"}

@@ -20,7 +20,7 @@ from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.turn import Outcome
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Worker, here, message, rig, until, user_lines
+from tests.engine.rig import Rig, Worker, here, killed, message, rig, until, user_lines
 
 pytestmark = pytest.mark.both_stores
 
@@ -52,12 +52,6 @@ async def test_model_down_is_told_once_and_retried_with_backoff(tmp_path: Path) 
         script.assert_used_up()
 
 
-async def test_model_down_is_told_in_the_persons_language(tmp_path: Path) -> None:
-    async with rig(bot(ScriptedProvider([DOWN]), language="pt"), tmp_path) as chat:
-        await chat.hears("ana", "olá")
-        assert chat.platform.texts() == [say("model_down", "pt")]
-
-
 async def test_message_given_up_after_retries_can_be_replayed(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN] * 5 + ["Here I am."])
     async with rig(bot(script), tmp_path) as chat:
@@ -84,13 +78,13 @@ async def test_message_while_the_model_is_down_joins_the_next_try(tmp_path: Path
         assert len(script.requests) == 2
 
 
-async def test_the_next_outage_is_told_again(tmp_path: Path) -> None:
+async def test_next_outage_is_told_again_in_the_bots_language(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, "One.", DOWN])
-    async with rig(bot(script), tmp_path) as chat:
+    async with rig(bot(script, language="pt"), tmp_path) as chat:
         await chat.hears("ana", "hello")
         await chat.later(6)
         await chat.hears("ana", "hello again")
-        assert chat.platform.texts() == [say("model_down", "en"), "One.", say("model_down", "en")]
+        assert chat.platform.texts() == [say("model_down", "pt"), "One.", say("model_down", "pt")]
 
 
 async def test_a_model_that_fails_after_a_tool_goes_on_behind_it(tmp_path: Path) -> None:
@@ -188,15 +182,6 @@ async def test_another_person_is_not_blamed_for_a_turn_that_fails(tmp_path: Path
         assert len(await chat.store.dead_letters()) == 1
 
 
-async def test_a_failed_turn_is_tried_again(tmp_path: Path) -> None:
-    model = Fragile("once")
-    async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
-        await chat.hears("ana", "once")
-        model.poison.clear()
-        await chat.later(2)
-        assert chat.platform.texts() == ["read once"]
-
-
 async def test_message_that_kills_its_worker_is_put_aside_alone(tmp_path: Path) -> None:
     script = ScriptedProvider(["Hello."])
     async with rig(bot(script), tmp_path) as chat:
@@ -246,30 +231,24 @@ async def test_worker_deaths_after_outages_put_nothing_aside(tmp_path: Path) -> 
         assert chat.platform.texts()[-1] == "Here I am."
 
 
-async def test_outcomes_survive_the_message_that_is_put_aside() -> None:
-    invoices = Invoices()
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.presses("ana", "Cancel")
-        fragile = Fragile("bad")
-        invoices_model, chat.bot.agent = chat.bot.agent, chat.bot.agent.using(fragile)
-        await chat.says("ana", "bad")
-        for _ in range(3):
-            await chat.clock.advance(6)
-        chat.bot.agent = invoices_model
-        await chat.says("ana", "hello")
-        assert any("refused by the person" in each.content for each in invoices.model.requests[-1].messages)
+async def test_outcomes_survive_the_message_that_is_put_aside(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.presses("ana", "Cancel")
+    fragile = Fragile("bad")
+    invoices_model, asked.bot.agent = asked.bot.agent, asked.bot.agent.using(fragile)
+    await asked.says("ana", "bad")
+    for _ in range(3):
+        await asked.clock.advance(6)
+    asked.bot.agent = invoices_model
+    await asked.says("ana", "hello")
+    assert any("refused by the person" in each.content for each in invoices.model.requests[-1].messages)
 
 
-async def test_outcomes_are_not_lost_with_a_late_yes() -> None:
-    invoices = Invoices()
-    async with ChatDriver(invoices.bot()) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.presses("ana", "Confirm")
-        await chat.says("ana", "yes")
-        assert "already done" in chat.last.text
-        await chat.says("ana", "hello")
-        assert any("and done" in each.content for each in invoices.model.requests[-1].messages if each.role == "event")
+async def test_outcomes_are_not_lost_with_a_late_yes(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.presses("ana", "Confirm")
+    await asked.says("ana", "yes")
+    assert "already done" in asked.last.text
+    await asked.says("ana", "hello")
+    assert any("and done" in each.content for each in invoices.model.requests[-1].messages if each.role == "event")
 
 
 @pytest.mark.parametrize("arrives", [False, True])
@@ -338,59 +317,53 @@ async def test_a_turn_without_an_answer_says_why(tmp_path: Path, config: AgentCo
         assert chat.platform.texts() == [say(key, "en")]
 
 
-async def test_stop_ends_only_the_senders_turn_and_drops_no_message() -> None:
-    invoices = Invoices()
-    async with ChatDriver(invoices.bot()) as chat:
-        saying = asyncio.create_task(chat.says("ana", "wait", group="team"))
-        await invoices.model.waiting.wait()
-        others = []
-        for number, (person, text) in enumerate(WAITING, start=2):
-            others.append(asyncio.create_task(chat.says(person, text, group="team")))
-            while (await chat.engine.context.store.stats()).waiting < number:
-                await asyncio.sleep(0.001)
-        stopping = asyncio.create_task(chat.says("bob", "/stop", group="team"))
-        await until(lambda: any("stop" in each.text for each in chat.messages))
-        assert not saying.done() and len(invoices.model.requests) == 1
-        ended = asyncio.create_task(chat.says("ana", "/stop", group="team"))
-        await asyncio.gather(saying, stopping, ended, *others)
-        texts = [each.text for each in chat.messages]
-        assert "You said: wait" not in texts
-        assert [text for text in texts if text.startswith("You said")] == ["You said: hello", "You said: more"]
+async def test_stop_ends_only_the_senders_turn_and_drops_no_message(driver: ChatDriver, invoices: Invoices) -> None:
+    saying = asyncio.create_task(driver.says("ana", "wait", group="team"))
+    await invoices.model.waiting.wait()
+    others = []
+    for number, (person, text) in enumerate(WAITING, start=2):
+        others.append(asyncio.create_task(driver.says(person, text, group="team")))
+        while (await driver.engine.context.store.stats()).waiting < number:
+            await asyncio.sleep(0.001)
+    stopping = asyncio.create_task(driver.says("bob", "/stop", group="team"))
+    await until(lambda: any("stop" in each.text for each in driver.messages))
+    assert not saying.done() and len(invoices.model.requests) == 1
+    ended = asyncio.create_task(driver.says("ana", "/stop", group="team"))
+    await asyncio.gather(saying, stopping, ended, *others)
+    texts = [each.text for each in driver.messages]
+    assert "You said: wait" not in texts
+    assert [text for text in texts if text.startswith("You said")] == ["You said: hello", "You said: more"]
 
 
 WAITING = (("bob", "hello"), ("ana", "more"))
 
 
-async def test_stop_reaches_a_turn_in_another_process(tmp_path: Path) -> None:
-    invoices = Invoices()
-    async with rig(invoices.bot(), tmp_path) as chat:
-        other = chat.another()
-        await chat.says("ana", "wait")
-        running = asyncio.create_task(other.turn())
-        await invoices.model.waiting.wait()
-        await chat.says("ana", "/stop")
-        await chat.worker.deliver()
-        assert chat.platform.texts() == [say("stopped", "en")]
-        assert ("turn", chat.worker.context.conversation(message("ana", "").address)) not in chat.worker.context.held
-        other.context.nudge("turn", next(lane for kind, lane in other.context.held if kind == "turn"))
-        outcome = await running
-        assert outcome is not None and outcome.stop_reason == "cancelled"
+async def test_stop_reaches_a_turn_in_another_process(chat: Rig, invoices: Invoices) -> None:
+    other = chat.another()
+    await chat.says("ana", "wait")
+    running = asyncio.create_task(other.turn())
+    await invoices.model.waiting.wait()
+    await chat.says("ana", "/stop")
+    await chat.worker.deliver()
+    assert chat.platform.texts() == [say("stopped", "en")]
+    assert ("turn", chat.worker.context.conversation(message("ana", "").address)) not in chat.worker.context.held
+    other.context.nudge("turn", next(lane for kind, lane in other.context.held if kind == "turn"))
+    outcome = await running
+    assert outcome is not None and outcome.stop_reason == "cancelled"
 
 
-async def test_the_threads_of_one_place_leave_turns_for_others(tmp_path: Path) -> None:
-    invoices = Invoices()
-    async with rig(invoices.bot(), tmp_path) as chat:
-        threads = [replace(here("#team"), thread=str(number)) for number in range(96)]
-        await chat.take(*(replace(message("eve", "wait", answers_bot=True), address=thread) for thread in threads))
-        chat.worker.engine.start()
-        await until(lambda: len(invoices.model.requests) >= 32)
-        await chat.says("ana", "hello")
-        await until(lambda: chat.platform.texts("ana"))
-        assert len(invoices.model.requests) == 33
-        invoices.model.let_go.set()
-        while len(chat.platform.sent) <= len(threads):
-            chat.store.offset_seconds += 1.0
-            await asyncio.sleep(0.01)
+async def test_the_threads_of_one_place_leave_turns_for_others(chat: Rig, invoices: Invoices) -> None:
+    threads = [replace(here("#team"), thread=str(number)) for number in range(96)]
+    await chat.take(*(replace(message("eve", "wait", answers_bot=True), address=thread) for thread in threads))
+    chat.worker.engine.start()
+    await until(lambda: len(invoices.model.requests) >= 32)
+    await chat.says("ana", "hello")
+    await until(lambda: chat.platform.texts("ana"))
+    assert len(invoices.model.requests) == 33
+    invoices.model.let_go.set()
+    while len(chat.platform.sent) <= len(threads):
+        chat.store.offset_seconds += 1.0
+        await asyncio.sleep(0.01)
 
 
 async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path) -> None:
@@ -476,20 +449,10 @@ async def test_a_tool_that_was_started_is_not_run_again(tmp_path: Path) -> None:
         await chat.says("ana", "pay INV-1")
         running = asyncio.create_task(chat.worker.turn())
         await started.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await killed(running)
         await chat.another().turn()
         assert runs == ["INV-1"]
         assert "unknown" in told(script, "tool")[0]
-
-
-async def test_one_reply_of_the_model_costs_no_checkpoint(tmp_path: Path) -> None:
-    async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        lease = await chat.worker.lease("turn")
-        chat.wire.calls.clear()
-        await run(chat.worker, lease)
-        assert chat.wire.calls["commit"] == 1
 
 
 async def test_plain_message_costs_five_store_calls(tmp_path: Path) -> None:
@@ -678,22 +641,8 @@ async def test_what_a_turn_has_done_is_kept_while_its_channel_is_off(tmp_path: P
         await chat.says("ana", "tea, please")
         running = asyncio.create_task(chat.worker.turn())
         await waiting.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await killed(running)
         await Worker(chat.bot, chat.wire, {}, chat.files).turn()
         on.set()
         await chat.later(61)
         assert (brewed, chat.platform.texts()) == (["tea"], ["It is ready."])
-
-
-async def test_message_of_a_channel_that_is_off_waits_for_it(tmp_path: Path) -> None:
-    script = ScriptedProvider(["Hello."])
-    async with rig(bot(script), tmp_path) as chat:
-        await chat.says("ana", "hello")
-        channels: Any = chat.worker.context.channels
-        platform = channels.pop("test")
-        await chat.turns()
-        assert script.requests == [] and (await chat.store.stats()).waiting == 1
-        channels["test"] = platform
-        await chat.later(61)
-        assert chat.platform.texts() == ["Hello."]

@@ -57,12 +57,6 @@ async def deliver(chat: Rig, times: int = 6) -> None:
 # ── where nobody can tell ──
 
 
-@pytest.fixture
-async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(Invoices().bot(), tmp_path) as chat:
-        yield chat
-
-
 async def test_a_later_part_of_a_lease_is_in_doubt_too(chat: Rig) -> None:
     await chat.notify("one", "two", "three")
     chat.platform.will = [taken(), LOST]
@@ -78,14 +72,13 @@ async def test_reply_in_doubt_is_sent_once_more_with_a_note(chat: Rig) -> None:
     assert await chat.dead() == []
 
 
-async def test_duplicate_note_is_in_the_persons_language(tmp_path: Path) -> None:
-    async with rig(Invoices().bot(), tmp_path) as chat:
-        hello = message("ana", "hola")
-        assert hello.person is not None
-        await chat.take(replace(hello, person=replace(hello.person, language="es")))
-        chat.platform.will = [LOST]
-        await deliver(chat)
-        assert chat.platform.texts() == [say("may_be_duplicate", "es"), "You said: hola"]
+async def test_duplicate_note_is_in_the_persons_language(chat: Rig) -> None:
+    hello = message("ana", "hola")
+    assert hello.person is not None
+    await chat.take(replace(hello, person=replace(hello.person, language="es")))
+    chat.platform.will = [LOST]
+    await deliver(chat)
+    assert chat.platform.texts() == [say("may_be_duplicate", "es"), "You said: hola"]
 
 
 async def test_twice_in_doubt_it_is_put_aside_and_what_follows_goes_on(chat: Rig) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,14 +19,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from channels import ButtonPress, DeliveryReport, Person
+from channels import Ambiguous, ButtonPress, DeliveryReport, Message, Person, Reply
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolContext, tool
 from gateway.engine.context import EngineContext
+from gateway.engine.turns import language as detection
+from gateway.engine.turns.language import detect_language, prepare_detection
+from gateway.limits import Limits, Share
 from gateway.operations.operator import Operator
 from gateway.tools import Tool, ToolBusy
 from gateway.tools.pending_action import PendingAction
-from gateway.wording import LANGUAGES
-from tests.engine.bots import Model
+from gateway.wording import LANGUAGES, say
+from tests.engine.bots import Invoices, Model
 from tests.engine.rig import Platform, Rig, here, message, rig
 from tests.engine.test_tampered_records import read, write
 
@@ -78,7 +83,7 @@ def shop() -> Shop:
 
 
 @pytest.fixture
-async def chat(tmp_path: Path, shop: Shop) -> AsyncIterator[Rig]:
+async def loja(tmp_path: Path, shop: Shop) -> AsyncIterator[Rig]:
     async with rig(shop.bot(), tmp_path, Answering(reports=True)) as chat:
         yield chat
 
@@ -354,33 +359,33 @@ async def pressed_too_late(chat: Rig, shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("name", WAYS)
-async def test_every_end_is_told_in_the_language_of_the_action(chat: Rig, shop: Shop, name: str) -> None:
+async def test_every_end_is_told_in_the_language_of_the_action(loja: Rig, shop: Shop, name: str) -> None:
     go, expected = WAYS[name]
-    assert (await asked(chat)).language == "pt-BR"
-    await go(chat, shop)
-    await chat.work()
-    assert sentences(chat, "pt") >= expected, "\n".join(told(chat))
-    assert sentences(chat, "en") == set(), "\n".join(told(chat))
+    assert (await asked(loja)).language == "pt-BR"
+    await go(loja, shop)
+    await loja.work()
+    assert sentences(loja, "pt") >= expected, "\n".join(told(loja))
+    assert sentences(loja, "en") == set(), "\n".join(told(loja))
 
 
 @pytest.mark.parametrize("name", ["changed", "not_checked", "other_release", "tampered"])
-async def test_each_kind_of_drift_has_its_own_sentence(chat: Rig, shop: Shop, name: str) -> None:
+async def test_each_kind_of_drift_has_its_own_sentence(loja: Rig, shop: Shop, name: str) -> None:
     """Four ways of not being as it was shown: the record says which, and each has a sentence of its own."""
-    await asked(chat)
-    await WAYS[name][0](chat, shop)
-    await chat.work()
-    assert [(action.reason, action.detail) for action in await chat.actions()] == [("drifted", name)]
+    await asked(loja)
+    await WAYS[name][0](loja, shop)
+    await loja.work()
+    assert [(action.reason, action.detail) for action in await loja.actions()] == [("drifted", name)]
     four = {"drifted", "not_checked", "other_release", "tampered"}
-    assert sentences(chat, "pt") & four == {"drifted" if name == "changed" else name}
+    assert sentences(loja, "pt") & four == {"drifted" if name == "changed" else name}
 
 
 @pytest.mark.parametrize("name", ["expired", "withdrawn_by_an_operator", "settled_as_done", "confirmed", "deleted"])
-async def test_a_note_that_it_may_come_twice_is_in_the_same_language(chat: Rig, shop: Shop, name: str) -> None:
-    await asked(chat)
-    await WAYS[name][0](chat, shop)
+async def test_a_note_that_it_may_come_twice_is_in_the_same_language(loja: Rig, shop: Shop, name: str) -> None:
+    await asked(loja)
+    await WAYS[name][0](loja, shop)
     if name == "confirmed":
-        await chat.worker.engine._actions.run(await chat.worker.lease("action"))
-    queued = await chat.store.outbox("agent/test:bot:ana")
+        await loja.worker.engine._actions.run(await loja.worker.lease("action"))
+    queued = await loja.store.outbox("agent/test:bot:ana")
     assert {part.body["language"] for part in queued} == {"pt-BR"}
 
 
@@ -391,3 +396,149 @@ async def test_press_without_alerts_is_answered_in_the_chats_language(tmp_path: 
         await chat.work()
         assert "already_expired" in sentences(chat, "pt")
         assert sentences(chat, "en") == set()
+
+
+LOST = Ambiguous("timeout")
+WARNING = say("may_be_duplicate", "pt")
+
+
+@pytest.fixture
+def portuguese(tmp_path: Path, invoices: Invoices) -> AbstractAsyncContextManager[Rig]:
+    """A Portuguese bot that knows Ana alone."""
+    return rig(invoices.bot(language="pt"), tmp_path, people=["test:bot:ana"])
+
+
+def in_language(language: str, text: str) -> Message:
+    event = message("ana", text)
+    assert event.person is not None
+    return replace(event, person=replace(event.person, language=language))
+
+
+async def notify(chat: Rig, after_seconds: float) -> None:
+    reply = Reply(text="A fatura venceu.")
+    await chat.worker.engine.runtime.notify(here("ana"), reply, after_seconds=after_seconds)
+    await chat.advance(after_seconds)
+    while (await chat.store.stats()).pointed:
+        await chat.worker.decisions.sweep(0)
+
+
+async def deliver_in_doubt(chat: Rig) -> None:
+    """The first call gets no answer, so that the reply is sent once more behind a warning."""
+    chat.platform.will = [LOST]
+    for _ in range(4):
+        await chat.turns()
+        await chat.advance(20)
+
+
+async def test_a_stranger_is_warned_in_the_bots_language(portuguese: AbstractAsyncContextManager[Rig]) -> None:
+    async with portuguese as chat:
+        await chat.says("eve", "olá")
+        await deliver_in_doubt(chat)
+        assert chat.platform.texts("eve") == [WARNING, say("stranger", "pt")]
+
+
+@pytest.mark.parametrize("after_seconds", [0.0, 5.0])
+async def test_a_notification_is_warned_of_in_the_bots_language(
+    portuguese: AbstractAsyncContextManager[Rig], after_seconds: float
+) -> None:
+    async with portuguese as chat:
+        await notify(chat, after_seconds)
+        await deliver_in_doubt(chat)
+        assert chat.platform.texts() == [WARNING, "A fatura venceu."]
+
+
+@pytest.mark.parametrize("after_seconds", [0.0, 5.0])
+async def test_a_notification_is_warned_of_as_the_last_question(chat: Rig, after_seconds: float) -> None:
+    await chat.take(in_language("pt", "delete INV-1"))
+    await chat.work()
+    chat.platform.sent.clear()
+    await notify(chat, after_seconds)
+    await deliver_in_doubt(chat)
+    assert chat.platform.texts() == [WARNING, "A fatura venceu."]
+
+
+async def test_too_fast_is_warned_of_in_the_persons_language(tmp_path: Path, invoices: Invoices) -> None:
+    async with rig(invoices.bot(), tmp_path, limits=Limits(messages=Share(1))) as chat:
+        for _ in range(5):
+            await chat.take(in_language("pt", "olá"))
+        await deliver_in_doubt(chat)
+        assert chat.platform.texts()[:2] == [WARNING, say("too_fast", "pt")]
+
+
+async def test_code_beside_words_of_the_bots_language_decides(
+    portuguese: AbstractAsyncContextManager[Rig], invoices: Invoices
+) -> None:
+    """The platform names no language for Ana, and English has no such words."""
+    async with portuguese as chat:
+        await chat.handles("ana", "delete INV-1")
+        (action,) = await chat.actions()
+        await chat.handles("ana", f"pode sim {action.code}")
+        assert invoices.deleted == ["INV-1"]
+
+
+LONG = "Bom dia, gostaria de apagar uma fatura antiga do mês passado, por favor"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _detection() -> None:
+    prepare_detection()
+
+
+@pytest.fixture
+def without_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = list(detection._loaded)
+    monkeypatch.setitem(sys.modules, "eld", None)
+    detection._loaded.clear()
+    prepare_detection()
+    yield
+    detection._loaded[:] = before
+
+
+async def language_after(chat: Rig, *said: str) -> str:
+    for text in said:
+        await chat.handles("ana", text)
+    (action,) = await chat.actions()
+    return action.language
+
+
+async def test_question_is_in_the_language_the_person_wrote_before(chat: Rig) -> None:
+    assert await language_after(chat, LONG, "delete INV-1") == "pt"
+    assert any("Confirmar" in button.label for _, part in chat.platform.sent for button in part.buttons)
+
+
+@pytest.mark.parametrize(
+    ("reply", "deleted"),
+    [
+        ("pode apagar", ["INV-1"]),
+        pytest.param("go ahead", ["INV-1"], id="English counts beside it"),
+        pytest.param("oui, supprime-la", [], id="another language costs a question more and is no yes"),
+    ],
+)
+async def test_a_reply_is_read_in_the_language_of_the_question(
+    chat: Rig, invoices: Invoices, reply: str, deleted: list[str]
+) -> None:
+    """The reply itself is too short to say what it is, and the platform names nothing."""
+    await language_after(chat, LONG, "delete INV-1")
+    await chat.advance(5)
+    await chat.handles("ana", reply)
+    assert invoices.deleted == deleted
+
+
+async def test_short_message_alone_names_no_language(chat: Rig) -> None:
+    assert await language_after(chat, "delete INV-1") == "en"
+
+
+async def test_language_of_the_bot_beats_a_detected_one(tmp_path: Path, invoices: Invoices) -> None:
+    async with rig(invoices.bot(language="fr"), tmp_path) as chat:
+        assert await language_after(chat, LONG, "delete INV-1") == "fr"
+
+
+def test_newest_text_of_clear_language_decides() -> None:
+    assert detect_language(["ok", "please delete the oldest invoice of last month", LONG]) == "en"
+    assert detect_language([LONG, "please delete the oldest invoice of last month"]) == "pt"
+    assert detect_language(["sim", "INV-1 INV-2 INV-3 INV-4 INV-5 INV-6"]) is None
+
+
+@pytest.mark.usefixtures("without_the_library")
+def test_without_the_library_no_language_is_found() -> None:
+    assert detect_language([LONG]) is None
