@@ -5,21 +5,39 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from babel import Locale
 
 from gateway.pending import ReplyParser
-from gateway.pending.words import heads, languages, made_index
+from gateway.pending.folding import fold
+from gateway.pending.words import INTENTS, heads, languages, words_of
 
-__all__ = ["CORPUS", "INDEX", "PAGE", "Case", "Judgement", "cases", "judged", "table", "written"]
+__all__ = [
+    "CORPUS",
+    "INDEX",
+    "PAGE",
+    "Case",
+    "Judgement",
+    "cases",
+    "index_begin",
+    "index_line",
+    "judged",
+    "made_index",
+    "row",
+    "written",
+]
 
 ROOT: Final = Path(__file__).parent.parent
 CORPUS: Final = ROOT / "tests" / "pending" / "corpus"
-INDEX: Final = ROOT / "gateway" / "pending" / "words" / "index.json"
+WORDS: Final = ROOT / "gateway" / "pending" / "words"
+INDEX: Final = WORDS / "index.json"
 PAGE: Final = ROOT / "docs" / "confirmation.md"
 HELD: Final = "held"
 """Folder of held-out replies, which the authors of the word files have not seen."""
@@ -70,6 +88,7 @@ def cases(lang: str, folder: str = "") -> Iterator[Case]:
                 yield Case(text, _OTHER.get(verb, "pay"), "no confirm")
 
 
+@cache
 def judged(lang: str, folder: str = "") -> Judgement:
     """Return the parser's results for one language's file."""
     parser, replies, plain, read = ReplyParser(), set[str](), 0, 0
@@ -85,18 +104,19 @@ def judged(lang: str, folder: str = "") -> Judgement:
     return Judgement(len(replies), plain, read, false)
 
 
+def row(lang: str) -> str:
+    """Return the line of one language in the table of the documentation."""
+    return _row(f"{Locale.parse(lang).english_name} (`{lang}`)", [judged(lang)], [judged(lang, HELD)])
+
+
 def table() -> str:
     """Return the table for the documentation."""
     lines = [
         "| language | replies | false confirmations | false cancellations | recognised | of those held out |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
+        *map(row, languages()),
+        _row("**all**", *([judged(lang, folder) for lang in languages()] for folder in ("", HELD))),
     ]
-    total: list[tuple[Judgement, Judgement]] = []
-    for lang in languages():
-        seen, held = judged(lang), judged(lang, HELD)
-        total.append((seen, held))
-        lines.append(_row(f"{Locale.parse(lang).english_name} (`{lang}`)", [seen], [held]))
-    lines.append(_row("**all**", *map(list, zip(*total, strict=True))))
     return "\n".join(lines) + "\n"
 
 
@@ -115,6 +135,32 @@ def written(page: str) -> str:
     if not found or not ended:
         raise ValueError(f"{PAGE.name} has no {_BEGIN.strip()} ... {_END}")
     return f"{before}{_BEGIN}\n{table()}\n{_END}{after}"
+
+
+def index_begin() -> str:
+    """Return the first line of index.json: the version of all word files."""
+    names = sorted([*languages(), "common"])
+    version = hashlib.sha256(b"".join((WORDS / f"{name}.toml").read_bytes() for name in names)).hexdigest()[:8]
+    return f'{{"version": "{version}", "languages": {{'
+
+
+def index_line(lang: str) -> str:
+    """Return the line of one language in index.json: its words to type, its plain yes and its plain no."""
+    words = words_of(lang)
+    typed = set(map(fold, words.typed))
+    entry: dict[str, list[str]] = {"typed": list(words.typed), **{intent: [] for intent in INTENTS}}
+    for text, pieces in sorted(words.pieces.items()):
+        plain = {piece.intent for piece in pieces if piece.role in ("head", "comma head")}
+        plain |= {piece.intent for piece in pieces if text in typed and piece.verb is None}
+        if len(plain) == 1 and len(text) > 1 and not words.says_nothing(text):
+            entry[plain.pop()].append(text)
+    return f"{json.dumps(lang)}: {json.dumps(entry, ensure_ascii=False)}"
+
+
+def made_index() -> str:
+    """Return the contents that index.json must have: one line a language."""
+    lines = ",\n".join(map(index_line, languages()))
+    return f"{index_begin()}\n{lines}\n}}}}\n"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import threading
 import time
 import tomllib
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import product
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import (
@@ -56,19 +56,25 @@ from gateway.pending.words import (
     common,
     heads,
     languages,
-    made_index,
     prepare,
     safe_words,
     words_of,
 )
 from gateway.pending.words.parsing import check_words, parsed
+from gateway.tools.verbs import VERBS
+from gateway.wording import LANGUAGES as WORDED
 from scripts import words as judge
 
 LANGUAGES = ("en", "es", "pt")
-"""Those whose every entry is tried in every variant; of the others some are drawn."""
+"""Languages of which every entry is tried."""
 PARSER = ReplyParser()
 CORPUS = Path(__file__).parent / "corpus"
-FEW = settings(derandomize=True, max_examples=100, deadline=None)
+
+
+@pytest.fixture(scope="module", params=languages())
+def lang(request: pytest.FixtureRequest) -> str:
+    """Each language. The tests of one language run one after another: its words are read once."""
+    return str(request.param)
 
 
 @cache
@@ -76,15 +82,8 @@ def corpus(name: str) -> dict[str, Any]:
     return tomllib.loads((CORPUS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def deleting(lang: str) -> dict[str, Any]:
-    return corpus(f"deleting/{lang}")
-
-
-def listed(part: str) -> list[Any]:
-    return [pytest.param(lang, text, id=f"{lang}-{text!a}") for lang in LANGUAGES for text in deleting(lang)[part]]
-
-
-def whole(lang: str, intent: Intent) -> list[str]:
+@cache
+def phrases(lang: str, intent: Intent) -> Sequence[str]:
     """The plain yes or no, and the phrases without a verb, of one language."""
     words = words_of(lang)
     return sorted(
@@ -96,138 +95,112 @@ def whole(lang: str, intent: Intent) -> list[str]:
     )
 
 
-@cache
-def phrases(intent: Intent) -> list[tuple[str, str]]:
-    draw = random.Random(7)
-    drawn = [(lang, text) for lang in languages() for text in draw.sample(whole(lang, intent), 12)]
-    return [*((lang, text) for lang in LANGUAGES for text in whole(lang, intent)), *drawn]
+def drawn(lang: str, intent: Intent, count: int) -> Sequence[str]:
+    """Some of the phrases, always the same."""
+    every = phrases(lang, intent)
+    return random.Random(7).sample(every, min(count, len(every)))
+
+
+def misread(lang: str, texts: Iterable[str], means: str) -> list[tuple[str, str]]:
+    """The texts that are read as something else, each with its reading."""
+    read = ((text, PARSER.classify(text, lang, verb="delete")) for text in texts)
+    return [(text, got) for text, got in read if got != means]
 
 
 # ── what people write ──
 
 
 @pytest.mark.ledger("PEND-47", "PEND-48", "PEND-49", "PEND-50", "PEND-71")
-@pytest.mark.parametrize(("lang", "text"), listed("yes"))
-def test_corpus_of_yes_is_read_as_confirm(lang: str, text: str) -> None:
-    assert PARSER.classify(text, lang, verb="delete") == "confirm"
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_corpus_of_yes_is_read_as_confirm(lang: str) -> None:
+    assert misread(lang, corpus(f"deleting/{lang}")["yes"], "confirm") == []
 
 
 @pytest.mark.ledger("PEND-51", "PEND-70", "PEND-71")
-@pytest.mark.parametrize(("lang", "text"), listed("no"))
-def test_corpus_of_no_is_read_as_cancel(lang: str, text: str) -> None:
-    assert PARSER.classify(text, lang, verb="delete") == "cancel"
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_corpus_of_no_is_read_as_cancel(lang: str) -> None:
+    assert misread(lang, corpus(f"deleting/{lang}")["no"], "cancel") == []
 
 
 @pytest.mark.ledger("PEND-47", "PEND-48", "PEND-52", "PEND-69", "PEND-70")
-@pytest.mark.parametrize(("lang", "text"), listed("near"))
-def test_corpus_of_neither_is_read_as_unclear(lang: str, text: str) -> None:
-    assert PARSER.classify(text, lang, verb="delete") == "unclear"
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_corpus_of_neither_is_read_as_unclear(lang: str) -> None:
+    assert misread(lang, corpus(f"deleting/{lang}")["near"], "unclear") == []
 
 
-@pytest.mark.parametrize("folder", ["", judge.HELD])
-@pytest.mark.parametrize("lang", languages())
-def test_every_language_is_read(lang: str, folder: str) -> None:
-    """No false confirmation, no false cancellation, and nine in ten of what is plain."""
-    judgement = judge.judged(lang, folder)
-    assert judgement.false == []
-    assert judgement.recall >= (0.88 if folder else 0.95)
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_ordinary_chat_decides_nothing(lang: str) -> None:
+    slots = corpus(f"deleting/{lang}")["slots"]
+    sentences = [
+        "".join((start, verb, " ", what, end))
+        for start, verb, what, end in product(slots["start"], slots["verb"], slots["object"], slots["end"])
+    ]
+    starts = ("", "yes ", "no, ", "sim, ", "sí ")
+    chat = random.Random(20).sample(sentences, 800)
+    chat += ["".join(parts) for parts in product(starts, slots["remark"], ("", "!", " 👍"))]
+    assert misread(lang, chat, "unclear") == []
+    assert [text for text in chat if reads_as_answer(text, lang)] == []
 
 
-def test_nearly_everything_plain_is_read_over_all() -> None:
-    for folder, least in (("", 0.97), (judge.HELD, 0.96)):
-        judgements = [judge.judged(lang, folder) for lang in languages()]
-        assert sum(each.read for each in judgements) / sum(each.plain for each in judgements) >= least
+# ── each language ──
+
+
+def test_every_language_is_read(lang: str) -> None:
+    """No false confirmation, no false cancellation, and nine in ten of what is plain.
+
+    If the index or the table of the documents does not fit: `make words`.
+    """
+    for folder, least in (("", 0.95), (judge.HELD, 0.88)):
+        judgement = judge.judged(lang, folder)
+        assert judgement.false == []
+        assert judgement.recall >= least
+    assert judge.row(lang) in judge.PAGE.read_text(encoding="utf-8").splitlines()
+    assert f"\n{judge.index_line(lang)}" in judge.INDEX.read_text(encoding="utf-8")
+
+
+def test_the_index_and_the_table_of_the_documents_fit_the_words() -> None:
+    """The test above compares the line of each language. If something does not fit: `make words`."""
+    index = judge.INDEX.read_text(encoding="utf-8").splitlines()
+    assert index[0] == judge.index_begin()
+    assert [line[1:3] for line in index[1:-1]] == list(languages())
+    rows = [
+        line.split("|")[2:-1] for line in judge.PAGE.read_text(encoding="utf-8").splitlines() if " | 0 | 0 | " in line
+    ]
+    *each, total = [[float(cell.replace(",", "")) for cell in cells] for cells in rows]
+    assert len(each) == len(languages()) >= 39
+    assert total[:3] == [sum(column) for column in zip(*each, strict=True)][:3]
+    assert total[3] >= 0.97 and total[4] >= 0.96
 
 
 def test_the_corpus_is_long_enough() -> None:
     for lang in LANGUAGES:
-        sizes = [len(set(deleting(lang)[part])) for part in ("yes", "no", "near")]
+        sizes = [len(set(corpus(f"deleting/{lang}")[part])) for part in ("yes", "no", "near")]
         assert all(size >= least for size, least in zip(sizes, (40, 30, 60), strict=True)), (lang, sizes)
-    assert len(languages()) >= 39
     seen, held = (
-        [text for lang in languages() for text in {case.text for case in judge.cases(lang, folder)}]
+        sum(len({case.text for case in judge.cases(lang, folder)}) for lang in languages())
         for folder in ("", judge.HELD)
     )
-    assert len(seen) + len(held) >= 1200
-    assert len(held) >= (len(seen) + len(held)) / 6
+    assert seen + held >= 1200
+    assert held >= (seen + held) / 6
 
 
-def test_the_index_and_the_table_of_the_documents_fit_the_words() -> None:
-    """Else: `make words`."""
-    assert made_index() == judge.INDEX.read_text(encoding="utf-8")
-    page = judge.PAGE.read_text(encoding="utf-8")
-    assert judge.written(page) == page
+def test_the_words_of_every_language_fit_together(lang: str) -> None:
+    words = words_of(lang)
+    check_words(words, common())
+    assert {form.verb for forms in words.forms.values() for form in forms} == VERBS
+    assert words.plan.supported == (lang in WORDED)
+    for intent in INTENTS:
+        entries = phrases(lang, intent) if lang in LANGUAGES else drawn(lang, intent, 100)
+        assert misread(lang, entries, intent) == []
+        assert [text for text in entries if fold(text) != text and words.spaced] == []
 
 
-def test_ordinary_chat_decides_nothing() -> None:
-    draw = random.Random(20)
-    for lang in LANGUAGES:
-        slots = deleting(lang)["slots"]
-        sentences = [
-            "".join((start, verb, " ", what, end))
-            for start, verb, what, end in product(slots["start"], slots["verb"], slots["object"], slots["end"])
-        ]
-        chat = draw.sample(sentences, 4000) + [
-            "".join(parts) for parts in product(("", "yes ", "no, ", "sim, ", "sí "), slots["remark"], ("", "!", " 👍"))
-        ]
-        heard = [
-            text
-            for text in chat
-            if PARSER.classify(text, lang, verb="delete") != "unclear" or reads_as_answer(text, lang)
-        ]
-        assert heard == []
-
-
-# ── generated ──
-
-OTHER_WORDS = ["but", "not", "that", "all", "except", "INV-43", "tomorrow", "only", "if", "when", "zebra", "7", "wait"]
-OTHER_WORDS += [
-    "pero",
-    "solo",
-    "otra",
-    "si",
-    "y",
-    "mañana",
-    "mas",
-    "só",
-    "outra",
-    "se",
-    "e",
-    "amanhã",
-    "cancel",
-    "ok",
-    "🙄",
-]
-
-
-@FEW
-@given(st.sampled_from(phrases("confirm")), st.data())
-def test_one_other_word_makes_a_yes_unclear(phrase: tuple[str, str], data: st.DataObject) -> None:
-    lang, yes = phrase
-    others = st.sampled_from(OTHER_WORDS) | st.text("abcdefghijklmnopqrstuvwxyz", min_size=6)
-    position = data.draw(st.integers(0, len(yes.split())))
-    words = yes.split()
-    other = data.draw(others)
-    assume(
-        not any(fold(other) in each for each in (words_of(lang).pieces, words_of(lang).polite, words_of("en").pieces))
-    )
-    words.insert(position, other)
-    assert PARSER.classify(" ".join(words), lang, verb="delete") == "unclear"
-
-
-def test_word_for_no_is_never_a_yes_in_another_language() -> None:
-    """But for "tak", which is a no in Indonesian and a yes in Polish."""
-    for (_, no), lang in product(phrases("cancel")[::20], languages()):
-        assert PARSER.classify(no, lang, verb="delete") != "confirm" or no == "tak", (no, lang)
-
-
-def test_a_no_beside_a_yes_is_never_a_yes() -> None:
-    for lang in LANGUAGES:
-        short = [no for no in whole(lang, "cancel") if len(no) < 7]
-        heads_of = [yes for yes in whole(lang, "confirm") if len(yes) < 5]
-        for yes, no, join in product(heads_of, short, (" ", ", ", "\n", ". ", "! ")):
-            assert PARSER.classify(f"{yes}{join}{no}", lang, verb="delete") != "confirm"
-            assert PARSER.classify(f"{no}{join}{yes}", lang, verb="delete") != "confirm"
+@pytest.mark.parametrize("lang", [*languages(), "pt-BR", "xx"])
+def test_words_to_type_are_read_and_are_no_carrier_words(lang: str) -> None:
+    yes, no = safe_words(lang)
+    assert read_code(f"{yes} 7KPA", lang) == CodeReply("7KPA", "confirm")
+    assert read_code(f"7kpa {no.lower()}", lang) == CodeReply("7KPA", "cancel")
+    assert not {yes.casefold(), no.casefold()} & {"cancel", "stop", "end", "quit", "yes", "start"}
 
 
 def fullwidth(text: str) -> str:
@@ -254,58 +227,80 @@ VARIANTS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.ledger("PEND-71")
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_way_of_typing_reads_alike(variant: str) -> None:
-    for intent in INTENTS:
-        for lang, phrase in phrases(intent):
-            assert PARSER.classify(VARIANTS[variant](phrase), lang, verb="delete") == intent, (lang, phrase)
-
-
-LOOK_ALIKES = str.maketrans(
-    {
-        "a": "а",
-        "c": "с",
-        "e": "е",
-        "i": "і",
-        "o": "о",
-        "p": "р",
-        "s": "ѕ",
-        "y": "у",
-        "n": "ո",
-        "d": "ԁ",
-        "m": "ⅿ",
-        "h": "һ",
-    }
+LOOK_ALIKES = dict(zip("aceiopsyndh", "асеіорѕуոԁһ", strict=True))
+QUESTION_MARKS = "?¿؟;՞፧⁇⁈⁉‽⸮？﹖︖❓❔꘏𑅃\U000e003f"
+OTHER_WORDS = re.findall(
+    r"\S+",
+    "but not that all except INV-43 tomorrow only if when zebra 7 wait cancel ok 🙄 "
+    "pero solo otra si y mañana mas só outra se e amanhã",
 )
+FALSE_FRIENDS = {
+    "el": {"nai"},
+    "es": {"zi", "zii"},
+    "it": {"zi", "zii"},
+    "ko": {"ne", "nee", "neee", "neeee", "neeeee", "neeh", "nepp"},
+    "pl": {"tak", "takk"},
+    "uk": {"tak", "takk"},
+}
+"""Words that are a yes in this language and a no in another one."""
 
 
-def test_letters_of_another_script_are_unclear() -> None:
+@pytest.mark.ledger("PEND-71")
+def test_every_way_of_typing_reads_alike(lang: str) -> None:
     for intent in INTENTS:
-        for lang, phrase in phrases(intent)[::5]:
-            for position, char in enumerate(phrase):
-                other = char.translate(LOOK_ALIKES)
-                both = lang == "sr"  # it is written in Latin and in Cyrillic
-                if other != char and not both and not unicodedata.normalize("NFKC", other).isascii():
-                    assert (
-                        PARSER.classify(phrase[:position] + other + phrase[position + 1 :], lang, verb="delete")
-                        == "unclear"
-                    )
+        texts = [write(phrase) for phrase in drawn(lang, intent, 25) for write in VARIANTS.values()]
+        assert misread(lang, texts, intent) == []
 
 
-@FEW
-@given(st.sampled_from(phrases("confirm")), st.sampled_from("?¿؟;՞፧⁇⁈⁉‽⸮？﹖︖❓❔꘏𑅃\U000e003f"), st.data())
-def test_a_question_mark_of_any_script_makes_it_a_question(
-    phrase: tuple[str, str], mark: str, data: st.DataObject
-) -> None:
-    lang, yes = phrase
-    position = data.draw(st.sampled_from((0, len(yes))))
-    text = yes[:position] + mark + yes[position:]
-    assert PARSER.classify(text, lang, verb="delete") == "unclear"
-    assert read_code(f"{text} K7P3", lang) is None
+def test_a_changed_yes_is_unclear(lang: str) -> None:
+    """A letter of another script, a question mark of any script, one other word."""
+    draw, yes = random.Random(lang), drawn(lang, "confirm", 25)
+    both = lang == "sr"  # it is written in Latin and in Cyrillic
+    letters = [
+        phrase[:position] + LOOK_ALIKES[char] + phrase[position + 1 :]
+        for phrase in [*yes[:10], *drawn(lang, "cancel", 10)]
+        for position, char in enumerate(phrase)
+        if char in LOOK_ALIKES and not both
+    ]
+    assert misread(lang, letters, "unclear") == []
+    asked = [
+        text for phrase in yes for mark in draw.sample(QUESTION_MARKS, 4) for text in (mark + phrase, phrase + mark)
+    ]
+    assert misread(lang, asked, "unclear") == []
+    assert [text for text in asked if read_code(f"{text} K7P3", lang) is not None] == []
+    known = [*words_of(lang).pieces, *words_of(lang).polite, *words_of("en").pieces]
+    others = [other for other in OTHER_WORDS if not any(fold(other) in each for each in known)]
+    others += ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(3)]
+    longer = [
+        " ".join([*parts[:position], draw.choice(others), *parts[position:]])
+        for parts in map(str.split, yes)
+        for position in range(len(parts) + 1)
+    ]
+    assert misread(lang, longer, "unclear") == []
 
 
-@FEW
+def test_word_for_no_is_never_a_yes_in_another_language(lang: str) -> None:
+    noes = [text for text, meanings in heads().readings.items() if "cancel" in meanings.values() and " " not in text]
+    agreed = {no for no in noes if PARSER.classify(no, lang, verb="delete") == "confirm"}
+    assert agreed == FALSE_FRIENDS.get(lang, set())
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_a_no_beside_a_yes_is_never_a_yes(lang: str) -> None:
+    short = [no for no in phrases(lang, "cancel") if len(no) < 7]
+    heads_of = [yes for yes in phrases(lang, "confirm") if len(yes) < 5]
+    texts = [
+        join.join(both)
+        for yes, no, join in product(heads_of, short, (" ", ", ", "\n", ". ", "! "))
+        for both in ((yes, no), (no, yes))
+    ]
+    texts = random.Random(7).sample(texts, min(len(texts), 1500))
+    assert [text for text in texts if PARSER.classify(text, lang, verb="delete") == "confirm"] == []
+
+
+# ── any text ──
+
+
 @given(st.text(max_size=MAX_LENGTH + 50), st.sampled_from(("en", "es", "pt", "pl", "x-nonsense", "")))
 def test_any_text_is_read_without_an_error(text: str, lang: str) -> None:
     core = fold(text).strip(" .,!*_'\"“”„«»‹›¡")
@@ -314,39 +309,38 @@ def test_any_text_is_read_without_an_error(text: str, lang: str) -> None:
     read_code(text, lang)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "yes" + " " * 100_000,
-        "yes" + "!" * 100_000,
-        "a\u0300" * 50_000,
-        "y\u0300" + "\u0301" * (MAX_LENGTH - 10),
-        "\u200b" * 100_000 + "yes",
-        "ﷺ" * MAX_LENGTH,
-        "\n" * 100_000,
-        "Sent from my iPhone\n" * 5_000,
-        "*" * 100_000,
-        "yes, " * 40,
-        "k 7 " * 50,
-        "@" + "b" * (MAX_LENGTH - 1),
-        "\ud800" * 50,
-    ],
-    ids=lambda text: f"{text[:6]!a}x{len(text)}",
-)
-def test_hostile_texts_are_unclear_at_once(text: str) -> None:
-    begun = time.process_time()
-    for lang in LANGUAGES:
-        assert PARSER.classify(text, lang, verb="delete") == "unclear"
-        assert not reads_as_answer(text, lang)
-    assert time.process_time() - begun < 1.0
+HOSTILE = [
+    "yes" + " " * 100_000,
+    "yes" + "!" * 100_000,
+    "a\u0300" * 50_000,
+    "y\u0300" + "\u0301" * (MAX_LENGTH - 10),
+    "\u200b" * 100_000 + "yes",
+    "ﷺ" * MAX_LENGTH,
+    "\n" * 100_000,
+    "Sent from my iPhone\n" * 5_000,
+    "*" * 100_000,
+    "yes, " * 40,
+    "k 7 " * 50,
+    "@" + "b" * (MAX_LENGTH - 1),
+    "\ud800" * 50,
+]
+
+
+def test_hostile_texts_are_unclear_at_once() -> None:
+    prepare(*LANGUAGES)
+    for text in HOSTILE:
+        begun = time.process_time()
+        for lang in LANGUAGES:
+            assert PARSER.classify(text, lang, verb="delete") == "unclear"
+            assert not reads_as_answer(text, lang)
+        assert time.process_time() - begun < 1.0, f"{text[:6]!a} x {len(text)}"
 
 
 # ── languages ──
 
 
-@pytest.mark.parametrize(
-    ("lang", "text", "means"),
-    [
+def test_words_of_the_conversations_language_and_english_count() -> None:
+    cases = [
         ("pt-BR", "pode apagar", "confirm"),
         ("pt_PT", "Sim", "confirm"),
         ("ES-419", "sí", "confirm"),
@@ -372,15 +366,9 @@ def test_hostile_texts_are_unclear_at_once(text: str) -> None:
         ("en", "sim", "unclear"),
         ("es", "y", "unclear"),
         ("pt", "n", "unclear"),
-    ],
-)
-def test_words_of_the_conversations_language_and_english_count(lang: str, text: str, means: str) -> None:
-    assert PARSER.classify(text, lang, verb="delete") == means
-
-
-@pytest.mark.parametrize("lang", languages())
-def test_no_language_contradicts_itself(lang: str) -> None:
-    check_words(words_of(lang), common())
+    ]
+    wrong = [case for case in cases if PARSER.classify(case[1], case[0], verb="delete") != case[2]]
+    assert wrong == []
 
 
 def test_threads_that_want_a_language_at_once_read_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,38 +423,22 @@ def test_another_language_needs_no_code() -> None:
     assert said == {("confirm", "delete")}
 
 
-def test_every_entry_can_be_reached() -> None:
-    for intent in INTENTS:
-        for lang, phrase in phrases(intent):
-            assert PARSER.classify(phrase, lang, verb="delete") == intent, (lang, phrase)
-            assert fold(phrase) == phrase or lang in ("ja", "th", "zh")
-
-
-@pytest.mark.parametrize("lang", [*languages(), "pt-BR", "xx"])
-def test_words_to_type_are_read_and_are_no_carrier_words(lang: str) -> None:
-    yes, no = safe_words(lang)
-    assert read_code(f"{yes} 7KPA", lang) == CodeReply("7KPA", "confirm")
-    assert read_code(f"7kpa {no.lower()}", lang) == CodeReply("7KPA", "cancel")
-    assert not {yes.casefold(), no.casefold()} & {"cancel", "stop", "end", "quit", "yes", "start"}
-
-
 # ── codes ──
 
 
-@pytest.mark.parametrize(("lang", "text", "code", "intent"), corpus("codes")["read"])
-def test_word_with_a_code_is_read_as_both(lang: str, text: str, code: str, intent: Intent) -> None:
-    assert read_code(text, lang) == CodeReply(code, intent)
-    assert PARSER.classify(text, lang, verb="delete") == "unclear"
-    assert reads_as_answer(text, lang)
+def test_word_with_a_code_is_read_as_both() -> None:
+    cases = corpus("codes")["read"]
+    assert [case for case in cases if read_code(case[1], case[0]) != CodeReply(*case[2:])] == []
+    assert [text for lang, text, *_ in cases if PARSER.classify(text, lang, verb="delete") != "unclear"] == []
+    assert [text for lang, text, *_ in cases if not reads_as_answer(text, lang)] == []
 
 
-@pytest.mark.parametrize(("lang", "text"), corpus("codes")["not_read"])
-def test_text_without_a_word_and_a_code_is_no_code_reply(lang: str, text: str) -> None:
-    assert read_code(text, lang) is None
+def test_text_without_a_word_and_a_code_is_no_code_reply() -> None:
+    assert [text for lang, text in corpus("codes")["not_read"] if read_code(text, lang) is not None] == []
 
 
 def test_every_code_that_is_made_can_be_typed() -> None:
-    codes = [make_code(()) for _ in range(300)] + ["3333", "AAA4", "4AAA", "YNY3", "N3KY"]
+    codes = [make_code(()) for _ in range(50)] + ["3333", "AAA4", "4AAA", "YNY3", "N3KY"]
     for code, lang in product(codes, LANGUAGES):
         for typed in (code, code.lower(), f"{code[:2]}-{code[2:]}", f"{code[:2]} {code[2:]}"):
             assert read_code(f"ok {typed}", lang) == CodeReply(code, "confirm")
@@ -484,9 +456,8 @@ def message(text: str, person: Person | None = ANA, **more: Any) -> Message:
     return Message(event_ids=("1",), address=HERE, person=person, text=text, **more)
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
+def test_answer_goes_through_the_decision_lane() -> None:
+    events: list[Event] = [
         message("", command="stop"),
         message("now", command="stop"),
         message("OK K7P3"),
@@ -502,16 +473,12 @@ def message(text: str, person: Person | None = ANA, **more: Any) -> Message:
         OptOut(event_ids=("1",), address=HERE, person=ANA),
         OptOut(event_ids=("1",), address=HERE, person=ANA, opted_in=True),
         DeliveryReport(event_ids=("1",), address=HERE, person=None, message_id="1", status="read"),
-    ],
-    ids=repr,
-)
-def test_answer_goes_through_the_decision_lane(event: Event) -> None:
-    assert decides(event, "en")
+    ]
+    assert [event for event in events if not decides(event, "en")] == []
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
+def test_other_message_is_read_in_its_place() -> None:
+    events: list[Event] = [
         message("sim"),
         message("no"),
         message("", command="help"),
@@ -529,11 +496,8 @@ def test_answer_goes_through_the_decision_lane(event: Event) -> None:
         message("OK K7P3", person=None),
         MessageEdited(event_ids=("1",), address=HERE, person=ANA, message_id="1", text="OK K7P3"),
         Reaction(event_ids=("1",), address=HERE, person=ANA, message_id="1", emoji="👍"),
-    ],
-    ids=repr,
-)
-def test_other_message_is_read_in_its_place(event: Event) -> None:
-    assert not decides(event, "pt")
+    ]
+    assert [event for event in events if decides(event, "pt")] == []
 
 
 def test_nothing_edited_looks_like_a_decision() -> None:
@@ -541,27 +505,23 @@ def test_nothing_edited_looks_like_a_decision() -> None:
     assert not looks_like_decision("OK K7P3", "en", edited=True)
 
 
-@pytest.mark.parametrize("text", ["yes", "sim", "no", "não", "nope", "OK K7P3", "si"])
-def test_an_answer_in_any_language_is_an_answer(text: str) -> None:
-    assert all(reads_as_answer(text, lang) for lang in (*LANGUAGES, "fr"))
-
-
-@pytest.mark.parametrize("text", ["", "ok", "yes?", "delete INV-42", "K7P3", "👍"])
-def test_what_is_no_answer_in_any_language(text: str) -> None:
-    assert not any(reads_as_answer(text, lang) for lang in (*LANGUAGES, "fr"))
+def test_an_answer_in_any_language_is_an_answer() -> None:
+    for lang in (*LANGUAGES, "fr"):
+        answers = ("yes", "sim", "no", "não", "nope", "OK K7P3", "si")
+        assert [text for text in answers if not reads_as_answer(text, lang)] == []
+        assert [text for text in ("", "ok", "yes?", "delete INV-42", "K7P3", "👍") if reads_as_answer(text, lang)] == []
 
 
 # ── the seed library's parser ──
 
 
 @pytest.mark.ledger("PEND-45", "PEND-47", "PEND-49", "PEND-50", "PEND-51", "PEND-52", "PEND-69", "PEND-70", "PEND-71")
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [(text, read) for read in ("confirms", "cancels", "refuses") for text in corpus("seed")[read]],
-)
-def test_seeds_parser_reads_yes_and_no(text: str, read: str) -> None:
+def test_seeds_parser_reads_yes_and_no() -> None:
     parser: ConfirmParser = RegexConfirmParser()
-    assert (parser.is_confirm(text), parser.is_cancel(text)) == (read == "confirms", read == "cancels")
+    meanings = {"confirms": (True, False), "cancels": (False, True), "refuses": (False, False)}
+    for key, means in meanings.items():
+        texts = corpus("seed")[key]
+        assert [text for text in texts if (parser.is_confirm(text), parser.is_cancel(text)) != means] == []
 
 
 @pytest.mark.ledger("PEND-46")
@@ -570,26 +530,23 @@ def test_the_versions_name_the_rules_and_the_table() -> None:
     assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "reason"),
-    [
+def test_a_no_may_have_a_reason() -> None:
+    cases = [
         ("NO K7P2 wrong amount", "K7P2", "wrong amount"),
         ("no, k7p2: the amount\nis wrong", "K7P2", "the amount is wrong"),
         ("K7P2 no wrong amount", "K7P2", "wrong amount"),
         ("no thanks K7P2 it is 5, not 6", "K7P2", "it is 5, not 6"),
         ("não K7P2 valor errado", "K7P2", "valor errado"),
         ("NO K7P2 " + "x" * 5000, "K7P2", "x" * MAX_LENGTH),
-    ],
-)
-def test_a_no_may_have_a_reason(text: str, code: str, reason: str) -> None:
-    assert read_refused_code(text, "en") == (code, "cancel")
-    assert read_refusal(text, "en", None) == "cancel"
-    assert reason_of(text) == reason
+    ]
+    for text, code, reason in cases:
+        assert read_refused_code(text, "en") == (code, "cancel"), text
+        assert read_refusal(text, "en", None) == "cancel", text
+        assert reason_of(text) == reason, text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_no_clear_no_has_no_reason() -> None:
+    texts = [
         "OK K7P2 but only half",
         "yes K7P2 wrong amount",
         "NO K7P2 yes",
@@ -599,7 +556,5 @@ def test_a_no_may_have_a_reason(text: str, code: str, reason: str) -> None:
         "no we met 2024 people",
         "we said no to K7P2 yesterday",
         "NO KPPP wrong amount",
-    ],
-)
-def test_what_is_no_clear_no_has_no_reason(text: str) -> None:
-    assert read_refused_code(text, "en") is None
+    ]
+    assert [text for text in texts if read_refused_code(text, "en") is not None] == []

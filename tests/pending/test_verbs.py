@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from gateway.pending import VERBS, ReplyParser
 from gateway.pending.reading import read_code, reads_as_answer
-from gateway.pending.words import languages, verb_of, words_of
+from gateway.pending.words import verb_of
 from gateway.tools import Confirm
 from gateway.tools.verbs import NO_VERBS
 
@@ -47,7 +49,6 @@ SAID: dict[str, list[tuple[str, str, str]]] = {
     "publish": [("en", "yes, publish it", "confirm"), ("pt", "pode publicar", "confirm")],
     "refund": [("en", "yes refund it", "confirm"), ("es", "puedes reembolsarlo", "confirm")],
 }
-CASES = [(verb, *case) for verb, cases in SAID.items() for case in cases]
 PLAIN = [
     ("en", "yes", "confirm"),
     ("en", "go ahead", "confirm"),
@@ -62,22 +63,22 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "lang", "text", "means"), CASES)
-def test_a_phrase_counts_for_its_own_verb(verb: str, lang: str, text: str, means: str) -> None:
-    assert PARSER.classify(text, lang, verb=verb) == means
+def misread(verb: str | None, cases: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """The cases of a language, a text and its meaning that are read otherwise."""
+    return [(lang, text) for lang, text, means in cases if PARSER.classify(text, lang, verb=verb) != means]
 
 
-@pytest.mark.parametrize(("verb", "lang", "text", "means"), CASES)
-def test_a_phrase_with_a_verb_counts_for_no_other(verb: str, lang: str, text: str, means: str) -> None:
-    for other in (*VERBS - {verb}, None):
-        if "keep" not in text:  # which is a no to whatever else is asked
-            assert PARSER.classify(text, lang, verb=other) == "unclear", other
+@pytest.mark.parametrize("verb", SAID)
+def test_a_phrase_counts_for_its_own_verb_alone(verb: str) -> None:
+    assert misread(verb, SAID[verb]) == []
+    # "keep it" is a no to whatever else is asked
+    unclear = [(lang, text, "unclear") for lang, text, _ in SAID[verb] if "keep" not in text]
+    assert {other: misread(other, unclear) for other in (*VERBS - {verb}, None) if misread(other, unclear)} == {}
 
 
-@pytest.mark.parametrize(("lang", "text", "means"), PLAIN)
-def test_a_word_without_a_verb_counts_for_every_question(lang: str, text: str, means: str) -> None:
-    for verb in (*VERBS, None):
-        assert PARSER.classify(text, lang, verb=verb) == means, verb
+@pytest.mark.parametrize("verb", [*sorted(VERBS), None])
+def test_a_word_without_a_verb_counts_for_every_question(verb: str | None) -> None:
+    assert misread(verb, PLAIN) == []
 
 
 NO_WORDS = [
@@ -93,11 +94,10 @@ NO_WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "text"), NO_WORDS)
-def test_the_verb_of_the_question_is_no_way_to_refuse_it(verb: str, text: str) -> None:
-    assert verb in NO_VERBS
-    assert PARSER.classify(text, "en", verb=verb) == "unclear"
-    assert PARSER.classify(text, "en", verb="pay") == "cancel"
+def test_the_verb_of_the_question_is_no_way_to_refuse_it() -> None:
+    assert {verb for verb, _ in NO_WORDS} <= NO_VERBS
+    assert [text for verb, text in NO_WORDS if misread(verb, [("en", text, "unclear")])] == []
+    assert misread("pay", [("en", text, "cancel") for _, text in NO_WORDS]) == []
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -126,16 +126,10 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("lang", "question", "verb"), QUESTIONS)
-def test_the_first_word_of_a_template_is_its_verb(lang: str, question: str, verb: str | None) -> None:
-    assert verb_of(question, lang) == verb
+def test_the_first_word_of_a_template_is_its_verb() -> None:
+    assert [case for case in QUESTIONS if verb_of(case[1], case[0]) != case[2]] == []
 
 
 def test_an_unknown_verb_is_refused_with_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"did you mean 'delete'\? Known: approve, archive"):
         Confirm("Delete?", verb="delet")
-
-
-@pytest.mark.parametrize("lang", languages())
-def test_every_language_has_every_verb(lang: str) -> None:
-    assert {form.verb for forms in words_of(lang).forms.values() for form in forms} == VERBS

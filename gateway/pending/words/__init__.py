@@ -6,7 +6,6 @@ At import only the index is read. The file of a language is read at its first us
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
@@ -48,7 +47,6 @@ __all__ = [
     "common",
     "heads",
     "languages",
-    "made_index",
     "prepare",
     "prepared",
     "safe_words",
@@ -111,7 +109,13 @@ def common() -> Common:
 def heads() -> Heads:
     """Return the plain yes and no of every language."""
     source = json.loads((_HERE / "index.json").read_text(encoding="utf-8"))
-    return Heads(source["version"], source["heads"], source["typed"])
+    readings: dict[str, dict[str, Intent]] = defaultdict(dict)
+    for lang, entry in source["languages"].items():
+        for intent in INTENTS:
+            for text in entry[intent]:
+                readings[text][lang] = intent
+    typed = {lang: (yes, no) for lang, entry in source["languages"].items() for yes, no in [entry["typed"]]}
+    return Heads(source["version"], dict(readings), typed)
 
 
 def words_of(lang: str) -> Words:
@@ -140,8 +144,7 @@ def prepared(*tags: str) -> bool:
 def safe_words(lang: str) -> tuple[str, str]:
     """Return the yes and the no that a prompt asks to type with its code. No carrier acts on them."""
     typed = heads().typed
-    yes, no = typed.get(_name(lang)) or typed["en"]
-    return yes, no
+    return typed.get(_name(lang)) or typed["en"]
 
 
 def verb_of(question: str, lang: str) -> str | None:
@@ -177,22 +180,3 @@ def _read(name: str) -> Words:
 @cache
 def _source(lang: str) -> Mapping[str, Any]:
     return tomllib.loads((_HERE / f"{lang}.toml").read_text(encoding="utf-8"))
-
-
-def made_index() -> str:
-    """Return the contents that index.json must have."""
-    names = sorted([*languages(), "common"])
-    version = hashlib.sha256(b"".join((_HERE / f"{name}.toml").read_bytes() for name in names)).hexdigest()[:8]
-    found: dict[str, dict[str, Intent]] = defaultdict(dict)
-    for lang in languages():
-        words = words_of(lang)
-        for text, pieces in words.pieces.items():
-            plain = {piece.intent for piece in pieces if piece.role in ("head", "comma head")}
-            plain |= {piece.intent for piece in pieces if text in map(fold, words.typed) and piece.verb is None}
-            if len(plain) == 1 and len(text) > 1 and not words.says_nothing(text):
-                found[text][lang] = plain.pop()
-    typed = {lang: words_of(lang).typed for lang in languages()}
-    return (
-        json.dumps({"version": version, "heads": found, "typed": typed}, ensure_ascii=False, sort_keys=True, indent=1)
-        + "\n"
-    )
