@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import runpy
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
 
-__all__ = ["children"]
+__all__ = ["children", "run_file"]
 
 children = multiprocessing.get_context("forkserver")
 children.set_forkserver_preload(
@@ -18,5 +24,28 @@ children.set_forkserver_preload(
         "gateway.store.redis",
         "fpdf",
         "uvloop",
+        "tests.children",
+        *(f"gateway.testing.{name}_contract" for name in ("channel", "store")),
+        "pytest_aiohttp.plugin",
+        "pytest_asyncio.plugin",
     ]
 )
+
+
+def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str]) -> None:
+    """Run a file of a directory as `python -W error` does, or its tests as pytest does. The output goes to `said`."""
+    with said.open("w") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.path.insert(0, str(directory))
+    if name.startswith("test_"):
+        import pytest
+
+        told = ["-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:xdist"]
+        sys.exit(pytest.main([*told, "-q", "-o", "asyncio_default_fixture_loop_scope=function", name]))
+    sys.argv = [name]
+    warnings.simplefilter("error")
+    runpy.run_path(name, run_name="__main__")

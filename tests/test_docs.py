@@ -7,10 +7,9 @@ the file before it. The files of a page lie in one directory, so they can import
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from gateway.cli import main
 from gateway.environment import SECRETS
 from gateway.settings import Settings
 from scripts import platforms, sentences
+from tests.children import children, run_file
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -68,11 +68,11 @@ EXAMPLES = [(page, name) for page in TEXT for name in python_files(page)]
 def test_an_example_runs(page: str, name: str, tmp_path: Path) -> None:
     for each, body in python_files(page).items():
         (tmp_path / each).write_text(body, encoding="utf-8")
-    command = [sys.executable, "-W", "error", name]
-    if name.startswith("test_"):
-        command[3:] = ["-m", "pytest", "-q", "-o", "asyncio_default_fixture_loop_scope=function", name]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
+    said = tmp_path / "said.txt"
+    child = children.Process(target=run_file, args=(name, tmp_path, said, dict(os.environ)))
+    child.start()
+    child.join()
+    assert child.exitcode == 0, said.read_text(encoding="utf-8")
 
 
 def commands(page: str) -> Iterator[list[str]]:
