@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field
 
@@ -26,11 +27,8 @@ from gateway.options import WrongOption, checked
 from gateway.providers.base import Provider
 from gateway.providers.transcribing import Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
-from gateway.tools.action_callbacks import ActionCallback, ActionCallbacks
-from gateway.tools.executor import Factory
 from gateway.tools.pending_action import Detail, PendingAction
-from gateway.tools.stash import ADAPTER
-from gateway.tools.stashed import Executors
+from gateway.tools.stash import ADAPTER, Executors, Factory
 from gateway.turn import (
     ActionProposer,
     Outcome,
@@ -41,9 +39,35 @@ from gateway.turn import (
     without_buttons,
 )
 
-__all__ = ["ChannelAgent", "NotAllowed", "NotRunning"]
-
 log = logging.getLogger("askfirst.bot")
+
+ActionCallback: TypeAlias = Callable[[PendingAction], Awaitable[None] | None]
+_CALLBACK_SECONDS = 60.0
+
+
+class ActionCallbacks:
+    """The callbacks of one kind, called in the order in which they were added. `name` names the kind in the log."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._callbacks: list[ActionCallback] = []
+
+    def add(self, callback: ActionCallback) -> None:
+        """Add a callback, sync or async."""
+        self._callbacks.append(callback)
+
+    async def call(self, action: PendingAction) -> None:
+        """Call them, sync ones in a thread. Errors are logged, and a callback that hangs is timed out."""
+        for callback in self._callbacks:
+            try:
+                async with asyncio.timeout(_CALLBACK_SECONDS):
+                    is_async = inspect.iscoroutinefunction(callback)
+                    called = callback(action) if is_async else await asyncio.to_thread(callback, action)
+                    if called is not None:
+                        await called
+            except Exception as error:  # noqa: BLE001 - an author's callback must not undo what is done
+                log.error("an %s callback failed: %s", self._name, describe_error(error))
+
 
 _STORE = re.compile(r"sqlite:///.|rediss?://.")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")

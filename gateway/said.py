@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from channels import Attachment, Media, Message
 from gateway.agent import is_shown
 from gateway.providers.base import ModelMessage
-from gateway.tools.received import ReceivedAttachment
+from gateway.tools.context import ReceivedAttachment
 
 __all__ = ["said_messages"]
 

@@ -33,7 +33,7 @@ from gateway.said import said_messages
 from gateway.tools import PendingConfirmation, ToolContext
 from gateway.tools.escape import link, plain
 from gateway.tools.pending_action import Ballot, PendingAction
-from gateway.tools.stashed import StashedTool
+from gateway.tools.stash import StashedTool
 from gateway.wording import say
 
 # The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.

@@ -29,8 +29,7 @@ from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
 from gateway.tools import Preview, Tool, ToolContext, ToolError, serialise
 from gateway.tools.context import MOST_PROGRESS, PlannedTurn
-from gateway.tools.stash import Stash, stashing
-from gateway.tools.stashed import StashedTool
+from gateway.tools.stash import Stash, StashedTool, stashing
 
 __all__ = ["CallExecutor"]
 

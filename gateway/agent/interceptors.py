@@ -18,8 +18,7 @@ from channels import AskfirstError, Json, Message
 from gateway.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.tools import ToolContext, cause_of
-from gateway.tools.function import Function
-from gateway.tools.guarded_call import call_guarded
+from gateway.tools.function import Function, call_guarded
 
 __all__ = ["INTERCEPT_SECONDS", "InterceptorFailed", "Interceptors", "Stage", "Veto", "Vetoed"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from channels import Json
 from gateway.tools import Preview, Tool, ToolContext
-from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, changed
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, changed
 
 __all__ = ["previewed_twice"]
 

@@ -17,7 +17,7 @@ from gateway.tools import Confirm, Preview, Tool, ToolContext, ToolPolicy
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.policy import Decision
 from gateway.tools.schema_arguments import SchemaArguments, without_wrong_defaults
-from gateway.tools.schema_tool import SchemaTool
+from gateway.tools.tool import SchemaTool
 
 __all__ = ["MCPTool", "ToolServer", "made"]
 

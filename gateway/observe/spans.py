@@ -213,7 +213,7 @@ class SpanReader:
         if run is None:
             return
         trace = run.trace.trace(stop_reason)
-        root, *steps = genai.spans(trace, content=self._content, agent_name=self._agent_name)
+        root, *steps = trace.to_otel_spans(content=self._content, agent_name=self._agent_name)
         if run.below_root or failed is not None:  # a later attempt may be the root
             root["parent_span_id"], root["span_id"] = root["span_id"], self._new_id()
         if failed is not None:

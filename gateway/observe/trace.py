@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
 import orjson
 
 from channels import Json
-from gateway.observe.genai import spans
-
-__all__ = ["FORM", "AgentTrace", "TraceStep"]
+from gateway.observe import genai
+from gateway.tools.pending_action import json_text
 
 FORM: Final = 1
 """The form of a trace as JSON. A release that reads the form n ignores fields that it does not know."""
@@ -196,7 +195,9 @@ class AgentTrace:
         same trace always gives the same span ids. A run of another run links to it. Arguments, results, the model's
         text, error texts and the metadata are left out unless `content` is set.
         """
-        return spans(self, content=content, agent_name=agent_name)
+        tools = {step.tool_name for step in self.steps if step.type != "tool_selection"}
+        steps = (_child(self, number, step, content, tools) for number, step in enumerate(self.steps, start=1))
+        return [_root(self, content, agent_name), *steps]
 
 
 _MISSING: Final = object()
@@ -231,3 +232,100 @@ def _indented(value: Any) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError:
         return json.dumps(value, indent=2, allow_nan=False, default=dict).encode() + b"\n"
+
+
+_FAILED = frozenset({"error", "provider_error"})
+"""The stop reasons of a run that failed."""
+
+
+def _root(trace: AgentTrace, content: bool, agent_name: str) -> dict[str, Any]:
+    calls = trace.filter(type="llm_call")
+    attributes: dict[str, Any] = {
+        genai.OPERATION: genai.INVOKE_AGENT,
+        genai.AGENT_NAME: agent_name or None,
+        genai.PROVIDER: calls[-1].provider if calls else None,
+        genai.REQUEST_MODEL: calls[-1].requested_model or calls[-1].model if calls else None,
+        genai.INPUT_TOKENS: sum(step.prompt_tokens or 0 for step in calls),
+        genai.OUTPUT_TOKENS: sum(step.completion_tokens or 0 for step in calls),
+        genai.STOP_REASON: trace.stop_reason,
+    }
+    failed = trace.stop_reason in _FAILED
+    if failed:
+        attributes[genai.ERROR_TYPE] = next(
+            (step.error_type for step in reversed(trace.steps) if step.error_type), "_OTHER"
+        )
+    if content:
+        attributes |= {f"{genai.METADATA}{key}": _attribute(value) for key, value in trace.metadata.items()}
+    span = _span(trace, 0, f"{genai.INVOKE_AGENT} {agent_name}".rstrip(), "INTERNAL", attributes)
+    ends = [step.started_at + timedelta(milliseconds=step.duration_ms or 0.0) for step in trace.steps]
+    span["parent_span_id"] = None
+    if trace.parent_run_id is not None:
+        span["links"] = [genai.root_link(trace.parent_run_id)]
+    span["start_time_unix_nano"] = genai.nanoseconds(trace.started_at)
+    span["end_time_unix_nano"] = genai.nanoseconds(trace.ended_at or max(ends, default=trace.started_at))
+    span["status"] = {"status_code": "ERROR" if failed else "UNSET"}
+    return span
+
+
+def _child(
+    trace: AgentTrace, number: int, step: TraceStep, content: bool, tools: Container[str | None]
+) -> dict[str, Any]:
+    name, kind, attributes = _conventional(step, content, tools)
+    attributes |= {genai.STEP_TYPE: step.type, genai.FROM_CHECKPOINT: step.from_checkpoint or None}
+    if step.left_out:
+        attributes[genai.STEPS_LEFT_OUT] = step.left_out
+    if step.error is not None:
+        attributes[genai.ERROR_TYPE] = step.error_type or "_OTHER"
+    if content:
+        attributes |= {genai.STEP_SUMMARY: step.summary or None, genai.STEP_REASONING: step.reasoning or None}
+    span = _span(trace, number, name, kind, attributes)
+    span["parent_span_id"] = genai.span_id(trace.run_id, 0)
+    span["start_time_unix_nano"] = genai.nanoseconds(step.started_at)
+    span["end_time_unix_nano"] = genai.nanoseconds(step.started_at + timedelta(milliseconds=step.duration_ms or 0.0))
+    span["status"] = {"status_code": "UNSET" if step.error is None else "ERROR"}
+    if content and step.error is not None:
+        span["status"]["description"] = step.error
+    return span
+
+
+def _conventional(step: TraceStep, content: bool, tools: Container[str | None]) -> tuple[str, str, dict[str, Any]]:
+    """Return the name, the kind and the attributes of a step's span by the conventions."""
+    is_failed_call = step.type == "error" and step.model is not None
+    if step.type == "llm_call" or is_failed_call:
+        attributes: dict[str, Any] = {
+            genai.OPERATION: genai.CHAT,
+            genai.PROVIDER: step.provider,
+            genai.REQUEST_MODEL: step.requested_model or step.model,
+            genai.RESPONSE_MODEL: None if is_failed_call else step.model,
+            genai.INPUT_TOKENS: step.prompt_tokens,
+            genai.OUTPUT_TOKENS: step.completion_tokens,
+            genai.COST_USD: step.cost_usd,
+        }
+        return f"{genai.CHAT} {step.model or ''}".rstrip(), "CLIENT", attributes
+    # A selection has the name that the model wrote, which may be no tool's. The other steps have a tool's name.
+    named = content or step.type != "tool_selection" or step.tool_name in tools
+    attributes = {genai.TOOL_NAME: step.tool_name if named else None, genai.TOOL_CALL_ID: step.call_id}
+    if content:
+        attributes[genai.TOOL_ARGUMENTS] = None if step.tool_args is None else json_text(dict(step.tool_args))
+        attributes[genai.TOOL_RESULT] = step.tool_result
+    if step.type == "tool_execution":
+        attributes |= {genai.OPERATION: genai.EXECUTE_TOOL, genai.TOOL_TYPE: "function"}
+        return f"{genai.EXECUTE_TOOL} {step.tool_name or ''}".rstrip(), "INTERNAL", attributes
+    return step.type, "INTERNAL", attributes
+
+
+def _span(trace: AgentTrace, number: int, name: str, kind: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    known = {key: value for key, value in attributes.items() if value is not None}
+    return {
+        "name": name,
+        "kind": kind,
+        "trace_id": genai.trace_id(trace.run_id),
+        "span_id": genai.span_id(trace.run_id, number),
+        "attributes": known,
+        "links": [],
+    }
+
+
+def _attribute(value: Any) -> Any:
+    """Return a value that a span may hold as an attribute."""
+    return value if value is None or isinstance(value, (str, bool, int, float)) else json_text(value)

@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gateway.pending.reading import ConfirmParser, RegexConfirmParser, ReplyParser
+from gateway.tools.confirm import VERBS
 from gateway.tools.pending_action import PendingAction, compute_args_digest
 from gateway.tools.stash import DEFAULT_TTL_SECONDS, PendingActionExistsError, stash_pending
-from gateway.tools.verbs import VERBS
 
 if TYPE_CHECKING:
     from gateway.pending.seed import (

@@ -26,8 +26,8 @@ from gateway.pending.settling import close, close_if_drifted, expire
 from gateway.pending.standing import give
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent
+from gateway.tools.confirm import NO_VERBS
 from gateway.tools.pending_action import PendingAction
-from gateway.tools.verbs import NO_VERBS
 from gateway.wording import say
 
 __all__ = ["Reads", "code", "decide", "in_group", "press", "reply", "select", "withdraw", "word"]

@@ -14,10 +14,9 @@ from channels.formatting import is_quick
 from gateway.artifacts import Artifact
 from gateway.pending.offers import offered
 from gateway.pending.words import Intent, safe_words
+from gateway.tools.confirm import NO_VERBS, as_text
 from gateway.tools.escape import has_right_to_left, legible, named, plain, shown, visible
 from gateway.tools.pending_action import PendingAction, why_closed
-from gateway.tools.template import as_text
-from gateway.tools.verbs import NO_VERBS
 from gateway.wording import clock_time, date_and_time, duration, isolated, listing, say
 
 __all__ = [

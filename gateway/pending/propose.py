@@ -17,8 +17,8 @@ from gateway.pending.seal import compute_digest
 from gateway.pending.tokens import make_action_id, make_code, make_salt
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
+from gateway.tools.confirm import asked_with, differing, frozen
 from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
-from gateway.tools.previews import asked_with, differing, frozen
 
 __all__ = ["QUOTA", "ProposalRefused", "asked_elsewhere", "asks_more", "propose_action"]
 

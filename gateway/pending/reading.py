@@ -18,7 +18,7 @@ from gateway.pending.grammar import Reading, readings
 from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
 from gateway.pending.words import INTENTS, Intent, common, heads, words_of
-from gateway.tools.verbs import NO_VERBS
+from gateway.tools.confirm import NO_VERBS
 
 __all__ = [
     "ANY_VERB",

@@ -3,7 +3,6 @@
 from gateway.tools.arguments import Injected
 from gateway.tools.confirm import Approvers, Confirm, Preview, Standing
 from gateway.tools.context import ToolContext
-from gateway.tools.decorator import tool
 from gateway.tools.errors import (
     NothingDone,
     OutcomeUnknown,
@@ -15,16 +14,14 @@ from gateway.tools.errors import (
     ToolTimeout,
     ToolValidationError,
     cause_of,
+    leaves_open,
 )
-from gateway.tools.network import leaves_open
-from gateway.tools.parameters import ToolParameter
 from gateway.tools.pending_action import PendingAction, compute_args_digest
-from gateway.tools.permission import Governed, Permission, permission, permissions, unasked
 from gateway.tools.policy import ToolPolicy
-from gateway.tools.registry import ToolRegistry
+from gateway.tools.registry import Governed, Permission, ToolRegistry, ToolSource, permission, permissions, unasked
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
-from gateway.tools.sources import ToolSource
-from gateway.tools.tool import Tool
+from gateway.tools.schema_arguments import ToolParameter
+from gateway.tools.tool import Tool, tool
 
 __all__ = [
     "Ambiguous",

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import ErrorDetails
 
 from channels import Json
 from gateway.tools.errors import Problem, ToolValidationError
-from gateway.tools.problems import problems
-from gateway.tools.unshown import unshown
 
-__all__ = ["Arguments", "Injected"]
+if TYPE_CHECKING:
+    from gateway.json_schema import Fault
+
 
 T = TypeVar("T")
 
@@ -228,3 +230,207 @@ def _careful(annotation: Any) -> Any:
     if isinstance(origin, type) and inner:
         return origin[tuple(map(_careful, inner))]  # type: ignore[index]
     return annotation
+
+
+_INJECTED = "A parameter that config_injector fills in is annotated Injected[...] (from askfirst)"
+_MOST_SAID = 200
+"""The most characters of a fault that the library of JSON Schema words: it quotes the value."""
+
+
+def problems(
+    errors: Sequence[ErrorDetails], given: Mapping[str, Any], properties: Mapping[str, Any], *, injects: bool = False
+) -> list[Problem]:
+    """Return one problem for each place in the arguments that pydantic found wrong.
+
+    `given` are the arguments, and `properties` those of the schema. `injects`: the tool has a config_injector.
+    """
+    found: dict[str, Problem] = {}
+    for error in errors:
+        path, value = _locate(error, given)
+        name = str(error["loc"][0])
+        where = properties.get(name, {})
+        if error["type"] == "extra_forbidden":
+            known = properties if path == name else ()
+            found[path] = unexpected(path, known)
+        elif error["type"] == "missing":
+            found[path] = replace(_missing(path), suggestion=_INJECTED if injects else "")
+        else:
+            said = error["msg"].removeprefix("Value error, ")
+            found.setdefault(path, _wrong(path, value, said, where if path == name else {}))
+    return list(found.values())
+
+
+def schema_problems(faults: Iterable[Fault], given: Mapping[str, Any], properties: Mapping[str, Any]) -> list[Problem]:
+    """Return one problem for each place in the arguments that does not fit their JSON Schema."""
+    found: dict[str, Problem] = {}
+    for fault in faults:
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault.path).removeprefix(".")
+        if fault.keyword == "required":
+            for name in fault.schema["required"]:
+                if name not in fault.value:
+                    found.setdefault(where := f"{path}.{name}".removeprefix("."), _missing(where))
+        elif not fault.path:
+            found.setdefault("", Problem("", fault.message[:_MOST_SAID]))
+        else:
+            top = properties.get(str(fault.path[0]))
+            where_schema = top if len(fault.path) == 1 and isinstance(top, Mapping) else {}
+            found.setdefault(path, _wrong(path, fault.value, fault.message[:_MOST_SAID], where_schema))
+    return list(found.values())
+
+
+def unexpected(path: str, known: Iterable[str]) -> Problem:
+    """Return the problem of a parameter that is not among the known ones."""
+    return Problem(path, "Unexpected parameter(s)", _suggest(path, known, "is not a valid parameter"))
+
+
+def _missing(path: str) -> Problem:
+    return Problem(path, "Missing required parameter")
+
+
+def _locate(error: ErrorDetails, given: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the path of an error in the arguments, and the value there.
+
+    pydantic also names members of unions, which are not part of the path.
+    """
+    loc = error["loc"]
+    path, value = str(loc[0]), given.get(str(loc[0]))
+    for step in loc[1:]:
+        if isinstance(value, list) and isinstance(step, int) and step < len(value):
+            path, value = f"{path}[{step}]", value[step]
+        elif isinstance(value, dict) and step in value:
+            path, value = f"{path}.{step}", value[step]
+        elif error["type"] == "missing" and step == loc[-1]:
+            path, value = f"{path}.{step}", None
+    return path, value
+
+
+def _suggest(word: str, known: Iterable[Any], otherwise: str) -> str:
+    from difflib import get_close_matches  # imported only after an error
+
+    close = get_close_matches(word, [str(name) for name in known], n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else f"{word!r} {otherwise}"
+
+
+def _wrong(path: str, value: Any, said: str, schema: Mapping[str, Any]) -> Problem:
+    expected = _type_name(schema)
+    if choices := _choices(schema):
+        return Problem(path, f"{_short(value)} is not allowed", _suggest(str(value), choices, f"must be {expected}"))
+    issue = f"Wrong type or value {_short(value)} ({said})"
+    if "string" in expected.split(" or ") and isinstance(value, (bool, int, float)):
+        return Problem(path, issue, f"Try: {path}=str({value!r})")
+    return Problem(path, issue, f"Expected type: {expected}" if expected else "")
+
+
+def _choices(schema: Any) -> list[Any]:
+    if not isinstance(schema, Mapping):
+        return []
+    found = list(schema.get("enum", [schema["const"]] if "const" in schema else []))
+    for option in schema.get("anyOf", ()):
+        found += _choices(option)
+    return found
+
+
+def _type_name(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return ""
+    if "anyOf" in schema:
+        return " or ".join(filter(None, map(_type_name, schema["anyOf"])))
+    if choices := _choices(schema):
+        return " or ".join(repr(choice) for choice in choices)
+    kinds = schema.get("type", "")
+    name = " or ".join(map(str, kinds)) if isinstance(kinds, list) else str(kinds)
+    inner = _type_name(schema["items"]) if "items" in schema else ""
+    return f"{name} of {inner}" if inner else name
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_Node: TypeAlias = Mapping[str, Any]
+
+_NOT_HERE = frozenset({"config", "default", "definitions", "fields", "metadata", "serialization"})
+"""Entries of a core schema that hold no type that is read at this place."""
+
+
+def unshown(arguments: type[BaseModel], parameters: Mapping[str, str]) -> list[Problem]:
+    """Return the problems of fields that the effect gets and the question cannot show.
+
+    A question shows the arguments as pydantic writes them, and the effect reads the shown arguments. A field that is
+    not written, or written under a name that is not read, would silently get its default, which the person did not see.
+    `parameters` maps the fields of `arguments` to parameter names.
+    """
+    schema: Any = arguments.__pydantic_core_schema__
+    definitions = {each["ref"]: each for each in schema.get("definitions", ())}
+    return [
+        Problem(".".join((parameters[path[0]], *path[1:])), issue, mend)
+        for path, issue, mend in _Search(definitions).below(schema, (), {}, False)
+    ]
+
+
+class _Search:
+    """A traversal of one core schema that visits each type once for each parameter."""
+
+    def __init__(self, definitions: Mapping[str, _Node]) -> None:
+        self._definitions = definitions
+        self._passed: set[tuple[str | bool, ...]] = set()
+
+    def below(
+        self, node: Any, path: tuple[str, ...], config: _Node, rewritten: bool
+    ) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        """Yield path, issue and remedy of each field that is not shown.
+
+        `config` is that of the enclosing type. `rewritten` is True if a function of the author serializes this place.
+        """
+        if isinstance(node, list | tuple):
+            for each in node:
+                yield from self.below(each, path, config, rewritten)
+        if not isinstance(node, Mapping):
+            return
+        config = node.get("config", config)
+        rewritten = rewritten or "function" in node.get("serialization", {})
+        if node.get("type") == "definition-ref":
+            here = (*path[:1], node["schema_ref"], rewritten)
+            if here not in self._passed:
+                self._passed.add(here)
+                yield from self.below(self._definitions[node["schema_ref"]], path, config, rewritten)
+        for name, field in _fields(node):
+            if (wrong := _hiding(name, field, config, rewritten)) is not None:
+                yield (*path, name), *wrong
+            yield from self.below(field["schema"], (*path, name), config, rewritten)
+        for entry, inner in node.items():
+            if entry not in _NOT_HERE:
+                yield from self.below(inner, path, config, rewritten)
+
+
+def _fields(node: _Node) -> list[tuple[str, _Node]]:
+    match node:
+        case {"type": "model-fields" | "typed-dict", "fields": fields}:
+            return list(fields.items())
+        case {"type": "dataclass-args", "fields": fields}:
+            return [(field["name"], field) for field in fields if field.get("init", True)]
+    return []
+
+
+def _hiding(name: str, field: _Node, config: _Node, rewritten: bool) -> tuple[str, str] | None:
+    if "serialization_exclude" in field or "serialization_exclude_if" in field:
+        return "is left out of what is written, so that no question shows it", "Remove exclude and exclude_if"
+    if field.get("init_only"):
+        return "is not kept, so that no question shows it", "Make it a field instead of an InitVar"
+    read, written = _read_as(name, field, config), field.get("serialization_alias", name)
+    if written not in read:
+        by = " or ".join(map(repr, sorted(read))) or "a path"
+        return f"is written as {written!r} and read as {by}", "Give it one alias for both"
+    if rewritten and (field["schema"]["type"] == "default" or not field.get("required", True)):
+        return "may be left out by a serializer of its own", "Remove the serializer, or the field's default"
+    return None
+
+
+def _read_as(name: str, field: _Node, config: _Node) -> set[str]:
+    """Return the names under which a field is read."""
+    alias = field.get("validation_alias", name)
+    paths = [[alias]] if isinstance(alias, str) else alias if isinstance(alias[0], list) else [alias]
+    by_alias = config.get("validate_by_alias", True) or alias == name
+    read = {path[0] for path in paths if len(path) == 1} if by_alias else set()
+    return read | {name} if config.get("validate_by_name") else read

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import isfinite
+from string import Formatter
 from typing import Literal, TypeAlias
+
+from pydantic_core import to_jsonable_python
 
 from channels import Json, Person
 from gateway.options import checked
-from gateway.tools.verbs import VERBS
+from gateway.tools.escape import shown
+from gateway.tools.pending_action import PendingAction, canonical_json
 
-__all__ = ["Approvers", "AskFunction", "Confirm", "Preview", "ProbeFunction", "Standing"]
+VERBS = frozenset(
+    """approve archive block book buy cancel change close create delete deploy drop keep leave merge move pay publish
+    refund reject restore send share skip stop transfer update""".split()  # noqa: SIM905
+)
+"""The values of `Confirm(verb=)`. Their forms, by language, are in gateway/pending/words."""
+NO_VERBS = frozenset({"cancel", "drop", "keep", "leave", "reject", "skip", "stop"})
+"""Verbs that are also a way to say no.
+
+They do not refuse a question of their own verb, and the buttons of that question name its effect.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +158,96 @@ class Confirm:
         self.ask, self.ttl_seconds, self.approvers = ask, ttl_seconds, approvers
         self.probe, self.done, self.after, self.volatile = probe, done, after, volatile
         self.standing, self.on_item_failure = standing, on_item_failure
+
+
+class Template:
+    """A text with ``{name}`` fields, checked when the tool is defined.
+
+    Attributes, indexes, conversions and format specifications are refused. A value is shown whole, since a rounded or
+    cut one would not be the value that the tool is called with. ``{{`` stands for a brace.
+    """
+
+    def __init__(self, text: str, names: Collection[str]) -> None:
+        """Raises ValueError when `text` is not a template, or has a field that is not in `names`."""
+        try:
+            pieces = list(Formatter().parse(text))
+        except ValueError as error:
+            raise ValueError(f"{text!r} is not a template: {error}; write {{{{ or }}}} for a brace") from None
+        for _, name, spec, conversion in pieces:
+            if name is None:
+                continue
+            if spec or conversion:
+                raise ValueError(f"{text!r}: write {{{name}}} alone, without ':' or '!': values are shown as they are")
+            if name not in names:
+                from difflib import get_close_matches  # imported only after an error
+
+                close = get_close_matches(name, names, n=1)
+                hint = f"did you mean {{{close[0]}}}?" if close else f"it can use: {', '.join(sorted(names)) or 'none'}"
+                raise ValueError(f"{text!r} names {{{name}}}, which is not an argument: {hint}")
+        self.text = text
+        self._pieces = tuple((literal, name) for literal, name, _, _ in pieces)
+
+    def render(self, texts: Mapping[str, str]) -> str:
+        """Return the template with each name replaced by its text."""
+        return "".join(literal + ("" if name is None else texts[name]) for literal, name in self._pieces)
+
+    def sentence(self, values: Mapping[str, Json]) -> str:
+        """Return the template for a person. Texts among the values are quoted, and all values are escaped."""
+        return self.render({name: shown(values[name], bare=False) for _, name in self._pieces if name is not None})
+
+
+def as_text(value: Json) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+LAUNCH_PREVIEW_SECONDS = 10.0
+"""The timeout of the preview that is made again right before a launch, in seconds."""
+
+
+def frozen(preview: Preview) -> Preview:
+    """Return a copy with only text and plain JSON: a tuple in the precondition becomes a list.
+
+    Raises ValueError when canonical JSON cannot hold it, or when its table has rows other than a name and a value.
+    """
+    try:
+        rows = [(str(name), str(value)) for name, value in preview.table or ()]
+    except (TypeError, ValueError):
+        raise ValueError("the table of a preview must be rows of a name and a value") from None
+    text, table = str(preview.text), rows if preview.table is not None else None
+    canonical_json([text, rows, preview.precondition])
+    return replace(preview, text=text, table=table, precondition=to_jsonable_python(preview.precondition))
+
+
+def asked_with(action: PendingAction) -> Preview:
+    """Return the preview that an action was asked with."""
+    return Preview(text=action.preview, table=action.table, precondition=action.precondition)
+
+
+def differing(before: Preview, now: Preview) -> list[str]:
+    """Return the names of the parts (text, table, precondition) that differ.
+
+    Values are compared as canonical JSON (RFC 8785), never by Python's equality: a tuple equals a list, and 1 is not
+    True.
+    """
+    one, other = _parts(before), _parts(now)
+    return [name for name in one if one[name] != other[name]]
+
+
+def changed(before: Preview, now: Preview) -> list[str]:
+    """Return the names of the parts of a preview that changed between the question and the launch.
+
+    Only the precondition counts when either preview has one; otherwise text and table count.
+    """
+    names = differing(before, now)
+    if before.precondition is None and now.precondition is None:
+        return names
+    return [name for name in names if name == "precondition"]
+
+
+def _parts(preview: Preview) -> dict[str, bytes]:
+    return {
+        "text": canonical_json(preview.text),
+        "table": canonical_json([list(row) for row in preview.table or ()]),
+        "precondition": canonical_json(preview.precondition),
+    }

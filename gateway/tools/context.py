@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
 from typing import Any, Final
 
-from channels import Address, Person
-from gateway.tools.errors import ToolError
+from channels import Address, Attachment, Media, Person
+from gateway.tools.errors import ToolError, ToolFailed
 from gateway.tools.locks import Hold
 from gateway.tools.pending_action import PendingAction
-from gateway.tools.received import ReceivedAttachment
 from gateway.tools.stopping import Stopping
 
-__all__ = ["PlannedTurn", "ToolContext"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedAttachment(Attachment):
+    """A file, location or contact in the message that the turn answers.
+
+    `mime_type` is that of the file's own bytes where they tell it, and `size` its real size.
+    """
+
+    path: Path | None = None
+    """The kept file. None: it has no bytes, or they could not be read."""
+    media: Media | None = None
+    """The same file by its hash."""
+    fault: str = ""
+    """Why the file could not be read."""
+    transcript: str | None = None
+    """The words of a voice message. None: it was not transcribed."""
+
+    async def open(self) -> BytesIO:
+        """Return the file, open for reading its bytes, which are in memory: at most 20 MB.
+
+        Raises ToolFailed for a file that could not be read, or is gone.
+        """
+        if self.path is None:
+            raise ToolFailed(f"the {self.kind} cannot be read: {self.fault or 'it has no bytes'}")
+        try:
+            return BytesIO(await asyncio.to_thread(self.path.read_bytes))
+        except OSError:
+            raise ToolFailed(f"the {self.kind} is gone") from None
 
 
 def _utc_now() -> datetime:

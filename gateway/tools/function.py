@@ -1,23 +1,55 @@
-"""Functions of a bot's author: their signature, and how they are called, sync or async, plain or a generator."""
+"""Functions of a bot's author: their signature, and how they are called, under a lock and a timeout."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from functools import cached_property, partial
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
+
+from pydantic import ValidationError
 
 from channels.cancellable_threads import hand_over
 from channels.errors import Portable
+from gateway.deadlines import Deadline
 from gateway.tools.context import ToolContext
-from gateway.tools.errors import OutcomeUnknown
-from gateway.tools.pieces import Pieces
+from gateway.tools.errors import NothingDone, OutcomeUnknown, ToolBusy, ToolError, ToolExecutionError, ToolTimeout
+from gateway.tools.locks import Hold, held, outlasted
 
-__all__ = ["THREADS", "Function", "GoesOn", "NotBegun"]
+MOST_CHARACTERS: Final = 1_000_000
+"""The most characters that the values of one generator may have together."""
+_MOST_PIECES: Final = 100_000
+"""The most values of one generator. An async one that awaits nothing would otherwise hold the event loop for ever."""
+
+
+class Pieces:
+    """The values that a generator has yielded."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._characters = 0
+
+    def add(self, value: Any) -> str:
+        """Take a value, and return it as text.
+
+        Raises OutcomeUnknown for one value too many: the generator is closed where it stands.
+        """
+        text = str(value)
+        self._characters += len(text)
+        if self._characters > MOST_CHARACTERS or len(self._texts) == _MOST_PIECES:
+            raise OutcomeUnknown("it was stopped, because it yielded more than a result can hold")
+        self._texts.append(text)
+        return text
+
+    def joined(self) -> str:
+        """Return the values as one text."""
+        return "".join(self._texts)
+
 
 T = TypeVar("T")
 
@@ -157,3 +189,87 @@ def _called(function: Callable[..., T], *args: Any) -> T:
         return function(*args)
     except StopIteration as error:  # a future refuses a StopIteration, and its caller would wait forever
         raise RuntimeError("the function raised StopIteration") from error
+
+
+_ACCIDENTS = (UnicodeError, json.JSONDecodeError, OSError, ValidationError)
+"""ValueErrors of clients and parsers for a broken answer. They are not refusals of a preview function."""
+
+
+async def call_guarded(
+    tool: str,
+    call: Callable[[], Awaitable[Any]],
+    *,
+    limit: float | None,
+    lock: str | None,
+    hold: Hold | None = None,
+    passing: tuple[type[Exception], ...] = (),
+    on_late: Callable[[Future[Any]], None] | None = None,
+) -> Any:
+    """Await `call` under the named lock, within `limit` seconds including the wait for the lock; return its result.
+
+    `hold` holds the lock among the processes of a store too. Errors of the types `passing` are raised as they are,
+    except accidents of clients and parsers. `on_late` is called with the call of a sync function that runs on in its
+    thread. Raises as `Tool.run`.
+    """
+    if lock is not None and outlasted(lock):
+        raise ToolBusy(tool, lock)
+    deadline, waiting, task = Deadline(limit), lock is not None, asyncio.current_task()
+    try:
+        with deadline:
+            if lock is None:
+                return await call()
+            async with held(lock) as here, hold(lock) if hold is not None else nullcontext() as elsewhere:
+                waiting = False
+                try:
+                    return await call()
+                except GoesOn as error:
+                    here.leave_to(error.call)
+                    if elsewhere is not None:
+                        elsewhere.leave_to(error.call)
+                    raise
+    except ToolError:
+        raise
+    except GoesOn as error:
+        if on_late is not None:
+            on_late(error.call)
+        if _cancelling() or limit is None:
+            raise asyncio.CancelledError from error
+        raise ToolTimeout(tool, limit) from error
+    except NotBegun as error:
+        if _cancelling():
+            raise asyncio.CancelledError from error
+        raise NothingDone(f"Tool {tool!r} did not run: earlier calls of it have not ended") from error
+    except BaseException as error:
+        # A function may call sys.exit, leak a GeneratorExit or await a cancelled task. None of these may end the
+        # process or the turn, or let a lease expire.
+        if isinstance(error, passing) and not isinstance(error, _ACCIDENTS):
+            raise
+        if isinstance(error, KeyboardInterrupt) or _ends_the_caller(error, task):
+            raise
+        if not (isinstance(error, TimeoutError) and limit is not None and deadline.expired):
+            raise ToolExecutionError(tool, error) from error
+        if waiting and lock is not None:
+            if outlasted(lock):
+                raise ToolBusy(tool, lock) from error
+            raise NothingDone(f"Tool {tool!r} did not run: another call holds {lock!r}") from error
+        raise ToolTimeout(tool, limit) from error
+
+
+def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Return True if the caller is ending: its task is cancelled, or its coroutine is closed from outside."""
+    match error:
+        case asyncio.CancelledError():
+            return _cancelling()
+        case GeneratorExit():
+            try:
+                return asyncio.current_task() is not task
+            except RuntimeError:  # no event loop runs any more
+                return True
+        case _:
+            return False
+
+
+def _cancelling() -> bool:
+    """Return True if the caller is being cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

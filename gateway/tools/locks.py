@@ -14,8 +14,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
-__all__ = ["Hold", "Lock", "held", "outlasted"]
-
 
 class _SharedLock(Protocol):
     def leave_to(self, call: Future[Any]) -> None: ...

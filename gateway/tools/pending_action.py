@@ -20,23 +20,6 @@ from pydantic import TypeAdapter
 
 from channels import Address, Json
 
-__all__ = [
-    "Ballot",
-    "BallotOf",
-    "ButtonIntent",
-    "Detail",
-    "PendingAction",
-    "Reason",
-    "StandingOffer",
-    "State",
-    "Token",
-    "Vote",
-    "canonical_json",
-    "compute_args_digest",
-    "json_text",
-    "why_closed",
-]
-
 State: TypeAlias = Literal["pending", "approved", "running", "done", "failed", "unknown", "closed"]
 Reason: TypeAlias = Literal["refused", "withdrawn", "expired", "undelivered", "changed", "drifted"]
 Detail: TypeAlias = Literal["tampered", "changed", "not_checked", "other_release"]

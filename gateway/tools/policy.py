@@ -7,9 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 from channels import Json
-from gateway.tools.template import as_text
-
-__all__ = ["Decision", "ToolPolicy"]
+from gateway.tools.confirm import as_text
 
 Decision: TypeAlias = Literal["allow", "review", "deny"]
 

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-__all__ = ["Ambiguous", "NotFound", "PendingConfirmation", "RateLimited", "ToolResult", "serialise"]
-
 NO_OUTPUT = "done (no output)"
 LONGEST = 100_000
 """The most characters of a result: a model refuses longer ones, and no person could read them."""

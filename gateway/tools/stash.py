@@ -5,32 +5,102 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from channels import AskfirstError, Json
+from gateway.tools.confirm import Confirm
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import ToolError
-from gateway.tools.executor import Executor, check_executor
+from gateway.tools.function import Pieces
 from gateway.tools.pending_action import PendingAction, canonical_json, compute_args_digest, json_text
+from gateway.tools.tool import Tool
 
-__all__ = [
-    "ADAPTER",
-    "DEFAULT_TTL_SECONDS",
-    "Executor",
-    "PendingActionExistsError",
-    "Stash",
-    "new_action",
-    "stash_pending",
-    "stashing",
-]
+Executor: TypeAlias = Callable[[], Any]
+"""The callback that performs a confirmed action. It takes no arguments.
+
+Its return value becomes the outcome. It is sync (run in a thread) or async.
+"""
+
+Factory: TypeAlias = Callable[[PendingAction], Executor]
+"""A callback that makes the executor of a record, in the process that handles the answer."""
+
+
+def check_executor(kind: str, executor: object) -> None:
+    """Raise ValueError for an executor that cannot be called without arguments. None passes."""
+    if executor is None:
+        return
+    if not callable(executor):
+        raise ValueError(f"the executor of {kind!r} must be a function, not a {type(executor).__name__}")
+    try:
+        signature = inspect.signature(executor)
+    except (ValueError, TypeError):  # some builtins have no signature
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise ValueError(
+            f"the executor of {kind!r} is called without arguments, but it is {error}: "
+            "bind them with functools.partial, or register a factory, which has them from the record"
+        ) from None
+
+
+def check_factory(kind: str, factory: object) -> None:
+    """Raise ValueError for a factory that is not a function, or that is async."""
+    if not callable(factory):
+        raise ValueError(f"the factory of {kind!r} must be a function, not a {type(factory).__name__}")
+    if inspect.iscoroutinefunction(factory) or inspect.iscoroutinefunction(getattr(factory, "__call__", None)):  # noqa: B004
+        raise ValueError(f"the factory of {kind!r} must not be async: the executor that it makes may be")
+
+
+def made_by(factory: Factory, action: PendingAction) -> Executor:
+    """Return an executor that calls the factory when it runs. It raises TypeError when the factory makes none."""
+
+    def execute() -> Any:
+        executor: object = factory(action)
+        if inspect.iscoroutine(executor):
+            executor.close()  # it is never awaited
+        if not callable(executor):
+            raise TypeError(f"the factory of {action.kind!r} must make a function, not a {type(executor).__name__}")
+        return executor()
+
+    return execute
+
+
+def called(executor: Executor) -> Any:
+    """Return the result of an executor, or an awaitable of it. The pieces of a generator are joined to one text.
+
+    A sync generator runs in this call, an async one when the result is awaited. Raises OutcomeUnknown for a generator
+    that yields more than Pieces takes.
+    """
+    result = executor()
+    if inspect.isasyncgen(result):
+        return _joined(result)
+    if not inspect.isgenerator(result):
+        return result
+    pieces = Pieces()
+    with closing(result):
+        for value in result:
+            pieces.add(value)
+    return pieces.joined()
+
+
+async def _joined(generator: AsyncGenerator[Any, Any]) -> str:
+    pieces = Pieces()
+    async with aclosing(generator) as yielded:
+        async for value in yielded:
+            pieces.add(value)
+    return pieces.joined()
+
 
 ADAPTER = "adapter"
 """The `tool_version` of an action without a tool of an agent."""
@@ -168,3 +238,74 @@ def new_action(
         requested_at=at,
         **more,
     )
+
+
+_MOST_KEPT = 5000
+"""Executors that are kept for stashed actions that have not ended."""
+
+
+class StashedTool(Tool):
+    """A tool that runs the executor of one action. The arguments are shown and sealed, but not passed to it."""
+
+    def __init__(self, action: PendingAction, executor: Executor | None) -> None:
+        """Make the tool of an action. Without an `executor` it can ask, and cannot run."""
+        function = _absent if executor is None else _taking_nothing(executor)
+        description = "Do what was stashed."
+        rule = Confirm(ttl_seconds=action.ttl_seconds, volatile=True)
+        super().__init__(function, name="stashed", description=description, confirm=rule)
+        self.name, self.version_hash, self.action = action.kind, ADAPTER, action
+        self.runs = executor is not None
+
+    async def run(self, args: Mapping[str, Any], ctx: ToolContext, **options: Any) -> Any:
+        """Run the executor and return its result, awaited if necessary. Raises as `Tool.run`."""
+        result = await super().run({}, ctx, **options)
+        return await result if inspect.isawaitable(result) else result
+
+
+class Executors:
+    """The executors of stashed actions that this process has: the stashed ones, and those that factories make."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, StashedTool] = OrderedDict()
+        self._factories: dict[str, Factory] = {}
+
+    def add_factory(self, kind: str, factory: Factory) -> None:
+        """Add the factory of the actions of this kind. Raises ValueError if it is async or not a function."""
+        check_factory(kind, factory)
+        self._factories[kind] = factory
+
+    def keep(self, action_id: str, tool: StashedTool) -> None:
+        """Keep the executor of an action until it has ended. Beyond 5,000, the oldest is dropped."""
+        self._kept[action_id] = tool
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+
+    def forget(self, action_id: str) -> None:
+        """Let the executor of an action go that has ended."""
+        self._kept.pop(action_id, None)
+
+    def tool_of(self, action: PendingAction) -> StashedTool | None:
+        """Return the tool of a stashed action. None if this process has no executor for it."""
+        if (factory := self._factories.get(action.kind)) is not None:
+            return StashedTool(action, made_by(factory, action))
+        kept = self._kept.get(action.pending_action_id)
+        return kept if kept is not None and kept.runs else None
+
+
+def _absent() -> None:
+    """Stand where no executor is."""
+
+
+def _taking_nothing(executor: Executor) -> Callable[[], Any]:
+    """Return the executor without its parameters: a lambda often has some, with defaults."""
+    if inspect.iscoroutinefunction(executor):
+
+        async def later() -> Any:
+            return await executor()
+
+        return later
+
+    def now() -> Any:
+        return called(executor)
+
+    return now

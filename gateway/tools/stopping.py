@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Stopped", "Stopping"]
-
 T = TypeVar("T")
 
 

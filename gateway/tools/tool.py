@@ -8,28 +8,43 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from channels import Json
 from gateway.options import checked
 from gateway.tools.arguments import Arguments
-from gateway.tools.confirm import AskFunction, Confirm, Preview
+from gateway.tools.confirm import AskFunction, Confirm, Preview, Template, as_text, frozen
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import plain, shown
-from gateway.tools.function import Function
-from gateway.tools.guarded_call import call_guarded
-from gateway.tools.parameters import ToolParameter
+from gateway.tools.function import Function, call_guarded
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.policy import ToolPolicy
-from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
-from gateway.tools.schema_arguments import ArgumentReader
-from gateway.tools.template import Template, as_text
-from gateway.tools.version_hash import version_hash
+from gateway.tools.schema_arguments import ArgumentReader, SchemaArguments, ToolParameter, schema_of
 from gateway.wording import say
 
-__all__ = ["Tool"]
+
+def version_hash(name: str, version: str, parameters: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a tool's name, version and parameters, without their descriptions and defaults."""
+    relied_on = {"name": name, "version": version, "parameters": _types_only(parameters)}
+    return hashlib.sha256(canonical_json(relied_on)).hexdigest()
+
+
+def _types_only(schema: Any) -> Any:
+    """Return a JSON Schema without descriptions, titles, examples and defaults."""
+    if isinstance(schema, list):
+        return [_types_only(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs") and isinstance(value, dict):
+            kept[key] = {name: _types_only(inner) for name, inner in value.items()}
+        elif key not in ("description", "title", "default", "examples"):
+            kept[key] = _types_only(value)
+    return kept
+
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_TOLD = 2_000
@@ -139,7 +154,7 @@ class Tool:
         The function gets them by name, as they are in JSON. `options` are those of Tool. Raises ToolValidationError and
         WrongOption as Tool.
         """
-        from gateway.tools.schema_tool import SchemaTool
+        from gateway.tools.tool import SchemaTool
 
         return SchemaTool(function, parameters, name=name, description=description, **options)
 
@@ -405,3 +420,85 @@ def _result_text(result: Any) -> str:
     if len(text) > _LONGEST_TOLD:
         text = f"{text[:_LONGEST_TOLD]}… (cut: it has {len(text)} characters)"
     return plain(shown(text, bare=False) if isinstance(result, str) else text)
+
+
+class SchemaTool(Tool):
+    """A tool that `Tool.from_schema` makes. The function gets the arguments by name, as they are in JSON."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        parameters: Mapping[str, Json] | Sequence[ToolParameter],
+        *,
+        name: str,
+        description: str,
+        **options: Any,
+    ) -> None:
+        """Raises ToolValidationError for a wrong schema, or one that the function does not fit."""
+        try:
+            self._described: Mapping[str, Any] = (
+                parameters if isinstance(parameters, Mapping) else schema_of(parameters)
+            )
+        except (ValueError, AttributeError) as error:
+            raise ToolValidationError(name, Problem("", f"parameters: {error}")) from None
+        super().__init__(function, name=name, description=description, **options)
+
+    def _read_arguments(self, metadata: Mapping[str, Mapping[str, Any]], documented: str) -> SchemaArguments:
+        if metadata:
+            raise self._undefined("param_metadata is for a function's signature", "Describe it in the schema")
+        function = self._function
+        extra = function.parameters.keys() - set(self._described.get("properties") or {})
+        hidden = frozenset(
+            {name for name in self._injected if name in function.parameters or function.takes_any}
+            | {name for name in extra if self._injector is not None or name not in function.needs}
+        )
+        arguments = SchemaArguments(self.name, self._described, hidden=hidden)
+        unfilled = sorted(function.needs - set(arguments.names) - hidden)
+        dropped = sorted(set(arguments.names) - function.parameters.keys())
+        if unfilled:
+            raise self._undefined(f"the function needs {unfilled}, which are not in its parameters")
+        if not function.takes_any and (dropped or arguments.open):
+            what = f"take {dropped}" if dropped else "take arguments without a name in the schema"
+            raise self._undefined(f"the function does not {what}", "Give it **arguments")
+        optional = set(arguments.names) - set(arguments.schema["required"]) - set(arguments.defaults)
+        if late := sorted(optional & function.needs):
+            raise self._undefined(f"the function needs {late}, which a call may leave out", "Give them a default")
+        return arguments
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    confirm: bool | str | AskFunction | Confirm = False,
+    read_only: bool = False,
+    idempotent: bool = False,
+    version: str = "",
+    terminal: bool = False,
+    streaming: bool = False,
+    timeout_seconds: float | None = None,
+    lock: str | None = None,
+    cacheable: bool = False,
+    cache_ttl_seconds: float = 300.0,
+    screen_output: bool = False,
+    completion_check: bool = False,
+    param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
+    injected_kwargs: Mapping[str, Any] | None = None,
+    config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
+    channels: Collection[str] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a tool of a function: ``@tool`` or ``@tool(confirm=True, ...)``, with the options of Tool.
+
+    Raises ToolValidationError for an inconsistent definition, and WrongOption for a wrong name or type of an option.
+    """
+    if function is None:
+        return lambda function: Tool(function, **options)
+    return Tool(function, **options)

@@ -96,7 +96,7 @@ async def test_an_outcome_that_does_not_arrive_is_told_at_once(
 async def test_a_callback_that_breaks_or_hangs_harms_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.tools.action_callbacks._CALLBACK_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.channel_agent._CALLBACK_SECONDS", 0.01)
     invoices = Invoices()
     invoices.error = OutcomeUnknown("hm")
     bot = invoices.bot()

@@ -18,9 +18,9 @@ from gateway.pending.prompt import prompt, settled, settled_note, statement, wha
 from gateway.pending.reading import read_code
 from gateway.pending.transitions import approve, close, finish, launch, show
 from gateway.pending.words import CARRIER_WORDS
+from gateway.tools.confirm import NO_VERBS
 from gateway.tools.escape import plain
 from gateway.tools.pending_action import PendingAction
-from gateway.tools.verbs import NO_VERBS
 from gateway.wording import LANGUAGES
 from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
 

@@ -23,9 +23,9 @@ from gateway.pending.propose import ProposalRefused
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import approve, finish, launch, show
 from gateway.tools import Confirm
-from gateway.tools.lookalikes import LIKE_ASCII
+from gateway.tools.confirm import Template
+from gateway.tools.escape import LIKE_ASCII
 from gateway.tools.pending_action import PendingAction, Token
-from gateway.tools.template import Template
 from tests.engine.rig import Platform
 from tests.pending.platforms import SEEN, read_argument, read_rows
 from tests.pending.records import ANA, GROUP, KEYRING, NOW, PRIVATE, Table, deletion, record, table

@@ -10,7 +10,7 @@ from gateway.pending import VERBS, ReplyParser
 from gateway.pending.reading import read_code, reads_as_answer
 from gateway.pending.words import verb_of
 from gateway.tools import Confirm
-from gateway.tools.verbs import NO_VERBS
+from gateway.tools.confirm import NO_VERBS
 
 PARSER = ReplyParser()
 SAID: dict[str, list[tuple[str, str, str]]] = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.tools import Approvers, Confirm, Preview, Tool, ToolContext, ToolExecutionError, ToolTimeout, tool
-from gateway.tools.template import Template
+from gateway.tools.confirm import Template
 
 CTX = ToolContext(person="telegram:1:2")
 

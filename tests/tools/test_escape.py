@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from channels.formatting import read_markdown
-from gateway.tools.escape import has_right_to_left, legible, link, named, plain, shown, visible
-from gateway.tools.lookalikes import LIKE_ASCII
+from gateway.tools.escape import LIKE_ASCII, has_right_to_left, legible, link, named, plain, shown, visible
 from tests.tools.legible import read_value, unescaped
 
 INVISIBLE = [

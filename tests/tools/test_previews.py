@@ -16,8 +16,8 @@ from gateway.agent import Agent
 from gateway.channel_agent import ChannelAgent
 from gateway.testing import ScriptedProvider
 from gateway.tools import Approvers, Confirm, Preview, Tool, ToolContext, ToolError, ToolExecutionError, tool
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, asked_with, changed, differing, frozen
 from gateway.tools.pending_action import PendingAction
-from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed, differing, frozen
 
 CTX = ToolContext(person="telegram:1:2")
 ARGS: dict[str, Any] = {"invoice_id": "INV-42"}

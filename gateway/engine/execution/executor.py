@@ -35,8 +35,8 @@ from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS
 from gateway.tools.pending_action import Detail, PendingAction
-from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS
 from gateway.wording import say
 
 __all__ = ["MOST_OF_A_TOOL", "ActionExecutor"]

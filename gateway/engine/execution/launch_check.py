@@ -11,8 +11,8 @@ from gateway.observe.events import InterceptorVetoed
 from gateway.observe.runs import action_event_id, run_id_of
 from gateway.pending.transitions import is_stale
 from gateway.tools import Tool, ToolContext, ToolError, cause_of
+from gateway.tools.confirm import asked_with, changed
 from gateway.tools.pending_action import Detail, PendingAction
-from gateway.tools.previews import asked_with, changed
 
 __all__ = ["check_launch"]
 

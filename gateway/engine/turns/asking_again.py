@@ -11,8 +11,8 @@ from gateway.pending.prompt import statement
 from gateway.pending.propose import ProposalRefused, asked_elsewhere, propose_action
 from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS
 from gateway.tools.pending_action import PendingAction
-from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS
 from gateway.turn import Outcome
 from gateway.wording import say
 

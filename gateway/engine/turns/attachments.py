@@ -20,7 +20,7 @@ from gateway.artifacts.names import sniff_type
 from gateway.artifacts.pictures import HEAD_BYTES, picture_size, picture_type
 from gateway.engine.context import EngineContext
 from gateway.logs import describe_error
-from gateway.tools.received import ReceivedAttachment
+from gateway.tools.context import ReceivedAttachment
 
 __all__ = ["fetch_attachments"]
 

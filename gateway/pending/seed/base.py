@@ -25,9 +25,16 @@ from gateway.pending.seed.state import AdapterState, Scope, state_of
 from gateway.pending.tokens import make_code
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, StoreUnavailable
-from gateway.tools.executor import Executor, Factory, check_executor, check_factory, made_by
 from gateway.tools.pending_action import PendingAction
-from gateway.tools.stash import PendingActionExistsError, new_action
+from gateway.tools.stash import (
+    Executor,
+    Factory,
+    PendingActionExistsError,
+    check_executor,
+    check_factory,
+    made_by,
+    new_action,
+)
 
 __all__ = ["PendingStore"]
 

@@ -28,8 +28,8 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Key
 from gateway.stored import keys
 from gateway.tools import OutcomeUnknown, leaves_open, serialise
-from gateway.tools.executor import Executor, called
 from gateway.tools.pending_action import PendingAction
+from gateway.tools.stash import Executor, called
 
 __all__ = ["end_dead", "run", "sweep_executors"]
 

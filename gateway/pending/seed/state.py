@@ -35,8 +35,8 @@ from gateway.store.secret import keys_of
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
-from gateway.tools.executor import Executor
 from gateway.tools.pending_action import Detail, PendingAction
+from gateway.tools.stash import Executor
 
 __all__ = ["AdapterState", "Scope", "at_path", "at_url", "state_of"]
 
