@@ -22,7 +22,7 @@ from gateway.agent import (
     ReadFile,
     Verdict,
 )
-from gateway.agent.full_result import EarlierResults
+from gateway.agent.compress import EarlierResults
 from gateway.artifacts import media_of
 from gateway.memory import Remembered, to_entries
 from gateway.observe.results import AgentResult, StopReason

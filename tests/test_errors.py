@@ -22,7 +22,7 @@ import channels
 import gateway
 from channels import AskfirstError, MissingSetting, RateLimited, SendError, Unavailable
 from channels.telegram.errors import Moved, TooManyRequests
-from gateway.agent.call_errors import CallFailed
+from gateway.agent.checking import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
 from gateway.conversations import UnknownConversation

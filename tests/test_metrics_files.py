@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from gateway.agent.call_errors import CallFailed
+from gateway.agent.checking import CallFailed
 from gateway.observe.events import EVENTS, LlmEnd, ToolErrorRaised
 from gateway.observe.teller import Teller
 from gateway.providers.base import Usage

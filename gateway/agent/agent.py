@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
+import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, TypeVar
 
-from gateway.agent.agent_tool import AgentTool
-from gateway.agent.answer_format import AnswerFormat, answer_format
 from gateway.agent.aside import SideProviders
-from gateway.agent.batch import OnProgress, run_batch
 from gateway.agent.caching import Caching
-from gateway.agent.cancellation import CancellationToken
-from gateway.agent.config import AgentConfig
-from gateway.agent.confirming import OnConfirm
-from gateway.agent.full_result import with_full_result
+from gateway.agent.compress import with_full_result
+from gateway.agent.config import STRATEGIES, AgentConfig
+from gateway.agent.confirming import OnConfirm, Unattended
+from gateway.agent.loop import run_loop
+from gateway.agent.memory import Remembering, extractions_of, with_remember
 from gateway.agent.model import OnText
-from gateway.agent.noting import with_remember
-from gateway.agent.outcome import LoopOutcome
-from gateway.agent.ports import LoopPorts
-from gateway.agent.profiles import STRATEGIES
-from gateway.agent.remembering import Remembering, extractions_of
-from gateway.agent.run import run_loop
+from gateway.agent.ports import CancellationToken, LoopOutcome, LoopPorts
+from gateway.agent.replies import AnswerFormat, answer_format
 from gateway.agent.spec import AgentSpec
-from gateway.agent.tool_set import ToolSet
-from gateway.agent.unattended import Unattended
+from gateway.agent.tool_set import AgentTool, ToolSet
 from gateway.agent.window import Window
 from gateway.cache import Cache
+from gateway.logs import describe_error
 from gateway.memory import ConversationMemory, Extraction
 from gateway.memory.tokens import TokenCount
+from gateway.observe.events import BatchEnd, BatchStart, milliseconds_since
 from gateway.observe.hooks import HooksObserver
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StreamChunk
@@ -45,7 +42,57 @@ from gateway.providers import Completes, FallbackProvider, ModelMessage, Provide
 from gateway.structured import ResponseFormat
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource
 
-__all__ = ["Agent"]
+T = TypeVar("T")
+OnProgress: TypeAlias = Callable[[int, int], Any]
+"""(ended runs, all runs): called after each run."""
+
+log = logging.getLogger(__name__)
+
+
+async def run_batch(
+    run: Callable[[T], Awaitable[AgentResult]],
+    messages: Sequence[T],
+    teller: Teller,
+    *,
+    max_concurrency: int,
+    on_progress: OnProgress | None,
+) -> list[AgentResult]:
+    """Run each message, at most `max_concurrency` at once. Return the results in order; see `Agent.batch`."""
+    slots, batch_id, ended = asyncio.Semaphore(max_concurrency), new_run_id(), 0
+
+    async def one(message: T) -> AgentResult:
+        nonlocal ended
+        async with slots:
+            try:
+                result = await run(message)
+            except Exception as error:  # noqa: BLE001 - one failure is one failed result
+                result = AgentResult(content="", stop_reason="error", error=f"{type(error).__name__}: {error}")
+        ended += 1
+        if on_progress is not None:
+            await _tell_progress(on_progress, ended, len(messages))
+        return result
+
+    await teller.tell(BatchStart, batch_id=batch_id, prompts_count=len(messages))
+    began = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(message)) for message in messages]
+    results = [task.result() for task in tasks]
+    await teller.tell(
+        BatchEnd,
+        batch_id=batch_id,
+        results_count=len(results),
+        errors_count=sum(result.stop_reason in ("provider_error", "error") for result in results),
+        total_duration_ms=milliseconds_since(began),
+    )
+    return results
+
+
+async def _tell_progress(on_progress: OnProgress, ended: int, total: int) -> None:
+    try:
+        if inspect.isawaitable(told := on_progress(ended, total)):
+            await told
+    except Exception as error:  # noqa: BLE001 - it must not change the batch
+        log.warning("on_progress raised %s", describe_error(error))
 
 
 class Agent:
@@ -225,7 +272,7 @@ class Agent:
             ports = replace(ports, at_end=remember, remembered=remember.remembered())
             messages = [*remember.history(), *messages]
             asker = Unattended(self.config, context)
-            return await self._loop(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
+            return await self.turn(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
 
     __call__ = run
 
@@ -339,23 +386,13 @@ class Agent:
         *,
         context: ToolContext,
         on_confirm: OnConfirm | Unattended,
+        answer_format: AnswerFormat | None = None,
         ports: LoopPorts,
     ) -> LoopOutcome:
         """Run one turn of the loop for a chat that can ask a person, or for another agent; see `run_loop`.
 
         A call that needs a confirmation never runs in the turn of a chat. Raises ProviderError, and UnreadableStep.
         """
-        return await self._loop(messages, context=context, on_confirm=on_confirm, ports=ports)
-
-    async def _loop(
-        self,
-        messages: Sequence[ModelMessage],
-        *,
-        context: ToolContext,
-        on_confirm: OnConfirm | Unattended,
-        answer_format: AnswerFormat | None = None,
-        ports: LoopPorts,
-    ) -> LoopOutcome:
         system = self.instructions(context) if callable(self.instructions) else self.instructions
         strategy = self.config.reasoning_strategy
         # The part that changes from turn to turn comes last, so that vendors cache the rest.

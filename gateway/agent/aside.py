@@ -1,19 +1,29 @@
-"""The providers of the small calls of an agent, and the book of what these calls cost."""
+"""The small calls of an agent beside the conversation: their providers, and the book of what they cost."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from gateway.agent.config import AgentConfig
-from gateway.agent.expenses import Expenses
 from gateway.observe.usage import UsageMeter
 from gateway.providers import Completes, FallbackProvider, Provider, as_provider, make_provider
 from gateway.providers.aside import Aside
 from gateway.providers.base import NO_USAGE, Usage
 
-__all__ = ["Book", "SideProviders"]
+
+class Expenses(Protocol):
+    """The budgets that a run shares with others, and the book of what it spends."""
+
+    async def used_up(self) -> str | None:
+        """Return which budget is used up, asked before each call to the model. None if the call may be made."""
+        ...
+
+    def add(self, usage: Usage) -> None:
+        """Add the usage of a call to the model. It is booked with the next step or with the end of the turn."""
+        ...
 
 
 class SideProviders:

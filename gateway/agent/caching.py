@@ -21,8 +21,6 @@ from gateway.providers.base import ModelMessage, Provider, Request, Response, Us
 from gateway.tools import Tool
 from gateway.tools.stopping import Stopped, Stopping
 
-__all__ = ["Caching", "hit", "identity_of"]
-
 log = logging.getLogger(__name__)
 
 CACHE_SECONDS: Final = 2.0

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from channels import Json
-from gateway.agent.agent_tool import AgentTool
-from gateway.agent.call_errors import UNKNOWN, CallFailed, error_text
-from gateway.agent.checking import CallChecker, CheckedCall, RefusedCall
-from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
+from gateway.agent.checking import UNKNOWN, CallChecker, CallFailed, CheckedCall, RefusedCall, error_text
+from gateway.agent.confirming import Approved, Ask, Asked, OnConfirm, Unattended, Verdict
 from gateway.agent.executing import CallExecutor
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.unattended import Approved, Unattended
+from gateway.agent.tool_set import AgentTool
 from gateway.logs import describe_error
 from gateway.observe.events import (
     PendingStashed,
@@ -31,8 +29,6 @@ from gateway.tools import (
     cause_of,
     serialise,
 )
-
-__all__ = ["CallRunner"]
 
 CALLS_IN_ONE_REPLY = 32
 CALLS_AT_ONCE = 8

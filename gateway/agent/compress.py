@@ -1,23 +1,100 @@
-"""The shortening of long results of tools, by a small call to a model."""
+"""The compression of long results of tools and of older messages, each by a small call to a model."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final, TypeAlias
 
-from gateway.agent.full_result import FULL_RESULT, RawResults
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.spec import AgentSpec
+from gateway.agent.window import fitted
 from gateway.logs import describe_error
-from gateway.observe.events import RunUsage, milliseconds_since
+from gateway.memory.context import quoted
+from gateway.memory.summary import summarize
+from gateway.memory.tokens import size
+from gateway.memory.window import may_begin
+from gateway.observe.events import PromptCompressed, RunUsage, milliseconds_since
 from gateway.observe.teller import RunTeller
 from gateway.providers.aside import Aside
-from gateway.providers.base import NO_USAGE, ProviderError, ToolCall, Usage
+from gateway.providers.base import NO_USAGE, ModelMessage, ProviderError, Request, ToolCall, ToolSpec, Usage
+from gateway.tools import Tool, ToolContext, ToolFailed
 from gateway.tools.stopping import Stopped, Stopping
 
-__all__ = ["Compressor"]
+FULL_RESULT: Final = "full_result"
+"""The name of the tool. A tool of the author's with this name stays, and this one is not offered."""
+MOST_OF_A_TOOL: Final = 5
+"""The raw results of one tool that are kept, the newest."""
+_PART: Final = 8000
+"""The most characters that the model reads at once."""
+
+EarlierResults: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+"""A callback that returns the raw results of a tool that earlier turns have kept, newest first."""
+
+
+class RawResults:
+    """The raw results of one run that its model read in a shorter form, by tool, newest first."""
+
+    def __init__(self, earlier: EarlierResults | None) -> None:
+        self._earlier = earlier
+        self._by_tool: defaultdict[str, list[str]] = defaultdict(list)
+
+    def add(self, tool_name: str, text: str) -> None:
+        self._by_tool[tool_name] = [text, *self._by_tool[tool_name]][:MOST_OF_A_TOOL]
+
+    def all(self) -> Mapping[str, Sequence[str]]:
+        """Return the raw results of this run."""
+        return dict(self._by_tool)
+
+    async def of(self, tool_name: str) -> Sequence[str]:
+        """Return the raw results of a tool, of this run and of earlier ones."""
+        earlier = await self._earlier(tool_name) if self._earlier is not None else ()
+        return [*self._by_tool.get(tool_name, ()), *earlier][:MOST_OF_A_TOOL]
+
+
+def with_full_result(
+    tools: Mapping[str, Tool], specs: Mapping[str, ToolSpec]
+) -> tuple[Mapping[str, Tool], Mapping[str, ToolSpec]]:
+    """Return these tools and specs with the built-in tool, unless the author has one of its name."""
+    if FULL_RESULT in tools:
+        return tools, specs
+    tool = full_result_tool()
+    return {**tools, FULL_RESULT: tool}, {**specs, FULL_RESULT: ToolSpec(**tool.schema())}
+
+
+@cache
+def full_result_tool() -> Tool:
+    """Return the tool with which a model reads a result as it was before it was shortened. It asks no person."""
+    return Tool(_full_result, name=FULL_RESULT, read_only=True)
+
+
+async def _full_result(
+    ctx: ToolContext, tool_name: str, number: int = 1, part: int = 1, send_as_file: bool = False
+) -> str:
+    """Read the full result of an earlier tool call, if you got it in a shortened form.
+
+    Args:
+        tool_name: The tool of that call.
+        number: 1 for its newest shortened result, 2 for the one before.
+        part: The part of the text to read, from 1.
+        send_as_file: True to send the whole text to the person as a file.
+    """
+    found = await ctx.raw_results(tool_name) if ctx.raw_results is not None else ()
+    if not 1 <= number <= len(found):
+        raise ToolFailed(f"there are {len(found)} shortened results of {tool_name[:100]!r} of the last 24 hours")
+    text = found[number - 1]
+    parts = -(-len(text) // _PART)
+    if not 1 <= part <= parts:
+        raise ToolFailed(f"the result has {parts} parts")
+    if send_as_file:
+        ctx.emit_artifact(content=text.encode("utf-8", "replace"), filename="result.txt", mime_type="text/plain")
+    piece = text[(part - 1) * _PART : part * _PART]
+    return piece if parts == 1 else f"[part {part} of {parts}]\n{piece}"
+
 
 log = logging.getLogger(__name__)
 
@@ -125,3 +202,104 @@ class Compressor:
         response = await aside.ask(prompt, system=_SYSTEM, max_tokens=config.tool.summary_tokens)
         summary = response.content.strip() if response.finish == "stop" else ""
         return summary, response.usage
+
+
+_SUMMARY_TOKENS: Final = 500
+_SUMMARY_LENGTH: Final = "at most 10 sentences"
+
+
+@dataclass(slots=True, kw_only=True)
+class ContextCompressor:
+    """A compressor of the conversation of one run. Its later calls have the same messages and more behind them."""
+
+    spec: AgentSpec
+    events: RunTeller
+    stopping: Stopping
+    book: Callable[[Usage], None]
+    compressed: int = 0
+    """The number of messages that `summary` stands for."""
+    summary: str = ""
+    has_failed: bool = False
+
+    async def compress(self, request: Request, messages: Sequence[ModelMessage], since: int) -> Sequence[ModelMessage]:
+        """Return these messages with one note in place of the older ones, if they fill too much of the context.
+
+        Messages that would be left out because they do not fit are summed up too.
+
+        The question at the index `since` and the turns before it, as many as the config says, stay as they are. When
+        the small call fails, the messages are returned as they are. Raises Stopped.
+        """
+        config, window = self.spec.config, self.spec.window
+        view = self._view(messages)
+        before = window.tokens_of(request, view)
+        most = config.compress_context_threshold * window.most_tokens(request.model)
+        if self.has_failed or (before <= most and size(view) <= window.room(request)):
+            return view
+        end = _first_of_turns(messages, since, config.compress_context_keep_turns)
+        if end <= self.compressed:
+            return view
+        older = messages[self.compressed : end]
+        if not await self._summarize(request, older):
+            return view
+        self.compressed = end
+        view = self._view(messages)
+        after = window.tokens_of(request, view)
+        await self.events.tell(
+            PromptCompressed, before_tokens=before, after_tokens=after, messages_compressed=len(older)
+        )
+        return view
+
+    def _view(self, messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+        if not self.compressed:
+            return messages
+        return [_note(self.summary), *messages[self.compressed :]]
+
+    async def _summarize(self, request: Request, older: Sequence[ModelMessage]) -> bool:
+        """Take older messages into the summary. Return False if it fails: it is not tried again. Raises Stopped."""
+        config, room, used = self.spec.config, self.spec.window.room(request), NO_USAGE
+
+        def book(usage: Usage) -> None:
+            nonlocal used
+            used += usage
+            self.book(usage)
+
+        aside = Aside(
+            provider=await self.spec.sides.get(None),
+            model=request.model,
+            timeout_seconds=config.request_timeout_seconds,
+            book=book,
+        )
+        work = summarize(
+            aside,
+            fitted(older, room),
+            earlier=self.summary,
+            max_tokens=_SUMMARY_TOKENS,
+            length=_SUMMARY_LENGTH,
+            most_characters=room,
+        )
+        try:
+            self.summary = await self.stopping.unless_set(work)
+        except ProviderError as error:
+            self.has_failed = True
+            log.warning("the older messages of a call could not be compressed: %s", error)
+        if used.total_tokens:
+            await self.events.tell(RunUsage, usage=used)
+        return not self.has_failed
+
+
+def _note(summary: str) -> ModelMessage:
+    return ModelMessage(role="event", content=f"[Compressed context] {quoted(summary)}")
+
+
+def _first_of_turns(messages: Sequence[ModelMessage], since: int, turns: int) -> int:
+    """Return the index at which the last turns up to the question at `since` begin; 0 if there are not as many.
+
+    A turn begins with a person's message, or with a note before it, behind a message of the bot's.
+    """
+    whole, told = may_begin(messages), ("user", "event")
+    starts = [
+        index
+        for index in range(min(since + 1, len(messages)))
+        if messages[index].role in told and whole[index] and (index == 0 or messages[index - 1].role not in told)
+    ]
+    return starts[-turns] if len(starts) >= turns else 0

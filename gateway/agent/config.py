@@ -4,23 +4,95 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from channels import Json
-from gateway.agent.coherence import CoherenceConfig
-from gateway.agent.profiles import PROFILES, Profile, ReasoningStrategy
-from gateway.agent.tool_config import ToolConfig
 from gateway.cache import Cache, InMemoryCache
 from gateway.guards import STAGES, Guardrail
 from gateway.memory import EntityMemory, KnowledgeGraphMemory, KnowledgeMemory
 from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
 from gateway.options import Options, WrongOption
+from gateway.providers import Completes
 from gateway.providers.base import ModelMessage, Usage
 
-__all__ = ["AgentConfig", "ConfirmAction", "ModelSelector", "StopCondition"]
+
+class ToolConfig(Options):
+    """The settings for the results of tools, frozen. An unknown name or a wrong value raises WrongOption."""
+
+    compress_results: bool = False
+    """True to shorten a long result by a small call to a model, before the agent's model reads it."""
+    compress_threshold: int = Field(default=2000, ge=1)
+    """The characters up to which a result is left as it is."""
+    compress_provider: str | Completes | None = None
+    """The provider that shortens, as for an Agent; None: the agent's own. It needs `compress_model`."""
+    compress_model: str | None = Field(default=None, min_length=1)
+    """The model that shortens; None: the one that the agent asks."""
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        if self.compress_provider is not None and self.compress_model is None:
+            raise ValueError("compress_provider needs compress_model=, the name of its model")
+        return self
+
+    @property
+    def summary_tokens(self) -> int:
+        """The most tokens of one summary."""
+        return max(128, min(1000, self.compress_threshold // 4))
+
+
+class CoherenceConfig(Options):
+    """The settings of the check, frozen: a small call to a model before each tool call. A wrong value raises
+    WrongOption."""
+
+    provider: str | Completes | None = None
+    """The provider, as for an Agent; None: the agent's own."""
+    model: str | None = Field(default=None, min_length=1)
+    """The model; None: the provider's default."""
+    fail_closed: bool = False
+    """True to refuse a call when the check fails or gives no clear answer. A call that asks is always refused then."""
+
+
+Profile: TypeAlias = Literal["production", "production_cached", "dev", "budget"]
+ReasoningStrategy: TypeAlias = Literal["react", "cot", "plan_then_act"]
+
+_PRODUCTION: Final = {
+    "max_tokens": 2000,
+    "max_iterations": 10,
+    "max_retries": 3,
+    "retry_backoff_seconds": 2.0,
+    "rate_limit_cooldown_seconds": 10.0,
+    "request_timeout_seconds": 60.0,
+    "tool_timeout_seconds": 30.0,
+    "cost_warning_threshold": 0.5,
+    "enable_analytics": True,
+}
+PROFILES: Final[Mapping[Profile, Mapping[str, Any]]] = {
+    "production": _PRODUCTION,
+    "production_cached": _PRODUCTION,
+    "dev": {"max_iterations": 3},
+    "budget": {"max_tokens": 500, "max_iterations": 3, "cost_warning_threshold": 0.01},
+}
+"""The settings of each profile. `AgentConfig.profile` adds the cache of `production_cached`, and the log of `dev`."""
+
+STRATEGIES: Final[Mapping[ReasoningStrategy, str]] = {
+    "react": (
+        "Work in small steps. Before each tool call, write in one sentence why you make it. After its result, decide "
+        "whether you know enough to answer."
+    ),
+    "cot": (
+        "Think the task through step by step before you answer. Give the person the answer and its reasons in short, "
+        "not your steps."
+    ),
+    "plan_then_act": (
+        "Before your first tool call, write a short plan of the calls that you need. Then follow it, and change it "
+        "when a result speaks against it."
+    ),
+}
+"""The text that stands behind the instructions of an agent with this strategy."""
+
 
 StopCondition: TypeAlias = Callable[[str, str], bool]
 """(tool name, its result as text) -> True to end the loop with this result. Pure and fast."""

@@ -7,31 +7,88 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from channels import Address, Reply
 from channels.direct import is_private
-from gateway.agent.agent_tool import AgentTool
 from gateway.agent.caching import Caching
-from gateway.agent.call_errors import CallFailed, error_text
-from gateway.agent.checking import CheckedCall
+from gateway.agent.checking import CallFailed, CheckedCall, error_text
 from gateway.agent.config import AgentConfig
-from gateway.agent.confirming import Ask, Asked, OnConfirm
-from gateway.agent.handing_over import HandOver
-from gateway.agent.journal import CallResult, Keep
-from gateway.agent.noting import note_into
-from gateway.agent.unattended import Unattended
+from gateway.agent.confirming import Ask, Asked, OnConfirm, Unattended
+from gateway.agent.journal import CallResult, Keep, Progress
+from gateway.agent.memory import note_into
+from gateway.agent.ports import LoopOutcome, LoopPorts
+from gateway.agent.tool_set import AgentTool
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.logs import describe_error
 from gateway.memory import NotedFact
 from gateway.observe.events import PendingStashed, ToolChunk
-from gateway.observe.teller import RunTeller
-from gateway.providers.base import ToolCall
+from gateway.observe.results import StopReason
+from gateway.observe.runs import run_id_of
+from gateway.observe.teller import RunTeller, begin_run
+from gateway.providers.base import ModelMessage, ToolCall
 from gateway.tools import Preview, Tool, ToolContext, ToolError, serialise
 from gateway.tools.context import MOST_PROGRESS, PlannedTurn
 from gateway.tools.stash import Stash, StashedTool, stashing
 
-__all__ = ["CallExecutor"]
+_ANSWERED: Final[frozenset[StopReason]] = frozenset({"answered", "terminal_tool", "stop_condition"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """Hands tasks of one turn over to other agents.
+
+    The inner run has a run id of its own, made of the outer one and the call, and the outer one as its parent. It asks
+    the person of the outer turn, and its steps stand in the outer journal under the call's key.
+    """
+
+    progress: Progress
+    on_confirm: OnConfirm | Unattended
+    events: RunTeller
+    ports: LoopPorts
+
+    @property
+    def asking(self) -> RunTeller:
+        """The run that asks people: this one, or the one that handed its task over."""
+        return self.ports.asking or self.events
+
+    async def __call__(self, tool: AgentTool, key: str, task: str, context: ToolContext) -> CallResult:
+        """Return the other agent's answer as the result of the call. Raises ProviderError in a chat."""
+        outer = self.events.run_id
+        events = begin_run(self.events.teller, run_id_of(outer, key), clock=context.clock, parent_run_id=outer)
+        ports = replace(
+            self.ports,
+            journal=self.progress.inside(key),
+            on_text=None,
+            live=None,
+            at_end=None,
+            events=events,
+            asking=self.asking,
+            remembered=None,
+        )
+        message = ModelMessage(role="user", content=task)
+        return _result(
+            await tool.agent.turn([message], context=context, on_confirm=self.on_confirm, ports=ports), tool.name
+        )
+
+
+def _result(outcome: LoopOutcome, name: str) -> CallResult:
+    """Return an inner outcome as the result of the outer call."""
+    done = CallResult(
+        text=outcome.content,
+        artifacts=outcome.artifacts,
+        usage=outcome.usage,
+        follow_ups=outcome.follow_ups,
+        noted=outcome.noted,
+    )
+    if outcome.asked:
+        told = "\n".join([*filter(None, [outcome.content]), *(serialise(each.confirmation) for each in outcome.asked)])
+        return replace(done, text=told, asked=outcome.asked)
+    if outcome.stop_reason in _ANSWERED:
+        return done
+    reason = outcome.error or outcome.stop_reason
+    return replace(done, text=f"Tool {name!r}: the other agent ended without an answer ({reason}).", failed=True)
+
 
 _log = logging.getLogger(__name__)
 

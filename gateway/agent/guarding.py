@@ -25,8 +25,6 @@ from gateway.tools import Tool, ToolContext
 from gateway.tools.stopping import Stopped
 from gateway.wording import say
 
-__all__ = ["GUARD_SECONDS", "WITHHELD", "Blocked", "Guarding", "ReleasedText"]
-
 log = logging.getLogger(__name__)
 
 GUARD_SECONDS: Final = 5.0

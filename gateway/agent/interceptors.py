@@ -20,8 +20,6 @@ from gateway.logs import describe_error
 from gateway.tools import ToolContext, cause_of
 from gateway.tools.function import Function, call_guarded
 
-__all__ = ["INTERCEPT_SECONDS", "InterceptorFailed", "Interceptors", "Stage", "Veto", "Vetoed"]
-
 Stage: TypeAlias = Literal["message", "tool_call"]
 
 INTERCEPT_SECONDS = 10.0

@@ -33,8 +33,6 @@ from gateway.tools import PendingConfirmation
 from gateway.tools.context import PlannedTurn
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["CallResult", "Journal", "Keep", "Progress", "UnreadableStep"]
-
 Keep: TypeAlias = Callable[[Artifact], Awaitable[Media]]
 """A callback that makes a file's bytes durable before a record refers to them."""
 

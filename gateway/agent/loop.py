@@ -1,51 +1,56 @@
-"""The loop: it calls the model and its tools in turn, until there is an answer or a reason to stop."""
+"""One run of an agent: its loop calls the model and its tools in turn, until there is an answer or a reason to stop."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 from channels import Reply
-from gateway.agent.answer_format import AnswerFormat
-from gateway.agent.aside import Book
+from gateway.agent.aside import Book, Expenses
 from gateway.agent.calls import CallRunner
-from gateway.agent.cancellation import CancellationToken
-from gateway.agent.compress import Compressor
-from gateway.agent.expenses import Expenses
+from gateway.agent.checking import CallChecker, CoherenceCheck
+from gateway.agent.compress import Compressor, ContextCompressor, RawResults
+from gateway.agent.confirming import OnConfirm, Unattended
+from gateway.agent.executing import CallExecutor, HandOver
 from gateway.agent.guarding import Blocked, Guarding, ReleasedText
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.outcome import LoopOutcome
-from gateway.agent.replies import Replies
+from gateway.agent.model import ModelCaller
+from gateway.agent.ports import CancellationToken, LiveText, LoopOutcome, LoopPorts
+from gateway.agent.replies import AnswerFormat, Replies
 from gateway.agent.spec import AgentSpec
 from gateway.observe.events import (
     BudgetExceeded,
     Cancelled,
     CostWarning,
     IterationEnd,
+    RunEnd,
+    RunError,
+    RunStart,
     StructuredValidate,
     ToolLoopDetected,
 )
 from gateway.observe.results import StopReason
-from gateway.observe.teller import RunTeller
+from gateway.observe.teller import SILENT, RunTeller, begin_run
 from gateway.providers.base import (
     NO_USAGE,
     UNPRICED_USD_PER_MILLION,
     ModelMessage,
+    Provider,
+    ProviderConfigurationError,
     ProviderError,
+    Request,
     Response,
     ToolCall,
     Usage,
 )
 from gateway.structured import validation_retry_message
+from gateway.tools import ToolContext
 from gateway.tools.stopping import Stopped, Stopping
-
-__all__ = ["Loop"]
-
-log = logging.getLogger(__name__)
 
 EQUAL_ROUNDS = 3
 """The number of equal calls with equal results after which the loop is considered stuck."""
@@ -287,3 +292,225 @@ class Loop:
 
 
 _CUT_OFF = "Not run: the reply was cut off at its length limit. Try again with fewer calls or shorter arguments."
+
+
+async def run_loop(
+    spec: AgentSpec,
+    messages: Sequence[ModelMessage],
+    *,
+    provider: Provider,
+    context: ToolContext,
+    on_confirm: OnConfirm | Unattended,
+    system: str = "",
+    answer_format: AnswerFormat | None = None,
+    ports: LoopPorts,
+) -> LoopOutcome:
+    """Run one turn over the conversation so far, which ends with the new message, and tell its begin and its end.
+
+    `context.idempotency_key` names the turn. `context.stopping` ends it between two steps. Without a chat, an
+    unreachable model is an outcome. Raises ProviderError when the model cannot be reached in a chat. All recorded steps
+    stay.
+    """
+    raw = RawResults(ports.earlier_results) if spec.config.tool.compress_results else None
+    loop = _RunParts(
+        spec=spec,
+        messages=messages,
+        provider=provider,
+        context=context if raw is None else replace(context, raw_results=raw.of),
+        on_confirm=on_confirm,
+        system=system,
+        answer_format=answer_format,
+        ports=ports,
+        events=ports.events or begin_run(SILENT, clock=context.clock),
+        raw=raw,
+    ).loop()
+    events, request = loop.events, loop.replies.request
+    await events.tell(
+        RunStart,
+        messages=request.messages,
+        system_prompt=request.system,
+        model=request.model or "",
+        provider=provider.name,
+        parent_run_id=events.trace.parent_run_id,
+    )
+    try:
+        try:
+            outcome = await loop.run()
+        except Exception as error:
+            where = {"iteration": loop.iterations, "provider": provider.name}
+            await events.tell(RunError, error=error, context=where)
+            if loop.attended or not isinstance(error, ProviderError) or isinstance(error, ProviderConfigurationError):
+                raise
+            outcome = loop.failed(error)
+        if ports.at_end is not None:
+            outcome = await ports.at_end(outcome)
+    except asyncio.CancelledError:
+        events.tell_now(Cancelled, iteration=loop.iterations, reason="its task was cancelled")
+        raise
+    await events.tell(RunEnd, result=outcome)
+    return outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RunParts:
+    """The parts of one run. A part that others share is made once."""
+
+    spec: AgentSpec
+    messages: Sequence[ModelMessage]
+    provider: Provider
+    context: ToolContext
+    on_confirm: OnConfirm | Unattended
+    system: str
+    answer_format: AnswerFormat | None
+    ports: LoopPorts
+    events: RunTeller
+    raw: RawResults | None
+
+    def loop(self) -> Loop:
+        """Return the loop of the run."""
+        spec, raw = self.spec, self.raw
+        return Loop(
+            spec=spec,
+            events=self.events,
+            attended=not isinstance(self.on_confirm, Unattended),
+            stopping=self.context.stopping,
+            replies=self._replies(),
+            runner=self._runner(),
+            compressor=None
+            if raw is None
+            else Compressor(
+                spec=spec,
+                events=self.events,
+                progress=self.progress,
+                stopping=self.context.stopping,
+                raw=raw,
+                book=self.book.add,
+            ),
+            guarding=self.guarding,
+            released=self.released,
+            book=self.book,
+            progress=self.progress,
+            expenses=self.ports.expenses,
+            answer_format=self.answer_format,
+            cancellation=self.ports.cancellation,
+        )
+
+    @cached_property
+    def progress(self) -> Progress:
+        """The steps of this turn, and of earlier attempts at it."""
+        return Progress(self.ports.journal)
+
+    @cached_property
+    def book(self) -> Book:
+        """The book of the small calls."""
+        return Book(meter=self.spec.meter, expenses=self.ports.expenses)
+
+    @cached_property
+    def guarding(self) -> Guarding | None:
+        """The guards; None if there is nothing to check."""
+        guardrails, tools = self.spec.config.guardrails, self.spec.tools
+        if not guardrails and not any(tool.screen_output for tool in tools.values()):
+            return None
+        return Guarding(guardrails=guardrails, context=self.context, events=self.events, tools=tools)
+
+    @cached_property
+    def released(self) -> ReleasedText | None:
+        """The streamed text on its way through the guards; None if it is not streamed, or none checks it."""
+        on_text = self.ports.on_text if self.ports.live is None else self.ports.live.add
+        if self.guarding is None or on_text is None or not self.guarding.watches("output"):
+            return None
+        return ReleasedText(self.guarding, on_text)
+
+    def _replies(self) -> Replies:
+        spec, config, context = self.spec, self.spec.config, self.context
+        compressor = None
+        if config.compress_context:
+            compressor = ContextCompressor(
+                spec=spec, events=self.events, stopping=context.stopping, book=self.book.keep
+            )
+        return Replies(
+            spec=spec,
+            events=self.events,
+            caller=self._caller(),
+            progress=self.progress,
+            expenses=self.ports.expenses,
+            request=Request(
+                system=self.system,
+                messages=tuple(self.messages),
+                tools=spec.specs,
+                model=config.model,
+                temperature=config.temperature,
+                max_tokens=config.max_tokens,
+                timeout_seconds=config.request_timeout_seconds,
+                language=context.language,
+            ),
+            answer_format=self.answer_format,
+            person=context.person,
+            read_file=self.ports.read_file,
+            compressor=compressor,
+        )
+
+    def _caller(self) -> ModelCaller:
+        live, released = self.ports.live, self.released
+        on_text, on_restart = (self.ports.on_text, None) if live is None else (live.add, live.restart)
+        if released is not None:
+            on_text = released.add
+            if live is not None:
+                on_restart = partial(_restart, released, live)
+        return ModelCaller(
+            provider=self.provider,
+            config=self.spec.config,
+            stopping=self.context.stopping,
+            on_text=on_text,
+            on_restart=on_restart,
+            events=self.events,
+            sleep=self.ports.sleep,
+            jitter=self.ports.jitter,
+        )
+
+    def _runner(self) -> CallRunner:
+        spec, ports, guarding = self.spec, self.ports, self.guarding
+        coherence = None
+        if spec.config.coherence is not None:
+            coherence = CoherenceCheck(
+                config=spec.config.coherence,
+                spec=spec,
+                asked=next((each.content for each in reversed(self.messages) if each.role == "user"), ""),
+                events=self.events,
+                stopping=self.context.stopping,
+                book=self.book.keep,
+            )
+        checker = CallChecker(
+            tools=spec.tools,
+            policy=spec.policy,
+            context=self.context,
+            events=self.events,
+            interceptors=ports.interceptors,
+            guarding=guarding,
+            coherence=coherence,
+        )
+        executor = CallExecutor(
+            config=spec.config,
+            context=self.context,
+            on_confirm=self.on_confirm,
+            events=self.events,
+            keep=ports.keep,
+            hand_over=HandOver(progress=self.progress, on_confirm=self.on_confirm, events=self.events, ports=ports),
+            caching=spec.caching,
+            on_progress=None if ports.live is None else ports.live.progress,
+            shows_pieces=guarding is None or not (guarding.watches("output") or guarding.watches("tool_results")),
+        )
+        return CallRunner(
+            checker=checker,
+            executor=executor,
+            progress=self.progress,
+            on_confirm=self.on_confirm,
+            context=self.context,
+            events=self.events,
+            in_parallel=spec.config.parallel_tool_execution,
+        )
+
+
+def _restart(released: ReleasedText, live: LiveText) -> None:
+    released.restart()
+    live.restart()

@@ -24,11 +24,9 @@ from gateway.observe.events import (
 )
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import Provider, ProviderError, Request, Response
-from gateway.providers.completing import pieces_of, reply_of
+from gateway.providers.completing import complete_within, pieces_of
 from gateway.providers.fallback import FallbackProvider, limited
 from gateway.tools.stopping import Stopping
-
-__all__ = ["ModelCaller", "OnText"]
 
 OnText: TypeAlias = Callable[[str], Awaitable[None] | None]
 """A callback for the pieces of the model's text as they come."""
@@ -117,7 +115,7 @@ class ModelCaller:
     async def _once(self, request: Request, pieces: list[str]) -> Response:
         provider, limit_seconds = limited(self.provider, request, self._tell_switch)
         if self.on_text is None:
-            return await reply_of(provider, request, limit_seconds)
+            return await complete_within(limit_seconds, provider, request)
         async with aclosing(pieces_of(provider, request, limit_seconds)) as stream:
             async for piece in stream:
                 if isinstance(piece, Response):

@@ -1,25 +1,81 @@
-"""The ports of a turn: the callbacks through which the loop stores its steps and files and shows its progress."""
+"""The ports of a turn: its cancellation, the callbacks through which the loop stores its steps, and its outcome."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.agent.cancellation import CancellationToken
-from gateway.agent.expenses import Expenses
-from gateway.agent.files import ReadFile
-from gateway.agent.full_result import EarlierResults
+from channels import Reply
+from gateway.agent.aside import Expenses
+from gateway.agent.compress import EarlierResults
+from gateway.agent.confirming import Asked
 from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal, Keep
 from gateway.agent.model import OnText
-from gateway.agent.outcome import LoopOutcome
-from gateway.memory import Remembered
+from gateway.agent.replies import ReadFile
+from gateway.memory import NotedFact, Remembered
+from gateway.observe.results import AgentResult
 from gateway.observe.teller import RunTeller
+from gateway.providers.base import ModelMessage
+from gateway.tools.context import PlannedTurn
+from gateway.tools.stopping import Stopping
 
-__all__ = ["LiveText", "LoopPorts"]
+
+class CancellationToken:
+    """Cancels the runs that it was given to, from any thread, and for good.
+
+    The request to the model is dropped, and what has finished stays: the run returns its result with the stop reason
+    ``cancelled``. A running tool is not interrupted; it may check ``ctx.cancelled``. A run with a cancelled token ends
+    at once.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._stop: set[Callable[[], object]] = set()
+        self.cancelled = False
+        """True after `cancel`."""
+        self.reason = ""
+        """The reason that the first `cancel` gave."""
+
+    def cancel(self, reason: str = "") -> None:
+        """Cancel the runs. `reason` is for observers and the trace. A second call changes nothing."""
+        with self._changing:
+            if self.cancelled:
+                return
+            self.cancelled, self.reason = True, reason
+            stop, self._stop = self._stop, set()
+        for each in stop:
+            each()
+
+    @contextlib.asynccontextmanager
+    async def stopping(self, outer: Stopping) -> AsyncIterator[Stopping]:
+        """Yield an event that is set when this token is cancelled or `outer` is set."""
+        stopping, loop, thread = Stopping(), asyncio.get_running_loop(), threading.current_thread()
+
+        def stop() -> None:
+            if threading.current_thread() is thread:
+                stopping.set()
+                return
+            with contextlib.suppress(RuntimeError):  # the loop is closed: its runs have ended
+                loop.call_soon_threadsafe(stopping.set)
+
+        with self._changing:
+            if self.cancelled or outer.is_set():
+                stopping.set()
+            else:
+                self._stop.add(stop)
+        outer.call(stopping.set)
+        try:
+            yield stopping
+        finally:
+            outer.no_longer_call(stopping.set)
+            with self._changing:
+                self._stop.discard(stop)
 
 
 class LiveText(Protocol):
@@ -75,3 +131,21 @@ class LoopPorts:
     """Waits for some seconds before a retry of the model."""
     jitter: Callable[[], float] = random.random
     """Returns a number from 0 to 1: the share of a tenth that is added to such a wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOutcome(AgentResult):
+    """The result of one turn. Its `content` is the answer, or the text beside the model's last calls."""
+
+    reply: Reply | None = None
+    """The message that a terminal tool returned. Its text is the `content`."""
+    asked: tuple[Asked, ...] = ()
+    """The actions that people are asked about, also those of an earlier attempt at this turn."""
+    guarded: tuple[ModelMessage, ...] | None = field(default=None, repr=False)
+    """The conversation that the run began with, as the guards let it through. None: no guard checked it."""
+    noted: tuple[NotedFact, ...] = ()
+    """The facts about the person that the tools noted."""
+    follow_ups: tuple[PlannedTurn, ...] = ()
+    """The further turns that its tools planned."""
+    raw_results: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    """The results that the model read in a shorter form, as the tools gave them: by tool, newest first."""

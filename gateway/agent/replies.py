@@ -2,29 +2,159 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from gateway.agent.answer_format import AnswerFormat
+import orjson
+
+from channels import Json, Media
+from gateway.agent.aside import Expenses
 from gateway.agent.caching import hit
-from gateway.agent.compress_context import ContextCompressor
+from gateway.agent.compress import ContextCompressor
 from gateway.agent.config import ModelSelector
-from gateway.agent.expenses import Expenses
-from gateway.agent.files import ReadFile, read_contents
 from gateway.agent.journal import Progress
 from gateway.agent.model import ModelCaller
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import fitted
+from gateway.artifacts.pictures import HEAD_BYTES, picture_type
 from gateway.logs import describe_error
 from gateway.memory.tokens import size
 from gateway.observe.events import IterationStart, LlmEnd, MemoryTrim, ModelSwitch
 from gateway.observe.teller import RunTeller
 from gateway.providers import FallbackProvider
-from gateway.providers.base import ModelMessage, ProviderError, Request, Response, Usage
+from gateway.providers.answer_schema import asking_for
+from gateway.providers.base import ModelMessage, Provider, ProviderError, Request, Response, Usage
+from gateway.structured import (
+    ResponseFormat,
+    parse_and_validate,
+    schema_from_response_format,
+)
 
-__all__ = ["Replies"]
+SHOWN_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
+"""The types that both vendors take. https://platform.claude.com/docs/en/build-with-claude/vision and
+https://platform.openai.com/docs/guides/images-vision."""
+LARGEST_IMAGE: Final = 5_000_000
+"""In bytes. Anthropic takes 5 MB for one picture, OpenAI more."""
+LARGEST_PDF: Final = 15_000_000
+_MOST_FILES: Final = 10
+_MOST_BYTES: Final = 20_000_000
+"""The bytes of all files of a call. In base64 they stay below Anthropic's 32 MB for a request."""
+ReadFile: TypeAlias = Callable[[Media], Awaitable[bytes | None]]
+"""Returns the bytes of a file; None if it is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlineMedia(Media):
+    """A file with its bytes, for a run outside of a chat."""
+
+    content: bytes
+
+
+def image_message(image: Path | bytes, prompt: str) -> ModelMessage:
+    """Return a message with a picture or a PDF for `Agent.run`, which takes it in a list: ``run([message])``.
+
+    Raises OSError for a file that cannot be read, and ValueError for one that no model takes.
+    """
+    content = image.read_bytes() if isinstance(image, Path) else image
+    pdf = "application/pdf" if content.startswith(b"%PDF-") else ""
+    mime_type = picture_type(content[:HEAD_BYTES]) or pdf
+    media = InlineMedia(
+        sha256=hashlib.sha256(content).hexdigest(),
+        mime_type=mime_type,
+        filename=image.name if isinstance(image, Path) else f"file.{mime_type.rpartition('/')[2]}",
+        size=len(content),
+        content=content,
+    )
+    if not is_shown(media):
+        kind = mime_type or "another type"
+        raise ValueError(
+            f"a model takes PNG, JPEG, GIF and WebP pictures of at most {LARGEST_IMAGE // 10**6} MB, "
+            f"and PDFs of at most {LARGEST_PDF // 10**6} MB; these {len(content)} bytes are {kind}"
+        )
+    return ModelMessage(role="user", content=prompt, files=(media,))
+
+
+async def read_contents(messages: Sequence[ModelMessage], read: ReadFile | None) -> Mapping[str, bytes]:
+    """Return the bytes of the newest files of these messages, by hash, as far as a call takes them."""
+    contents: dict[str, bytes] = {}
+    left = _MOST_BYTES
+    for message in reversed(messages):
+        for file in message.files:
+            if len(contents) == _MOST_FILES or file.size > left or not is_shown(file):
+                continue
+            content = file.content if isinstance(file, InlineMedia) else await read(file) if read is not None else None
+            if content is not None and file.sha256 not in contents:
+                contents[file.sha256] = content
+                left -= len(content)
+    return contents
+
+
+def is_shown(file: Media) -> bool:
+    """Return True for a file of a type and a size that the models take."""
+    most = LARGEST_PDF if file.mime_type == "application/pdf" else LARGEST_IMAGE
+    return file.mime_type in SHOWN_TYPES and 0 < file.size <= most
+
+
+_CUT_OFF = "the answer was cut off at its length limit: give a shorter one"
+_REFUSED = "the model refused to answer"
+
+
+async def answer_format(response_format: ResponseFormat) -> AnswerFormat:
+    """Return the format of an answer, made in a thread: its schema is checked, and a library loaded for that.
+
+    Raises as `schema_from_response_format` does.
+    """
+    key = _key(response_format)
+    if (known := _KNOWN.get(key)) is None:
+        known = AnswerFormat(response_format, await asyncio.to_thread(schema_from_response_format, response_format))
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = known
+    return known
+
+
+def _key(response_format: ResponseFormat) -> object:
+    if isinstance(response_format, type):
+        return response_format
+    try:
+        return orjson.dumps(response_format, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # no JSON, which is refused
+        return object()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """A response format with its JSON Schema."""
+
+    response_format: ResponseFormat
+    schema: Mapping[str, Json]
+
+    def asked_of(self, provider: Provider, request: Request) -> Request:
+        """Return the request with the format; see `asking_for`."""
+        return asking_for(provider, request, self.schema)
+
+    def read(self, response: Response) -> Any:
+        """Return the value of an answer. Raises ValueError with its faults."""
+        if response.finish == "refused":
+            raise ValueError(_REFUSED)
+        try:
+            return parse_and_validate(response.content, self.response_format)
+        except ValueError:
+            if response.finish == "length":
+                raise ValueError(_CUT_OFF) from None
+            raise
+
+
+_KNOWN: Final[dict[object, AnswerFormat]] = {}
+"""The formats of this process by their model, or by the JSON of their schema."""
+_MOST_KNOWN: Final = 256
+
 
 log = logging.getLogger(__name__)
 

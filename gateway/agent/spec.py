@@ -13,8 +13,6 @@ from gateway.observe.usage import UsageMeter
 from gateway.providers.base import ToolSpec
 from gateway.tools import Tool, ToolPolicy
 
-__all__ = ["AgentSpec"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:

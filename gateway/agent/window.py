@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from gateway.memory.tokens import TokenCount, message_size, size
 from gateway.providers.base import ModelMessage, ProviderError, Request
 
-__all__ = ["LEAST_BYTES", "MOST_BYTES", "Window", "fitted"]
-
 MOST_BYTES = 200_000
 """The window of a model with an unknown limit, in bytes: about 50,000 tokens."""
 LEAST_BYTES = 24_000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.providers.base import ModelMessage, Provider, Request, Response, Usage
-from gateway.providers.completing import reply_of
+from gateway.providers.completing import complete_within
 from gateway.providers.fallback import limited
 
 __all__ = ["Aside"]
@@ -36,6 +36,6 @@ class Aside:
             timeout_seconds=self.timeout_seconds,
         )
         provider, limit_seconds = limited(self.provider, request, None)
-        response = await reply_of(provider, request, limit_seconds)
+        response = await complete_within(limit_seconds, provider, request)
         self.book(response.usage)
         return response

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from gateway.deadlines import Deadline
 from gateway.providers.base import Completes, Provider, ProviderError, ProviderFault, Request, Response, Usage
-
-__all__ = ["as_provider", "pieces_of", "reply_of"]
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +69,11 @@ class _Streams(Protocol):
     def stream(self, request: Request) -> AsyncIterator[str | Response]: ...
 
 
-async def reply_of(provider: Provider, request: Request, limit_seconds: float | None) -> Response:
+async def complete_within(limit_seconds: float | None, provider: Provider, request: Request) -> Response:
     """Return the whole reply. Raises ProviderError, also when it takes longer than the limit."""
-    return _checked(provider.name, await _within(limit_seconds, provider.name, lambda: provider.complete(request)))
+    with _bounded(limit_seconds, provider.name):
+        response = await provider.complete(request)
+    return _checked(provider.name, response)
 
 
 async def pieces_of(
@@ -87,14 +85,16 @@ async def pieces_of(
     is for each piece. The time that the caller takes between two pieces does not count. Raises ProviderError.
     """
 
-    async def begin() -> AsyncIterator[object]:
-        return aiter(provider.stream(request))
-
     stream, response = None, None
     begun = False
     try:
-        stream = await _within(limit_seconds, provider.name, begin)
-        while (piece := await _within(limit_seconds, provider.name, lambda: anext(stream, _END))) is not _END:
+        with _bounded(limit_seconds, provider.name):
+            stream = aiter(provider.stream(request))
+        while True:
+            with _bounded(limit_seconds, provider.name):
+                piece: object = await anext(stream, _END)
+            if piece is _END:
+                break
             begun = True
             if not isinstance(piece, str):
                 response = piece
@@ -103,7 +103,7 @@ async def pieces_of(
     except ProviderFault as fault:
         if begun or not (isinstance(fault.__cause__, NotImplementedError) and isinstance(provider, Provider)):
             raise
-        response = await reply_of(provider, request, limit_seconds)
+        response = await complete_within(limit_seconds, provider, request)
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
@@ -157,12 +157,13 @@ def _is_price(value: object) -> bool:
     return isinstance(value, (int, float)) and 0 <= value <= _MOST_USD  # no NaN is
 
 
-async def _within(limit_seconds: float | None, name: str, call: Callable[[], Awaitable[T]]) -> T:
-    """Await a call of this provider for at most the limit, and map its errors to ProviderError."""
+@contextmanager
+def _bounded(limit_seconds: float | None, name: str) -> Iterator[None]:
+    """Bound a call of this provider by the limit, and map its errors to ProviderError."""
     limit = Deadline(limit_seconds)
     try:
         with limit:
-            return await call()
+            yield
     except (ProviderError, AssertionError):  # a test's provider fails its test by an AssertionError
         raise
     except (ConnectionError, TimeoutError) as error:

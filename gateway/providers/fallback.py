@@ -20,7 +20,7 @@ from gateway.environment import environment
 from gateway.options import checked
 from gateway.providers.answer_schema import asking_for
 from gateway.providers.base import Completes, KnowsModels, Provider, ProviderError, Request, Response
-from gateway.providers.completing import as_provider, pieces_of, reply_of
+from gateway.providers.completing import as_provider, complete_within, pieces_of
 from gateway.providers.specs import provider_of
 
 __all__ = ["FallbackProvider", "OnSwitch", "limited"]
@@ -203,7 +203,7 @@ def limited(provider: Provider, request: Request, on_switch: OnSwitch | None) ->
 async def _whole(
     provider: Provider, request: Request, limit_seconds: float | None
 ) -> AsyncGenerator[str | Response, None]:
-    yield await reply_of(provider, request, limit_seconds)
+    yield await complete_within(limit_seconds, provider, request)
 
 
 def _served_by(provider: Provider, response: Response) -> Response:

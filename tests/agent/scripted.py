@@ -13,7 +13,7 @@ from gateway.agent import Ask, Asked, LoopOutcome, LoopPorts, Verdict
 from gateway.agent.aside import SideProviders
 from gateway.agent.caching import Caching
 from gateway.agent.config import AgentConfig
-from gateway.agent.run import run_loop
+from gateway.agent.loop import run_loop
 from gateway.agent.spec import AgentSpec
 from gateway.observe.teller import RunTeller, Teller, begin_run
 from gateway.observe.usage import UsageMeter

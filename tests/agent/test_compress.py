@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway import Agent, AgentConfig, ChannelAgent, ToolConfig, ToolFailed, ToolPolicy, tool
-from gateway.agent.full_result import FULL_RESULT
+from gateway.agent.compress import FULL_RESULT
 from gateway.options import WrongOption
 from gateway.providers import ProviderError, Request, Response, Usage
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall

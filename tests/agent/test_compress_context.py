@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway import Agent, AgentConfig, ConversationMemory
 from gateway.agent.aside import SideProviders
-from gateway.agent.compress_context import ContextCompressor
+from gateway.agent.compress import ContextCompressor
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import Window, fitted
 from gateway.memory.tokens import TokenCount, size

@@ -11,7 +11,7 @@ import pytest
 
 from channels import Json
 from gateway.agent import Agent, AgentConfig, Asked, Verdict
-from gateway.agent.unattended import Approved
+from gateway.agent.confirming import Approved
 from gateway.observe.events import PolicyDecision
 from gateway.tools import Confirm, Preview, Tool, ToolContext, ToolPolicy, compute_args_digest, tool
 from tests.agent.scripted import Person, Script, Turn, call, calls, told

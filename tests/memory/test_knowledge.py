@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gateway import Agent, AgentConfig, KnowledgeMemory, ToolContext
-from gateway.agent.noting import remember_tool
+from gateway.agent.memory import remember_tool
 from gateway.memory import NotedFact
 from gateway.options import WrongOption
 from gateway.testing import ScriptedProvider, ToolCall

@@ -12,8 +12,8 @@ import pytest
 
 from channels import Media
 from gateway import Agent, AgentConfig, InMemoryCache, image_message
-from gateway.agent import files
-from gateway.agent.files import read_contents
+from gateway.agent import replies
+from gateway.agent.replies import read_contents
 from gateway.memory.tokens import size
 from gateway.providers import ModelMessage, Request, Response
 from gateway.testing import ScriptedProvider
@@ -125,7 +125,7 @@ async def test_the_newest_files_are_shown_and_no_more(monkeypatch: pytest.Monkey
     assert [*await read_contents(messages, reads)] == [f"{number:064}" for number in range(11, 1, -1)]
     assert read[0] == "gone.png"
     assert "large.png" not in read
-    monkeypatch.setattr(files, "_MOST_BYTES", 2 * PICTURE.size)
+    monkeypatch.setattr(replies, "_MOST_BYTES", 2 * PICTURE.size)
     assert len(await read_contents(messages, reads)) == 2
     assert await read_contents(messages, None) == {}
 

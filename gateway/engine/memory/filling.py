@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.agent import Expenses
-from gateway.agent.remembering import tell_learned
+from gateway.agent.memory import tell_learned
 from gateway.engine.context import EngineContext
 from gateway.engine.memory.reading import NumberedMessages, read_messages
 from gateway.engine.memory.records import SUMMARY, KeptMemory, epoch_of, memory_key, renew_epoch, turn_memories

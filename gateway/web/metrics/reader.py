@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from prometheus_client import Counter
 
-from gateway.agent.call_errors import CallFailed
+from gateway.agent.checking import CallFailed
 from gateway.observe import StopReason
 from gateway.observe.events import (
     DeliveryFailed,
