@@ -1,8 +1,5 @@
 """Askfirst: a gateway for chat bots that ask first."""
 
-import asyncio
-import collections.abc
-import contextlib
 import importlib
 import typing
 
@@ -15,7 +12,6 @@ if not hasattr(channels, "AskfirstError"):  # the package that was installed las
     )
 
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
-from gateway import turn
 from gateway.agent import (
     Agent,
     AgentConfig,
@@ -155,14 +151,3 @@ def __getattr__(name: str) -> object:
     if name not in _SERVER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_SERVER[name]), name)
-
-
-@contextlib.asynccontextmanager
-async def _embedded(bot: ChannelAgent) -> collections.abc.AsyncIterator[turn.Runtime]:
-    """Run a bot without a Gateway, on a store of its own."""
-    assembly = await asyncio.to_thread(importlib.import_module, "gateway.assembly")
-    async with assembly.embedded(bot) as runtime:
-        yield runtime
-
-
-ChannelAgent.embed = staticmethod(_embedded)

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from gateway.observe.otel import SpanExport
     from gateway.web.metrics import Metrics
 
-__all__ = ["Gateway", "started"]
 
 log = logging.getLogger("askfirst.clock")
 

@@ -41,18 +41,6 @@ from gateway.wording import prepare
 if TYPE_CHECKING:
     from gateway.providers.openai.transcription import OpenAITranscriber
 
-__all__ = [
-    "MEMORY",
-    "Storage",
-    "assemble",
-    "embedded",
-    "home_of",
-    "in_memory",
-    "load_language",
-    "open_store",
-    "transcriber_of",
-    "utc_now",
-]
 
 MEMORY = ":memory:"
 """Name of an in-memory database (https://sqlite.org/inmemorydb.html)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import inspect
 import logging
 import re
@@ -18,7 +19,6 @@ from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, Interceptors, Stage
 from gateway.commands import BotCommands, CommandHandler
 from gateway.conversations import Conversations
-from gateway.lifespan import Lifespan, lived
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.observer import AgentObserver
@@ -30,14 +30,43 @@ from gateway.tools import Tool, ToolPolicy, unasked
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER, Executors, Factory
 from gateway.turn import (
-    ActionProposer,
-    Outcome,
     Runtime,
-    Turn,
-    answer_with_model,
     split_command,
     without_buttons,
 )
+
+Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class LifespanFailed(AskfirstError):
+    """The bot's own `lifespan` raised `error`, on enter (then the bot does not run) or on exit.
+
+    The message names the place. The text of `error`, which may hold a secret of the bot, is only in `error`.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"the bot's lifespan failed: {describe_error(error)}")
+        self.error = error
+
+
+@contextlib.asynccontextmanager
+async def lived(lifespan: Lifespan) -> AsyncIterator[Any]:
+    """Enter and leave a bot's lifespan. Raises LifespanFailed for errors that the lifespan raises itself."""
+    stack = contextlib.AsyncExitStack()
+    try:
+        yielded = await stack.enter_async_context(lifespan())
+    except Exception as error:
+        raise LifespanFailed(error) from error
+    try:
+        yield yielded
+    except BaseException as raised:
+        await stack.__aexit__(type(raised), raised, raised.__traceback__)
+        raise
+    try:
+        await stack.aclose()
+    except Exception as error:
+        raise LifespanFailed(error) from error
+
 
 log = logging.getLogger("askfirst.bot")
 
@@ -105,9 +134,6 @@ class ChannelAgent:
     - `transcriber`: writes down voice messages. None: the one of ``ASKFIRST_TRANSCRIBE_URL``, else they are only named.
     """
 
-    embed: Callable[[ChannelAgent], AbstractAsyncContextManager[Runtime]]
-    """Runs a bot on a store of its own when it is entered without a Gateway. Set by the package."""
-
     @checked
     def __init__(
         self,
@@ -164,8 +190,10 @@ class ChannelAgent:
 
     async def __aenter__(self) -> Self:
         """Start the bot without a server. `ask_channel` and `decide` then run the work that they need."""
+        # The assembly stands above this module, and takes long to import: only a bot without a Gateway needs it here.
+        assembly = await asyncio.to_thread(importlib.import_module, "gateway.assembly")
         stack = contextlib.AsyncExitStack()
-        await stack.enter_async_context(type(self).embed(self))
+        await stack.enter_async_context(assembly.embedded(self))
         self._entered = stack
         return self
 
@@ -394,18 +422,6 @@ class ChannelAgent:
     async def tell_doubt(self, action: PendingAction) -> None:
         """Call the callbacks of `on_doubt`."""
         await self._on_doubt.call(action)
-
-    async def turn(self, turn: Turn) -> Outcome:
-        """Run a turn: a command, or the model. Answers to open actions are handled before this.
-
-        Raises ProviderError when the model cannot be reached.
-        """
-        if self.commands.are_meant(turn):
-            return await self.commands.answer(turn, greeting=self.greeting)
-        proposer = ActionProposer(
-            turn, answer_window_seconds=self.answer_window_seconds, keep_stashed=self.executors.keep
-        )
-        return await answer_with_model(turn, self.agent, proposer, self.interceptors)
 
 
 async def _close(provider: Provider) -> None:

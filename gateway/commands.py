@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gateway.pending.actions import ConversationActions
     from gateway.tools.pending_action import PendingAction
 
-__all__ = ["BUILT_IN", "BotCommands", "CommandHandler"]
 
 CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply | None]]
 

@@ -18,8 +18,6 @@ from aiohttp import web
 from channels import AskfirstError
 from gateway.operations.operator import Operator
 
-__all__ = ["LONGEST_PATH", "control", "socket_file", "store_file"]
-
 OPERATIONS = frozenset(
     {
         "pending",

@@ -24,8 +24,6 @@ from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, perso
 from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["Conversations", "FoundMessage", "UnknownConversation"]
-
 _PAGE: Final = 500
 """The lines that are read in one call of the store."""
 _MOST: Final = 10_000

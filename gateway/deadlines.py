@@ -11,8 +11,6 @@ from types import TracebackType
 from typing import Self
 from weakref import ref
 
-__all__ = ["Deadline"]
-
 
 class Deadline:
     """A context manager that cancels its block after some seconds and then raises TimeoutError, as `asyncio.timeout`.

@@ -16,8 +16,6 @@ from referencing.jsonschema import DRAFT202012
 
 from channels import Json
 
-__all__ = ["Fault", "checked", "faults", "found_faults"]
-
 _MOST_STEPS = 20_000
 """The most keywords that are applied in one validation. A few nested ``allOf`` can ask for more than ends in a day."""
 _steps: ContextVar[list[int]] = ContextVar("askfirst_schema_steps")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-__all__ = ["leave"]
-
 _left: Final[set[asyncio.Future[Any]]] = set()
 """The tasks that have not ended yet. The event loop alone would not keep them."""
 

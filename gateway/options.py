@@ -12,8 +12,6 @@ from pydantic_core import ErrorDetails
 
 from channels import AskfirstError
 
-__all__ = ["Options", "WrongOption", "checked", "wrong_options"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _SHOULD_BE = "Input should be "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from channels import Address, Json, Message, Person, Reply
+from channels import Address, Attachment, Json, Media, Message, Person, Reply
 from gateway.agent import (
     Agent,
     Ask,
@@ -21,6 +21,7 @@ from gateway.agent import (
     LoopPorts,
     ReadFile,
     Verdict,
+    is_shown,
 )
 from gateway.agent.compress import EarlierResults
 from gateway.artifacts import media_of
@@ -29,27 +30,20 @@ from gateway.observe.results import AgentResult, StopReason
 from gateway.observe.teller import RunTeller
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage
-from gateway.said import said_messages
 from gateway.tools import PendingConfirmation, ToolContext
+from gateway.tools.context import ReceivedAttachment
 from gateway.tools.escape import link, plain
 from gateway.tools.pending_action import Ballot, PendingAction
 from gateway.tools.stash import StashedTool
 from gateway.wording import say
 
-# The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
 if TYPE_CHECKING:
     from gateway.conversations import Conversations
     from gateway.pending.actions import ConversationActions
 
-__all__ = [
-    "ActionProposer",
-    "Outcome",
-    "Runtime",
-    "Turn",
-    "answer_with_model",
-    "split_command",
-    "without_buttons",
-]
+
+# The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
+
 
 _EXCUSES: Mapping[str, str] = {
     "answered": "empty_answer",
@@ -391,3 +385,45 @@ def without_buttons(reply: Reply | str) -> Reply:
             },
         )
     return reply
+
+
+def said_messages(messages: Sequence[Message], attachments: Sequence[ReceivedAttachment]) -> list[ModelMessage]:
+    """Return these messages for the model, with what was read of their `attachments`."""
+    received = {each.ref: each for each in attachments}
+    return [each for message in messages for each in (*_group_messages(message), _model_message(message, received))]
+
+
+def _model_message(message: Message, received: Mapping[str, ReceivedAttachment]) -> ModelMessage:
+    """Return a person's message in the form that the model reads: pictures and PDFs as files, others by name."""
+    text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
+    lines: list[str] = []
+    files: list[Media] = []
+    for item in message.attachments:
+        found = received.get(item.ref)
+        if found is not None and found.media is not None and is_shown(found.media):
+            files.append(found.media)
+        elif found is not None and found.transcript is not None:
+            lines.append(f"[voice message, as a machine heard it:] {found.transcript}")
+        else:
+            lines.append(_file_line(item if found is None else found))
+    speaker = None
+    if message.address.group and message.person is not None:
+        speaker = message.person.name or message.person.user_id
+    said = "\n".join([text, *lines]).strip()
+    return ModelMessage(role="user", content=said, speaker=speaker, files=tuple(files))
+
+
+def _file_line(item: Attachment) -> str:
+    fault = f", not read: {item.fault}" if isinstance(item, ReceivedAttachment) and item.fault else ""
+    scheme, _, value = item.ref.partition(":")
+    place = value if (item.kind, scheme) in (("location", "geo"), ("contact", "tel")) else ""
+    named = ", ".join(filter(None, [item.filename, place])) or item.mime_type or "no name"
+    return f"[{item.kind}: {named}{fault}]"
+
+
+def _group_messages(message: Message) -> list[ModelMessage]:
+    """Return the group's preceding messages to others as one note for the model. Empty when none were kept."""
+    if not message.before:
+        return []
+    lines = ["Written in the group before this message, not to you:", *message.before]
+    return [ModelMessage(role="event", content="\n".join(lines))]

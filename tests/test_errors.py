@@ -25,9 +25,9 @@ from channels.telegram.errors import Moved, TooManyRequests
 from gateway.agent.checking import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
+from gateway.channel_agent import LifespanFailed
 from gateway.conversations import UnknownConversation
 from gateway.engine.delivery.attempt_state import WrongAttempt
-from gateway.lifespan import LifespanFailed
 from gateway.mcp.link import NoConnection
 from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState

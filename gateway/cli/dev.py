@@ -14,12 +14,11 @@ import click
 
 from channels.catalogue import polls
 from gateway.app import Gateway
-from gateway.channel_agent import ChannelAgent
+from gateway.channel_agent import ChannelAgent, LifespanFailed
 from gateway.cli.bots import BotRef, NoBot, authors_traceback, bot_argument, load_settings
 from gateway.cli.process import leave, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled
-from gateway.lifespan import LifespanFailed
 from gateway.options import WrongOption
 from gateway.providers import ProviderConfigurationError
 from gateway.suggestions import misspelt

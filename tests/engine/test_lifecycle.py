@@ -15,8 +15,7 @@ import pytest
 from aiohttp import web
 
 from gateway import Agent, ChannelAgent, Gateway, Settings, ToolContext, WebhookRequest, tool
-from gateway.channel_agent import NotRunning
-from gateway.lifespan import LifespanFailed
+from gateway.channel_agent import LifespanFailed, NotRunning
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.fakes.telegram import FakeTelegram
 

@@ -47,7 +47,7 @@ from gateway.store.form import NewerForm, check_form
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease, Snapshot
 from gateway.stored import keys
-from gateway.turn import Outcome, Turn
+from gateway.turn import ActionProposer, Outcome, Turn, answer_with_model
 from gateway.wording import say
 
 __all__ = ["TurnRunner"]
@@ -327,15 +327,22 @@ class TurnRunner:
         return outcome
 
     async def _answer(self, running: RunningTurn, turn: Turn) -> Outcome:
-        """Run a command or the model within the deadline of the turn."""
-        context = self._context
+        """Run a command or the model within the deadline of the turn. Answers to open actions are handled before.
+
+        Raises ProviderError when the model cannot be reached.
+        """
+        context, bot = self._context, self._context.bot
         deadline = asyncio.timeout(self._deadline_seconds)
         try:
             async with self._signs(running, turn.language), deadline:
-                if not context.bot.commands.are_meant(turn):
-                    seen = replace(turn.context, attachments=await fetch_attachments(context, turn.messages))
-                    turn = replace(turn, context=seen, remembered=await remembered(context, turn))
-                return await context.bot.turn(turn)
+                if bot.commands.are_meant(turn):
+                    return await bot.commands.answer(turn, greeting=bot.greeting)
+                seen = replace(turn.context, attachments=await fetch_attachments(context, turn.messages))
+                turn = replace(turn, context=seen, remembered=await remembered(context, turn))
+                proposer = ActionProposer(
+                    turn, answer_window_seconds=bot.answer_window_seconds, keep_stashed=bot.executors.keep
+                )
+                return await answer_with_model(turn, bot.agent, proposer, bot.interceptors)
         except TimeoutError:
             if not deadline.expired():
                 raise
