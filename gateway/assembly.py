@@ -29,7 +29,7 @@ from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
 from gateway.pending.words import prepare as prepare_words
-from gateway.providers.transcribing import Transcriber
+from gateway.providers.base import Transcriber
 from gateway.retention import Retention
 from gateway.settings import Settings
 from gateway.store.base import Store

@@ -24,8 +24,7 @@ from gateway.observe.callbacks import Callbacks
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult
 from gateway.options import WrongOption, checked
-from gateway.providers.base import Provider
-from gateway.providers.transcribing import Transcriber
+from gateway.providers.base import Provider, Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER, Executors, Factory

@@ -31,8 +31,7 @@ from gateway.engine.delivery.attempt_state import WrongAttempt
 from gateway.mcp.link import NoConnection
 from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState
-from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault
-from gateway.providers.transcribing import TranscriptionFailed
+from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault, TranscriptionFailed
 from gateway.store.errors import MailboxFull
 from gateway.store.form import NewerForm
 from gateway.tools.errors import Problem, ToolBusy, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError

@@ -28,7 +28,7 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.words import prepare, prepared
-from gateway.providers.transcribing import Transcriber
+from gateway.providers.base import Transcriber
 from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.form import NewerForm

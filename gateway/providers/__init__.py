@@ -22,12 +22,13 @@ from gateway.providers.base import (
     ToolCall,
     ToolSpec,
     ToolUsage,
+    Transcriber,
+    TranscriptionFailed,
     Usage,
 )
 from gateway.providers.completing import as_provider
 from gateway.providers.fallback import FallbackProvider
 from gateway.providers.specs import provider_of
-from gateway.providers.transcribing import Transcriber, TranscriptionFailed
 
 __all__ = [
     "Completes",

@@ -9,8 +9,6 @@ from gateway.providers.base import ModelMessage, Provider, Request, Response, Us
 from gateway.providers.completing import complete_within
 from gateway.providers.fallback import limited
 
-__all__ = ["Aside"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aside:

@@ -1,7 +1,8 @@
 """The Provider protocol: the calls with which the agent uses the model of any vendor.
 
-ProviderError (AskfirstError) a call failed; `retryable` says whether a retry can help ├── ProviderConfigurationError a
-key or the package is missing └── ProviderFault the provider raised an error of another type
+ProviderError (AskfirstError)       a call failed; `retryable` says whether a retry can help
+├── ProviderConfigurationError      a key or the package is missing
+└── ProviderFault                   the provider raised an error of another type
 """
 
 from __future__ import annotations
@@ -11,24 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels import AskfirstError, Json, Media
-
-__all__ = [
-    "UNPRICED_USD_PER_MILLION",
-    "Completes",
-    "KnowsModels",
-    "ModelMessage",
-    "Provider",
-    "ProviderConfigurationError",
-    "ProviderError",
-    "ProviderFault",
-    "Request",
-    "Response",
-    "TakesSchemas",
-    "ToolCall",
-    "ToolSpec",
-    "ToolUsage",
-    "Usage",
-]
 
 UNPRICED_USD_PER_MILLION: Final = 15.0
 """The US dollars for a million tokens of unknown price in `Usage.counted_usd`.
@@ -335,5 +318,25 @@ class KnowsModels(Protocol):
 
         None: the model that the provider was made with. Raises ProviderError when the server does not have the model,
         refuses the key, or is unreachable.
+        """
+        ...
+
+
+class TranscriptionFailed(AskfirstError):
+    """A voice message could not be transcribed. `code` holds no text of a person and no secret."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"not transcribed: {code}")
+        self.code = code
+
+
+@runtime_checkable
+class Transcriber(Protocol):
+    """A protocol for what writes down voice messages."""
+
+    async def transcribe(self, content: bytes, *, filename: str, mime_type: str, language: str | None) -> str:
+        """Return the words of a recording, an empty text if there are none. Raises TranscriptionFailed.
+
+        `language`: the BCP 47 tag of the person's language, if the platform names it.
         """
         ...

@@ -23,8 +23,6 @@ from gateway.providers.base import Completes, KnowsModels, Provider, ProviderErr
 from gateway.providers.completing import as_provider, complete_within, pieces_of
 from gateway.providers.specs import provider_of
 
-__all__ = ["FallbackProvider", "OnSwitch", "limited"]
-
 log = logging.getLogger("askfirst.providers")
 
 OnSwitch: TypeAlias = Callable[[str, str, ProviderError], Awaitable[None]]

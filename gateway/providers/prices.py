@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 
 from gateway.providers.base import Usage
 
-__all__ = ["DATA_RELEASE", "age_text", "age_warning", "cost_usd", "load", "priced"]
-
 log = logging.getLogger(__name__)
 
 _PACKAGE: Final = "genai-prices"

@@ -10,8 +10,6 @@ from typing import TypeAlias
 from gateway.providers.base import Provider, ProviderConfigurationError
 from gateway.providers.text_calls import TextCallsProvider
 
-__all__ = ["provider_of"]
-
 Factory: TypeAlias = Callable[[str, Mapping[str, str]], Provider]
 
 _OURS = ("anthropic", "demo", "openai")

@@ -1,18 +1,21 @@
-"""A vendor's API: its settings, and the mapping of its library's errors to ProviderError."""
+"""A vendor's API: its settings, its library's errors as ProviderError, and the common part of its provider."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
+from channels import Json
+from gateway.providers import prices
+from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import ProviderConfigurationError, ProviderError
-
-__all__ = ["Vendor"]
 
 _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 """Codes of an account without credit.
@@ -75,6 +78,10 @@ class Vendor:
     It has a `status_code` and a `response`, unless it comes in the middle of a stream.
     """
     others: type[Exception]
+    connect: Callable[..., Any]
+    """The library's client, made of `api_key`, `base_url` and `max_retries`."""
+    without_schemas: re.Pattern[str]
+    """The models that do not keep to a schema."""
     details: Callable[[Any], tuple[Sequence[object], object]]
     """A function that returns the candidates for the code of an error, the best first, and the field at fault."""
 
@@ -104,20 +111,6 @@ class Vendor:
             raise ProviderConfigurationError(self.name, missing, env_var=self.key_variable)
         return url, key or "none"
 
-    async def knows(self, lookup: Awaitable[object]) -> bool:
-        """Return the result of a model lookup, as `KnowsModels.knows`.
-
-        A compatible server without a model list does not know the path, and reports that without a code of the vendor.
-        """
-        with self.errors_mapped():
-            try:
-                await lookup
-            except self.answers as error:
-                if getattr(error, "status_code", None) == 404 and not self._codes(error):
-                    return False
-                raise
-        return True
-
     @contextmanager
     def errors_mapped(self) -> Iterator[None]:
         """Map the errors of a call of the library, and of reading an answer, to ProviderError.
@@ -136,7 +129,7 @@ class Vendor:
             raise ProviderError(self.name, "the answer is not what the API answers", retryable=True) from None
 
     def _answered(self, error: Any) -> ProviderError:
-        codes, about = self._codes(error), self.details(error)[1]
+        codes, about = self.codes(error), self.details(error)[1]
         field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about or "")) else ""
         code_text = f"{' '.join(codes[:1])}{field}".strip()
         status = getattr(error, "status_code", None)
@@ -191,7 +184,7 @@ class Vendor:
             taken_tokens=tokens.get("taken"),
         )
 
-    def _codes(self, error: Any) -> list[str]:
+    def codes(self, error: Any) -> list[str]:
         """Return the codes of an error that have the form of a code."""
         return [str(code) for code in self.details(error)[0] if _CODE.fullmatch(str(code or ""))]
 
@@ -218,3 +211,106 @@ def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
         return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers["date"])).total_seconds())
     except (ValueError, TypeError, KeyError):
         return None
+
+
+class _Client(Protocol):
+    @property
+    def models(self) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
+Client = TypeVar("Client", bound=_Client)
+
+
+class Connections(Generic[Client]):
+    """A holder of a vendor's client for the running loop: connections of another loop (see `run_sync`) are dead."""
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
+        self._connecting: tuple[asyncio.AbstractEventLoop, asyncio.Future[Client]] | None = None
+
+    async def client(self) -> Client:
+        loop = asyncio.get_running_loop()
+        if self._connecting is None or self._connecting[0] is not loop:
+            # In a thread, because the vendors' libraries read all certificates of the system.
+            self._connecting = loop, asyncio.ensure_future(asyncio.to_thread(self._connect))
+        return await asyncio.shield(self._connecting[1])
+
+    async def close(self) -> None:
+        """Close the connections. The next call of `client` opens new ones."""
+        connecting, self._connecting = self._connecting, None
+        if connecting and connecting[0] is asyncio.get_running_loop():
+            await (await connecting[1]).close()
+
+
+class VendorProvider(Generic[Client]):
+    """The part of a provider that all vendors have in common. Their libraries do not retry: the agent's loop retries.
+
+    A subclass names its `vendor`, and has `complete` and `stream`.
+    """
+
+    vendor: ClassVar[Vendor]
+    name: str
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str = "",
+        whole_api: bool | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`base_url`: the server; empty: the vendor's own.
+
+        `whole_api`: the server has the vendor's whole API, such as the enforcement of an answer's JSON Schema. None:
+        only the vendor's own does.
+        """
+        self.model = model
+        """The model of a request that names none."""
+        vendor, self._url, self._clock = self.vendor, base_url or self.vendor.url, clock
+        self._whole_api = self._url.rstrip("/") == vendor.url if whole_api is None else whole_api
+
+        def connect() -> Client:
+            prices.load()
+            client: Client = vendor.connect(api_key=api_key, base_url=self._url, max_retries=0)
+            return client
+
+        self._connections = Connections(connect)
+
+    @classmethod
+    def from_environ(cls, model: str, environ: Mapping[str, str]) -> Self:
+        """Make the provider from ``{VENDOR}_API_KEY`` and ``{VENDOR}_BASE_URL``. Raises ProviderConfigurationError."""
+        base_url, key = cls.vendor.settings(model, environ)
+        prices.load()
+        return cls(model, api_key=key, base_url=base_url)
+
+    @property
+    def identity(self) -> str:
+        """The server and its model, for the keys of a cache."""
+        return f"{self.name} {self._url} {self.model}"
+
+    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
+        """Answer as TakesSchemas.takes_schema does."""
+        known = self.vendor.without_schemas.search(model or self.model) is None
+        return self._whole_api and known and strict_schema(schema) is not None
+
+    async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
+        """Look the model up, as KnowsModels.knows does.
+
+        A compatible server without a model list does not know the path, and reports that without a code of the vendor.
+        """
+        models, vendor = (await self._connections.client()).models, self.vendor
+        with vendor.errors_mapped():
+            try:
+                await models.retrieve(model or self.model, timeout=timeout_seconds)
+            except vendor.answers as error:
+                if getattr(error, "status_code", None) == 404 and not vendor.codes(error):
+                    return False
+                raise
+        return True
+
+    async def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        await self._connections.close()

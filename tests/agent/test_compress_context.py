@@ -21,9 +21,9 @@ from gateway.observe.teller import SILENT, begin_run
 from gateway.observe.usage import UsageMeter
 from gateway.options import WrongOption
 from gateway.providers import Provider, ProviderError, Request, Response, Usage
-from gateway.providers.anthropic.request import Conversation
+from gateway.providers.anthropic.messages import Conversation
 from gateway.providers.base import ModelMessage, ToolCall
-from gateway.providers.openai.request import chat_messages
+from gateway.providers.openai.chat import chat_messages
 from gateway.testing import RecordingObserver
 from gateway.tools import ToolContext
 from gateway.tools.stopping import Stopping

@@ -25,8 +25,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.providers import Provider, Response, Usage
-from gateway.providers.anthropic.response import AnthropicAnswer
-from gateway.providers.openai.response import OpenAIAnswer
+from gateway.providers.anthropic.messages import AnthropicAnswer
+from gateway.providers.openai.chat import OpenAIAnswer
 from gateway.providers.prices import DATA_RELEASE, age_text, age_warning, cost_usd, priced
 from tests.fakes.model_server import ModelServer
 from tests.providers.vendors import ASKED, Vendor, streamed

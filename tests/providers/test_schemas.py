@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from gateway import Agent, tool
+from gateway.providers.answer_schema import strict_schema
 from gateway.providers.anthropic import AnthropicProvider
 from gateway.providers.openai import OpenAIProvider
-from gateway.providers.strict_schema import strict_schema
 from tests.fakes.model_server import Call, ModelServer, Say
 from tests.fakes.schemas import fault_of_schema
 from tests.providers.vendors import Vendor

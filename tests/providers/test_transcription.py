@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from channels import MissingSetting
 from gateway import Agent, Gateway
 from gateway.assembly import transcriber_of
+from gateway.providers.base import Transcriber, TranscriptionFailed
 from gateway.providers.openai.transcription import OpenAITranscriber
-from gateway.providers.transcribing import Transcriber, TranscriptionFailed
 from gateway.settings import Settings
 from tests.fakes.transcription import FakeTranscription, Heard
 

@@ -14,10 +14,10 @@ import pytest
 
 from gateway.providers import ModelMessage, Provider, ProviderError, Request, Response, ToolSpec
 from gateway.providers.anthropic import AnthropicProvider
-from gateway.providers.anthropic.request import Conversation
+from gateway.providers.anthropic.messages import Conversation
 from gateway.providers.openai import OpenAIProvider
-from gateway.providers.openai.request import chat_messages
-from gateway.providers.openai.responses_input import responses_parameters
+from gateway.providers.openai.chat import chat_messages
+from gateway.providers.openai.responses import responses_parameters
 from tests.fakes import anthropic as fake_anthropic
 from tests.fakes import openai as fake_openai
 from tests.fakes import openai_responses as fake_responses

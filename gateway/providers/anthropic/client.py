@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import anthropic
 import httpx2
 
-from channels import Json
-from gateway.providers import prices
-from gateway.providers.anthropic.request import Conversation
-from gateway.providers.anthropic.response import AnthropicAnswer
+from gateway.providers.answer_schema import strict_schema
+from gateway.providers.anthropic.messages import AnthropicAnswer, Conversation
 from gateway.providers.base import Request, Response
-from gateway.providers.calling import Connections
-from gateway.providers.strict_schema import strict_schema
-from gateway.providers.vendor import Vendor
-
-__all__ = ["AnthropicProvider", "from_environ"]
+from gateway.providers.vendor import Vendor, VendorProvider
 
 _MAX_TOKENS = 8000
 """The default limit of a reply in tokens: the API requires a limit."""
@@ -77,54 +70,20 @@ _VENDOR = Vendor(
     breaks=(anthropic.APIConnectionError, httpx2.HTTPError),
     answers=anthropic.APIError,
     others=anthropic.AnthropicError,
+    connect=anthropic.AsyncAnthropic,
+    without_schemas=_WITHOUT_SCHEMAS,
     details=_details,
 )
 
 
-def from_environ(model: str, environ: Mapping[str, str]) -> AnthropicProvider:
-    """Make the provider from ``ANTHROPIC_API_KEY`` and ``ANTHROPIC_BASE_URL``. Raises ProviderConfigurationError."""
-    base_url, key = _VENDOR.settings(model, environ)
-    prices.load()
-    return AnthropicProvider(model, api_key=key, base_url=base_url)
-
-
-class AnthropicProvider:
+class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
     """A provider that uses the vendor's library, without its retries: the agent's loop retries.
 
     The temperature of a request is left out: the API has none (https://platform.claude.com/docs/en/api/versioning,
     2026-10-21).
     """
 
-    name = _VENDOR.name
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str = _VENDOR.url,
-        whole_api: bool | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`whole_api`: the server enforces the JSON Schema of an answer, and caches prompts as it is told.
-
-        None: only the vendor's own does.
-        """
-        self.model = model
-        """The model of a request that names none."""
-        self._url, self._clock = base_url, clock
-        self._whole_api = base_url.rstrip("/") == _VENDOR.url if whole_api is None else whole_api
-
-        def connect() -> anthropic.AsyncAnthropic:
-            prices.load()
-            return anthropic.AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0)
-
-        self._connections = Connections(connect)
-
-    @property
-    def identity(self) -> str:
-        """The server and its model, for the keys of a cache."""
-        return f"{self.name} {self._url} {self.model}"
+    vendor, name = _VENDOR, _VENDOR.name
 
     async def complete(self, request: Request) -> Response:
         """Return the reply. Raises ProviderError.
@@ -152,20 +111,6 @@ class AnthropicProvider:
                     if piece := answer.add(event):
                         yield piece
         yield answer.response(model, sent.prefix, self._url, self._clock())
-
-    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
-        """Answer as TakesSchemas.takes_schema does."""
-        known = _WITHOUT_SCHEMAS.search(model or self.model) is None
-        return self._whole_api and known and strict_schema(schema) is not None
-
-    async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """Look the model up, as KnowsModels.knows does."""
-        models = (await self._connections.client()).models
-        return await _VENDOR.knows(models.retrieve(model or self.model, timeout=timeout_seconds))
-
-    async def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        await self._connections.close()
 
 
 def _parameters(request: Request, model: str, sent: Conversation) -> dict[str, Any]:
@@ -196,3 +141,6 @@ def _cache(parameters: dict[str, Any]) -> None:
             parameters["tools"] = [*tools[:-1], {**tools[-1], "cache_control": _CACHED}]
     if any(turn["role"] == "assistant" for turn in parameters["messages"]):
         parameters["cache_control"] = _CACHED
+
+
+from_environ = AnthropicProvider.from_environ

@@ -11,8 +11,6 @@ from gateway.providers.base import ToolSpec
 from gateway.providers.demo.schema import ID, Parameter
 from gateway.providers.demo.words import fold, label
 
-__all__ = ["ask_for", "help_text", "small_talk", "tell"]
-
 _COLUMNS = 8
 _ROWS = 50
 

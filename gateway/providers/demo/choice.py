@@ -13,9 +13,6 @@ from gateway.providers.demo.arguments import Sentence, all_ids, read_arguments
 from gateway.providers.demo.schema import ID, Parameter, parameters
 from gateway.providers.demo.words import FILLERS, PRONOUNS, STOP_WORDS, Verb, fold, names, stem, stems, verb_of
 
-__all__ = ["Context", "IncompleteOrder", "Order", "choose", "completed"]
-
-
 _PARTS = re.compile(r"(?:(?:\s*[,;.!?]\s+|\s*\n\s*)(?:and |then )?|\s+(?:and then|and|then|y|e|luego|depois)\s+)(?=\w)")
 _DOUBT = re.compile(
     r"\b(not|don'?t|never|except|but|or|if|unless|instead|no|nunca|nao|excepto|exceto|pero|mas|si|salvo|caso|ou)\b"

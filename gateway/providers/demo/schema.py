@@ -11,8 +11,6 @@ from channels import Json
 from gateway.providers.base import ToolSpec
 from gateway.providers.demo.words import names, stem, stems
 
-__all__ = ["ID", "Kind", "Parameter", "parameters"]
-
 Kind: TypeAlias = Literal["email", "id", "choice", "moment", "day", "time", "flag", "number", "list", "text", "other"]
 
 ID = re.compile(r"(?<![\w@.-])(?:[A-Za-z]{1,10}[-_/]?(?=\d)[\w-]*\w|[A-Za-z]{1,10}-[\w-]*\d[\w-]*|#\d+)(?![\w@])")

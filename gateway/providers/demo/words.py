@@ -6,8 +6,6 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-__all__ = ["FILLERS", "NOTHING", "PRONOUNS", "STOP_WORDS", "Verb", "fold", "label", "names", "stem", "stems", "verb_of"]
-
 
 def fold(text: str) -> str:
     """Return the text in lower case without accents. Each letter keeps its index."""

@@ -10,26 +10,18 @@ https://platform.openai.com/docs/guides/error-codes (errors).
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import openai
 from openai.resources.chat import AsyncCompletions
 
-from channels import Json
-from gateway.providers import prices
+from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import Request, Response, ToolSpec
-from gateway.providers.calling import Connections
-from gateway.providers.openai.request import chat_messages
-from gateway.providers.openai.response import OpenAIAnswer
-from gateway.providers.openai.responses_answer import ResponsesAnswer
-from gateway.providers.openai.responses_input import responses_parameters
-from gateway.providers.strict_schema import strict_schema
-from gateway.providers.vendor import Vendor
-
-__all__ = ["OpenAIProvider", "from_environ"]
+from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
+from gateway.providers.openai.responses import ResponsesAnswer, responses_parameters
+from gateway.providers.vendor import Vendor, VendorProvider
 
 _VENDORS_MODEL = re.compile(r"(^|[/:])(gpt-|chatgpt-|o\d)")
 """The vendor's newer models, which refuse `max_tokens`.
@@ -56,50 +48,16 @@ _VENDOR = Vendor(
     breaks=(openai.APIConnectionError,),
     answers=openai.APIError,
     others=openai.OpenAIError,
+    connect=openai.AsyncOpenAI,
+    without_schemas=_WITHOUT_SCHEMAS,
     details=lambda error: ((error.code, error.type), error.param),
 )
 
 
-def from_environ(model: str, environ: Mapping[str, str]) -> OpenAIProvider:
-    """Make the provider from ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``. Raises ProviderConfigurationError."""
-    base_url, key = _VENDOR.settings(model, environ)
-    prices.load()
-    return OpenAIProvider(model, api_key=key, base_url=base_url)
-
-
-class OpenAIProvider:
+class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
     """A provider that uses the vendor's library, without its retries: the agent's loop retries."""
 
-    name = _VENDOR.name
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str = _VENDOR.url,
-        whole_api: bool | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`whole_api`: the server enforces the JSON Schema of an answer, and has the Responses API.
-
-        None: only the vendor's own does.
-        """
-        self.model = model
-        """The model of a request that names none."""
-        self._url, self._clock = base_url, clock
-        self._whole_api = base_url.rstrip("/") == _VENDOR.url if whole_api is None else whole_api
-
-        def connect() -> openai.AsyncOpenAI:
-            prices.load()
-            return openai.AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0)
-
-        self._connections = Connections(connect)
-
-    @property
-    def identity(self) -> str:
-        """The server and its model, for the keys of a cache."""
-        return f"{self.name} {self._url} {self.model}"
+    vendor, name = _VENDOR, _VENDOR.name
 
     async def complete(self, request: Request) -> Response:
         """Return the reply. Raises ProviderError.
@@ -134,20 +92,6 @@ class OpenAIProvider:
                     if piece := answer.add(chunk):
                         yield piece
         yield answer.response(model, self._url, self._clock())
-
-    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
-        """Answer as TakesSchemas.takes_schema does."""
-        known = _WITHOUT_SCHEMAS.search(model or self.model) is None
-        return self._whole_api and known and strict_schema(schema) is not None
-
-    async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """Look the model up, as KnowsModels.knows does."""
-        models = (await self._connections.client()).models
-        return await _VENDOR.knows(models.retrieve(model or self.model, timeout=timeout_seconds))
-
-    async def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        await self._connections.close()
 
     def _responds(self, model: str) -> bool:
         return self._whole_api and _REASONS.search(model) is not None
@@ -201,3 +145,6 @@ def _parameters(request: Request, model: str) -> dict[str, Any]:
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
+
+
+from_environ = OpenAIProvider.from_environ

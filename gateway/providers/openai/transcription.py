@@ -9,10 +9,8 @@ from typing import Final
 
 import openai
 
-from gateway.providers.calling import Connections
-from gateway.providers.transcribing import TranscriptionFailed
-
-__all__ = ["OpenAITranscriber"]
+from gateway.providers.base import TranscriptionFailed
+from gateway.providers.vendor import Connections
 
 _LARGEST: Final = 25_000_000
 """In bytes: https://platform.openai.com/docs/guides/speech-to-text."""
