@@ -18,7 +18,7 @@ from gateway.artifacts import Artifact, NotKept
 from gateway.engine.turns import attachments
 from gateway.limits import Limits, Share
 from gateway.options import WrongOption
-from gateway.providers.transcribing import TranscriptionFailed
+from gateway.providers.base import TranscriptionFailed
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.testing.driver import Shown
 from gateway.wording import say

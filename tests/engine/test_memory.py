@@ -21,10 +21,10 @@ from gateway.limits import Limits, Share
 from gateway.observe.events import MemoryTrim, SessionLoad, SessionSave
 from gateway.observe.runs import run_id_of
 from gateway.observe.trace import AgentTrace
-from gateway.providers.anthropic.request import Conversation
+from gateway.providers.anthropic.messages import Conversation
 from gateway.providers.base import ModelMessage, Request, Response
 from gateway.providers.base import ToolCall as Call
-from gateway.providers.openai.request import chat_messages
+from gateway.providers.openai.chat import chat_messages
 from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.errors import StoreUnavailable

@@ -61,7 +61,7 @@ from gateway.pending.words import (
     words_of,
 )
 from gateway.pending.words.parsing import check_words, parsed
-from gateway.tools.verbs import VERBS
+from gateway.tools.confirm import VERBS
 from gateway.wording import LANGUAGES as WORDED
 from scripts import words as judge
 
