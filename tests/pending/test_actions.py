@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,19 +17,7 @@ from gateway.store.errors import Conflict
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key
 from gateway.tools.pending_action import PendingAction
-from tests.pending.records import ANA, BOB, EVA, GROUP, Table, make_tool, said, table
-
-
-@pytest.fixture
-async def private() -> AsyncIterator[Table]:
-    async with table() as found:
-        yield found
-
-
-@pytest.fixture
-async def group() -> AsyncIterator[Table]:
-    async with table(GROUP) as found:
-        yield found
+from tests.pending.records import ANA, BOB, EVA, GROUP, Table, make_tool, said
 
 
 def reads(intent: Any) -> deciding.Reads:

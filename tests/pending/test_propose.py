@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,19 +14,7 @@ from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.tools import Confirm, Preview, Tool
 from gateway.tools.pending_action import Ballot, PendingAction, compute_args_digest
-from tests.pending.records import ANA, BOB, EVA, GROUP, Table, deletion, make_tool, table
-
-
-@pytest.fixture
-async def private() -> AsyncIterator[Table]:
-    async with table() as found:
-        yield found
-
-
-@pytest.fixture
-async def group() -> AsyncIterator[Table]:
-    async with table(GROUP) as found:
-        yield found
+from tests.pending.records import ANA, BOB, EVA, Table, deletion, make_tool
 
 
 @pytest.mark.ledger("PEND-53", "PEND-09")

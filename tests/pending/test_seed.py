@@ -15,7 +15,6 @@ import pytest
 from gateway import emit_artifact
 from gateway.pending import (
     DEFAULT_TTL_SECONDS,
-    ConfirmOutcome,
     PendingAction,
     PendingActionExistsError,
     RegexConfirmParser,
@@ -26,63 +25,14 @@ from gateway.pending.seed.state import state_of
 from gateway.store.errors import Overloaded
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key
-from tests.pending.seed_places import Place, kept, place, prefix, redis_url
+from tests.pending.conftest import ARGS, NoYes, Place, Ran, stashed, status
 from tests.stored import edited
-
-__all__ = ["kept", "place", "prefix", "redis_url"]
-
-ARGS = {"invoice_id": "INV-42"}
-
-
-class Ran:
-    """What executors did, in order."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-
-    def deletes(self, invoice_id: str = "INV-42") -> Callable[[], str]:
-        def delete() -> str:
-            self.done.append(invoice_id)
-            return f"{invoice_id} is deleted."
-
-        return delete
-
-    def factory(self, record: PendingAction) -> Callable[[], str]:
-        return self.deletes(str(record.args["invoice_id"]))
-
-
-@pytest.fixture
-def ran() -> Ran:
-    return Ran()
-
-
-async def stashed(pending: PendingStore, executor: Any = None, user: str = "ana", **more: Any) -> PendingAction:
-    given = {"kind": "delete_invoice", "preview": "Delete invoice INV-42", "args": ARGS, **more}
-    return await pending.stash(user, executor=executor, **given)
-
-
-def status(outcome: ConfirmOutcome | None) -> str | None:
-    return None if outcome is None else outcome.status
-
-
-class NoYes:
-    """Reads nothing as a yes."""
-
-    version = "no-yes-1"
-
-    def is_confirm(self, message: str) -> bool:
-        return False
-
-    def is_cancel(self, message: str) -> bool:
-        return False
-
 
 # ── stashing ──
 
 
 @pytest.mark.ledger("PEND-13")
-async def test_a_stash_gives_a_pending_record_that_was_shown_at_once(place: Place) -> None:
-    pending = await place.open()
+async def test_a_stash_gives_a_pending_record_that_was_shown_at_once(pending: PendingStore) -> None:
     action = await stashed(pending)
     assert (action.status, action.kind, action.preview) == ("pending", "delete_invoice", "Delete invoice INV-42")
     assert action.args_digest == compute_args_digest(ARGS)
@@ -93,29 +43,54 @@ async def test_a_stash_gives_a_pending_record_that_was_shown_at_once(place: Plac
     assert await pending.get("ana") == action
 
 
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        ("delete", "must be a function, not a str"),
-        (lambda invoice_id: invoice_id, "missing a required argument: 'invoice_id'"),
-        (functools.partial(max, key=len), None),
-        (str, None),
-    ],
-)
-async def test_an_executor_that_cannot_be_called_is_refused(place: Place, wrong: Any, why: str | None) -> None:
-    """One whose parameters cannot be read is found out when it runs."""
-    pending = await place.open()
-    if why is None:
-        await stashed(pending, wrong)
-        return
-    with pytest.raises(ValueError, match=f"executor of 'delete_invoice'.*{why}"):
-        await stashed(pending, wrong)
+NO_NUMBERS = (-1.0, 0.0, float("inf"), float("nan"), 1e15)
+NO_JSON = (datetime(2026, 1, 1, tzinfo=UTC), float("nan"), {1, 2}, b"x", 2**60)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"executor": "delete"}, "executor of 'delete_invoice' must be a function, not a str"),
+    ({"executor": lambda invoice_id: invoice_id}, "missing a required argument: 'invoice_id'"),
+    *(({"ttl_seconds": seconds}, "ttl_seconds") for seconds in NO_NUMBERS),
+    *(({"args": {"at": bad}}, "canonical JSON") for bad in NO_JSON),
+    *(({"args": bad}, "args must be a mapping") for bad in ([], "", [("invoice_id", "INV-42")], "INV-42")),
+    *(({name: 42}, "_id must be a text") for name in ("user", "channel_id", "conversation_id")),
+    ({"user": b"ana"}, "_id must be a text"),
+    ({"user": ""}, "user_id"),
+    ({"kind": ""}, "kind"),
+    ({"preview": " "}, "preview"),
+]
+"""Options of a stash, and the complaint."""
+
+
+async def test_what_cannot_be_asked_is_refused(pending: PendingStore) -> None:
+    async def complaint(wrong: dict[str, Any]) -> str:
+        try:
+            await stashed(pending, **wrong)
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    wrongly = [(wrong, said) for wrong, why in REFUSED if why not in (said := await complaint(wrong))]
+    assert wrongly == []
     assert await pending.get("ana") is None
 
 
+@pytest.mark.parametrize("executor", [functools.partial(max, key=len), str])
+async def test_an_executor_without_readable_parameters_is_found_out_later(pending: PendingStore, executor: Any) -> None:
+    await stashed(pending, executor)
+
+
+async def test_options_that_make_no_sense_are_refused(place: Place) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"default_ttl_seconds": 0},
+        {"default_ttl_seconds": float("nan")},
+        {"max_entries": 0},
+    ]
+    for options in wrong:
+        with pytest.raises(ValueError, match=next(iter(options))):
+            await place.open(**options)
+
+
 @pytest.mark.ledger("PEND-07", "ERR-04")
-async def test_second_stash_in_a_scope_is_refused_and_first_remains(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_second_stash_in_a_scope_is_refused_and_first_remains(pending: PendingStore, ran: Ran) -> None:
     first = await stashed(pending, ran.deletes("first"))
     with pytest.raises(PendingActionExistsError, match="delete_invoice"):
         await stashed(pending, ran.deletes("second"))
@@ -126,8 +101,7 @@ async def test_second_stash_in_a_scope_is_refused_and_first_remains(place: Place
 
 
 @pytest.mark.ledger("PEND-08")
-async def test_an_expired_one_gives_way(place: Place) -> None:
-    pending = await place.open()
+async def test_an_expired_one_gives_way(place: Place, pending: PendingStore) -> None:
     await stashed(pending)
     await place.later(61)
     again = await stashed(pending)
@@ -146,26 +120,9 @@ async def test_of_many_stashes_at_once_one_wins(place: Place) -> None:
     assert await stores[0].get("ana") == won[0]
 
 
-@pytest.mark.parametrize("seconds", [-1.0, 0.0, float("inf"), float("nan"), 1e15])
-async def test_a_time_that_makes_no_sense_is_refused(place: Place, seconds: float) -> None:
-    pending = await place.open()
-    with pytest.raises(ValueError, match="ttl_seconds"):
-        await stashed(pending, ttl_seconds=seconds)
-    assert await pending.get("ana") is None
-
-
-@pytest.mark.parametrize("bad", [datetime(2026, 1, 1, tzinfo=UTC), float("nan"), {1, 2}, b"x", 2**60])
-async def test_arguments_that_are_no_plain_json_are_refused(place: Place, bad: Any) -> None:
-    pending = await place.open()
-    with pytest.raises(ValueError, match="canonical JSON"):
-        await stashed(pending, args={"at": bad})
-    assert await pending.get("ana") is None
-
-
 @pytest.mark.ledger("PEND-03")
-async def test_where_processes_share_the_store_arguments_are_required(place: Place) -> None:
+async def test_where_processes_share_the_store_arguments_are_required(place: Place, pending: PendingStore) -> None:
     """Another process sees from them what is asked, and a factory makes the executor of them."""
-    pending = await place.open()
     if place.kind == "redis":
         with pytest.raises(ValueError, match=r"args must be given.*'delete_invoice'.*what is asked"):
             await stashed(pending, args=None)
@@ -175,29 +132,9 @@ async def test_where_processes_share_the_store_arguments_are_required(place: Pla
         assert (await stashed(pending, args=None)).args == {}
 
 
-@pytest.mark.parametrize("bad", [[], "", [("invoice_id", "INV-42")], "INV-42"])
-async def test_arguments_without_names_are_refused(place: Place, bad: Any) -> None:
-    with pytest.raises(ValueError, match="args must be a mapping"):
-        await stashed(await place.open(), args=bad)
-
-
-@pytest.mark.parametrize("wrong", [{"user": 42}, {"user": b"ana"}, {"channel_id": 42}, {"conversation_id": 42}])
-async def test_ids_that_are_no_text_are_refused(place: Place, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"_id must be a text"):
-        await stashed(await place.open(), **wrong)
-
-
-@pytest.mark.parametrize("empty", [{"kind": ""}, {"preview": " "}])
-async def test_nothing_to_ask_is_refused(place: Place, empty: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=next(iter(empty))):
-        await stashed(await place.open(), **empty)
-
-
 @pytest.mark.ledger("PEND-11")
-async def test_a_user_is_needed_by_every_call_that_does_something(place: Place) -> None:
-    pending = await place.open()
+async def test_a_user_is_needed_by_every_call_that_does_something(pending: PendingStore) -> None:
     calls: list[Callable[[], Any]] = [
-        lambda: stashed(pending, user=""),
         lambda: pending.get(""),
         lambda: pending.pop_if_confirmed("", "yes"),
         lambda: pending.pop_if_intent("", "confirm"),
@@ -211,8 +148,7 @@ async def test_a_user_is_needed_by_every_call_that_does_something(place: Place) 
 
 
 @pytest.mark.ledger("PEND-11")
-async def test_no_two_scopes_are_one(place: Place) -> None:
-    pending = await place.open()
+async def test_no_two_scopes_are_one(pending: PendingStore) -> None:
     scopes: list[tuple[str, str | None, str | None]] = [
         ("ana", None, None),
         ("ana", "", None),
@@ -266,17 +202,15 @@ async def test_many_at_once_do_not_get_past_the_bound(place: Place) -> None:
     await stashed(pending, user="ana")
 
 
-async def test_what_somebody_else_has_written_holds_no_stash_up(place: Place) -> None:
-    pending = await place.open()
+async def test_what_somebody_else_has_written_holds_no_stash_up(place: Place, pending: PendingStore) -> None:
     store = await pending.open()
     await place.change(pending, Key(store.partition("seed:z//"), "seed/seed:z//"), 10**15 * 1000)
     await stashed(pending)
 
 
 async def test_answer_during_the_stash_finds_its_executor(
-    place: Place, ran: Ran, monkeypatch: pytest.MonkeyPatch
+    pending: PendingStore, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pending = await place.open()
     store, stored, go_on = await pending.open(), asyncio.Event(), asyncio.Event()
     commit = store.commit
 
@@ -302,17 +236,8 @@ async def test_record_names_the_parser_of_its_stash(place: Place) -> None:
     assert (await stashed(await place.open(parser=NoYes()), user="bob")).parser_version == "no-yes-1"
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"default_ttl_seconds": 0}, {"default_ttl_seconds": float("nan")}, {"max_entries": 0}]
-)
-async def test_options_that_make_no_sense_are_refused(place: Place, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        await place.open(**wrong)
-
-
 @pytest.mark.ledger("PEND-35")
-async def test_dropping_lets_go_and_says_what(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_dropping_lets_go_and_says_what(place: Place, pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes())
     dropped = await pending.drop("ana")
     assert dropped is not None and dropped.pending_action_id == action.pending_action_id
@@ -321,22 +246,17 @@ async def test_dropping_lets_go_and_says_what(place: Place, ran: Ran) -> None:
     assert await pending.drop("ana") is None
     assert await pending.pop_if_confirmed("ana", "yes") is None
     assert ran.done == []
-
-
-async def test_dropping_what_has_expired_cancels_it_too(place: Place) -> None:
-    pending = await place.open()
     await stashed(pending)
     await place.later(61)
-    dropped = await pending.drop("ana")
-    assert dropped is not None and dropped.status == "cancelled"
+    expired = await pending.drop("ana")
+    assert expired is not None and expired.status == "cancelled"
 
 
 # ── confirming by text ──
 
 
 @pytest.mark.ledger("PEND-16")
-async def test_nobody_elses_yes_and_no_other_place_counts(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_nobody_elses_yes_and_no_other_place_counts(pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes(), channel_id="wa", conversation_id="c1")
     where: list[tuple[str, dict[str, Any]]] = [
         ("bob", {"channel_id": "wa", "conversation_id": "c1"}),
@@ -349,14 +269,6 @@ async def test_nobody_elses_yes_and_no_other_place_counts(place: Place, ran: Ran
         assert await pending.pop_if_intent(user, "confirm", **ids) is None
     assert await pending.get("ana", channel_id="wa", conversation_id="c1") == action
     assert ran.done == []
-
-
-@pytest.mark.parametrize("text", ["", "hello", "no", "yes?", "yes, but tell me more first", "ok", "claro", "isso"])
-async def test_what_is_no_yes_touches_nothing(place: Place, ran: Ran, text: str) -> None:
-    pending = await place.open()
-    action = await stashed(pending, ran.deletes())
-    assert await pending.pop_if_confirmed("ana", text) is None
-    assert await pending.get("ana") == action
 
 
 async def test_an_async_parser_is_heard_out(place: Place, ran: Ran) -> None:
@@ -399,17 +311,21 @@ async def test_a_parser_that_is_given_alone_reads_the_text(place: Place, ran: Ra
 
 
 @pytest.mark.ledger("PEND-15", "PEND-18", "PEND-22", "PEND-68")
-@pytest.mark.parametrize("text", ["yes", "Sim!", "sí", "yes please", "sim, por favor"])
-async def test_a_yes_executes_once_and_gives_what_was_returned(place: Place, ran: Ran, text: str) -> None:
-    pending = await place.open()
+async def test_a_yes_executes_once_and_gives_what_was_returned(pending: PendingStore, ran: Ran) -> None:
+    """Other texts touch nothing."""
     action = await stashed(pending, ran.deletes())
-    outcome = await pending.pop_if_confirmed("ana", text, args_digest=action.args_digest)
-    assert outcome is not None and outcome.executed
-    assert (outcome.status, outcome.result) == ("executed", "INV-42 is deleted.")
-    assert (outcome.record.status, outcome.record.outcome) == ("consumed", "INV-42 is deleted.")
-    assert await pending.pop_if_confirmed("ana", text) is None
-    assert await pending.get("ana") is None
-    assert ran.done == ["INV-42"]
+    for text in ("", "hello", "no", "yes?", "yes, but tell me more first", "ok", "claro", "isso"):
+        assert await pending.pop_if_confirmed("ana", text) is None
+        assert await pending.get("ana") == action
+    for count, text in enumerate(("yes", "Sim!", "sí", "yes please", "sim, por favor"), 1):
+        outcome = await pending.pop_if_confirmed("ana", text, args_digest=action.args_digest)
+        assert outcome is not None and outcome.executed
+        assert (outcome.status, outcome.result) == ("executed", "INV-42 is deleted.")
+        assert (outcome.record.status, outcome.record.outcome) == ("consumed", "INV-42 is deleted.")
+        assert await pending.pop_if_confirmed("ana", text) is None
+        assert await pending.get("ana") is None
+        assert ran.done == ["INV-42"] * count
+        await stashed(pending, ran.deletes())
 
 
 @pytest.mark.ledger("PEND-19", "PEND-20", "PEND-33")
@@ -449,8 +365,7 @@ async def test_running_action_hides_from_twins_and_lets_the_next_in(place: Place
 
 
 @pytest.mark.ledger("PEND-43")
-async def test_late_yes_is_answered_as_expired(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_late_yes_is_answered_as_expired(place: Place, pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     await place.later(61)
     assert await pending.get("ana") is None
@@ -464,8 +379,7 @@ async def test_late_yes_is_answered_as_expired(place: Place, ran: Ran) -> None:
 
 
 @pytest.mark.ledger("PEND-18", "PEND-24", "PEND-25")
-async def test_another_digest_disarms(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_another_digest_disarms(pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     outcome = await pending.pop_if_confirmed("ana", "yes", args_digest=compute_args_digest({"invoice_id": "INV-43"}))
     assert outcome is not None
@@ -478,8 +392,7 @@ async def test_another_digest_disarms(place: Place, ran: Ran) -> None:
 
 
 @pytest.mark.ledger("PEND-64")
-async def test_another_id_neither_fires_nor_disarms(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_another_id_neither_fires_nor_disarms(pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes())
     outcome = await pending.pop_if_confirmed("ana", "yes", expected_id="5e" * 16)
     assert outcome is not None and (outcome.status, outcome.detail) == ("kind_mismatch", "id_mismatch")
@@ -488,8 +401,7 @@ async def test_another_id_neither_fires_nor_disarms(place: Place, ran: Ran) -> N
     assert status(await pending.pop_if_confirmed("ana", "yes", expected_id=action.pending_action_id)) == "executed"
 
 
-async def test_wrong_id_beats_expired_and_expired_beats_wrong_digest(place: Place) -> None:
-    pending = await place.open()
+async def test_wrong_id_beats_expired_and_expired_beats_wrong_digest(place: Place, pending: PendingStore) -> None:
     await stashed(pending)
     await place.later(61)
     assert await pending.pop_if_confirmed("ana", "yes", expected_id="5e" * 16) is None
@@ -500,8 +412,7 @@ async def test_wrong_id_beats_expired_and_expired_beats_wrong_digest(place: Plac
 
 
 @pytest.mark.ledger("PEND-24", "PEND-31")
-async def test_without_closure_and_factory_it_is_disarmed(place: Place) -> None:
-    pending = await place.open()
+async def test_without_closure_and_factory_it_is_disarmed(pending: PendingStore) -> None:
     await stashed(pending)
     outcome = await pending.pop_if_confirmed("ana", "yes")
     assert outcome is not None and (outcome.status, outcome.record.status) == ("no_executor", "cancelled")
@@ -510,8 +421,7 @@ async def test_without_closure_and_factory_it_is_disarmed(place: Place) -> None:
 
 
 @pytest.mark.ledger("PEND-04")
-async def test_factory_runs_from_the_frozen_record_before_a_closure(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_factory_runs_from_the_frozen_record_before_a_closure(pending: PendingStore, ran: Ran) -> None:
     pending.register_executor_factory("delete_invoice", ran.factory)
     args = dict(ARGS)
     await stashed(pending, ran.deletes("closure"), args=args)
@@ -562,8 +472,7 @@ async def test_another_process_needs_a_factory(place: Place, ran: Ran) -> None:
     assert ran.done == ["INV-42"]
 
 
-async def test_a_factory_is_asked_only_when_it_is_to_run(place: Place) -> None:
-    pending = await place.open()
+async def test_a_factory_is_asked_only_when_it_is_to_run(place: Place, pending: PendingStore) -> None:
     asked: list[PendingAction] = []
     pending.register_executor_factory("delete_invoice", lambda record: asked.append(record) or str)  # type: ignore[func-returns-value]
     await stashed(pending)
@@ -577,9 +486,8 @@ async def test_a_factory_is_asked_only_when_it_is_to_run(place: Place) -> None:
     assert len(asked) == 1
 
 
-async def test_a_factory_that_makes_no_executor_is_refused(place: Place) -> None:
+async def test_a_factory_that_makes_no_executor_is_refused(pending: PendingStore) -> None:
     """One that is known to be wrong when it is registered, else when it is to run: nothing runs then."""
-    pending = await place.open()
 
     async def later(record: PendingAction) -> Any:
         raise AssertionError
@@ -624,9 +532,7 @@ async def test_an_error_is_told_by_its_type_and_never_retried(place: Place, wher
     assert tried == 1
 
 
-async def test_an_error_that_leaves_it_open_is_unknown(place: Place) -> None:
-    pending = await place.open()
-
+async def test_an_error_that_leaves_it_open_is_unknown(pending: PendingStore) -> None:
     def breaks() -> str:
         raise ConnectionResetError("after the request went out")
 
@@ -635,21 +541,15 @@ async def test_an_error_that_leaves_it_open_is_unknown(place: Place) -> None:
     assert status(await pending.pop_if_confirmed("ana", "yes")) == "unknown"
 
 
-async def test_an_executor_that_raises_what_no_future_takes_has_failed(place: Place) -> None:
-    pending = await place.open()
-
-    def nothing_there() -> str:
-        return next(iter([]))
-
-    await stashed(pending, nothing_there)
+async def test_an_executor_that_raises_what_no_future_takes_has_failed(pending: PendingStore) -> None:
+    await stashed(pending, lambda: next(iter([])))
     outcome = await asyncio.wait_for(pending.pop_if_confirmed("ana", "yes"), 20)
     assert outcome is not None and (outcome.status, outcome.record.outcome) == ("failed", "error: RuntimeError")
 
 
 async def test_caller_cancelled_after_the_execution_leaves_it_done(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, pending: PendingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pending = await place.open()
     store, writing, go_on, done = await pending.open(), asyncio.Event(), asyncio.Event(), False
     commit = store.commit
 
@@ -786,8 +686,7 @@ async def test_files_that_the_executor_emits_come_with_the_outcome(place: Place)
 # ── somebody with the store, and without the key ──
 
 
-async def test_arguments_changed_in_the_store_are_not_run(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_arguments_changed_in_the_store_are_not_run(place: Place, pending: PendingStore, ran: Ran) -> None:
     pending.register_executor_factory("delete_invoice", ran.factory)
     await stashed(pending)
     ((key, stored),) = (await place.stored(pending, "action/")).items()
@@ -801,9 +700,8 @@ async def test_arguments_changed_in_the_store_are_not_run(place: Place, ran: Ran
 
 
 async def test_a_record_that_is_none_any_more_is_told_and_not_run(
-    place: Place, ran: Ran, caplog: pytest.LogCaptureFixture
+    place: Place, pending: PendingStore, ran: Ran, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pending = await place.open()
     pending.register_executor_factory("delete_invoice", ran.factory)
     await stashed(pending)
     ((key, _),) = (await place.stored(pending, "action/")).items()
@@ -818,15 +716,13 @@ async def test_a_record_that_is_none_any_more_is_told_and_not_run(
 
 
 @pytest.mark.ledger("PEND-28")
-async def test_no_code_is_stored(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_no_code_is_stored(place: Place, pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     assert "deletes" not in repr(await place.stored(pending, ""))
 
 
 @pytest.mark.ledger("PEND-29")
-async def test_no_closure_is_kept_for_what_has_ended(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_no_closure_is_kept_for_what_has_ended(place: Place, pending: PendingStore, ran: Ran) -> None:
     kept = state_of(await pending.open()).executors
     for answer in (
         lambda: pending.pop_if_confirmed("ana", "yes"),

@@ -12,11 +12,9 @@ import pytest
 
 from gateway.pending import DEFAULT_IGNORE_TTL_SECONDS, compute_args_digest
 from gateway.pending.seal import compute_digest
-from tests.pending.seed_places import Place, kept, place, prefix, redis_url
-from tests.pending.test_seed import NoYes, Ran, ran, stashed, status
+from gateway.pending.seed.base import PendingStore
+from tests.pending.conftest import NoYes, Place, Ran, stashed, status
 from tests.stored import action_of, edited
-
-__all__ = ["kept", "place", "prefix", "ran", "redis_url"]
 
 ANOTHER = "5e" * 16
 
@@ -33,8 +31,7 @@ async def test_a_button_needs_no_parser(place: Place, ran: Ran) -> None:
     assert ran.done == ["INV-42"]
 
 
-async def test_of_many_presses_at_once_one_executes(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_of_many_presses_at_once_one_executes(pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     outcomes = await asyncio.gather(*(pending.pop_if_intent("ana", "confirm") for _ in range(4)))
     assert sorted(map(str, map(status, outcomes))) == ["None"] * 3 + ["executed"]
@@ -42,8 +39,7 @@ async def test_of_many_presses_at_once_one_executes(place: Place, ran: Ran) -> N
 
 
 @pytest.mark.ledger("PEND-25")
-async def test_a_cancel_disarms(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_a_cancel_disarms(pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     outcome = await pending.pop_if_intent("ana", "cancel")
     assert outcome is not None and (outcome.status, outcome.record.status) == ("cancelled", "cancelled")
@@ -53,8 +49,7 @@ async def test_a_cancel_disarms(place: Place, ran: Ran) -> None:
 
 
 @pytest.mark.ledger("PEND-18", "PEND-24")
-async def test_a_button_runs_no_other_arguments_than_it_shows(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_a_button_runs_no_other_arguments_than_it_shows(pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes())
     another = compute_args_digest({"invoice_id": "INV-43"})
     assert status(await pending.pop_if_intent("ana", "ignore", args_digest=another)) == "ignored"
@@ -73,10 +68,9 @@ async def test_a_button_runs_no_other_arguments_than_it_shows(place: Place, ran:
 @pytest.mark.parametrize("intent", ["confirm", "cancel", "ignore"])
 @pytest.mark.parametrize("digest_too", [False, True])
 async def test_a_button_runs_no_arguments_changed_in_the_store(
-    place: Place, ran: Ran, intent: str, *, digest_too: bool
+    place: Place, pending: PendingStore, ran: Ran, intent: str, *, digest_too: bool
 ) -> None:
     """Also when the digests were made anew to fit: the seal is over them too."""
-    pending = await place.open()
     pending.register_executor_factory("delete_invoice", ran.factory)
     action = await stashed(pending, ran.deletes("closure"))
     ((key, stored),) = (await place.stored(pending, "action/")).items()
@@ -96,16 +90,16 @@ async def test_a_button_runs_no_arguments_changed_in_the_store(
 
 
 @pytest.mark.ledger("PEND-56")
-async def test_intent_with_nothing_stashed_returns_none(place: Place) -> None:
-    pending = await place.open()
+async def test_intent_with_nothing_stashed_returns_none(pending: PendingStore) -> None:
     for intent in ("confirm", "cancel", "ignore", "bogus"):
         assert await pending.pop_if_intent("ana", intent) is None
 
 
 @pytest.mark.ledger("PEND-25", "PEND-57", "PEND-58", "PEND-59")
 @pytest.mark.parametrize("intent", ["confirm", "cancel", "ignore", "bogus"])
-async def test_a_button_of_another_question_neither_fires_nor_disarms(place: Place, ran: Ran, intent: str) -> None:
-    pending = await place.open()
+async def test_a_button_of_another_question_neither_fires_nor_disarms(
+    pending: PendingStore, ran: Ran, intent: str
+) -> None:
     action = await stashed(pending, ran.deletes())
     kind = await pending.pop_if_intent("ana", intent, expected_kind="cancel_subscription", expected_id=ANOTHER)
     assert kind is not None and (kind.status, kind.detail, kind.record) == ("kind_mismatch", None, action)
@@ -116,8 +110,7 @@ async def test_a_button_of_another_question_neither_fires_nor_disarms(place: Pla
 
 
 @pytest.mark.ledger("PEND-60")
-async def test_ignored_action_stays_for_ten_seconds(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_ignored_action_stays_for_ten_seconds(pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes(), ttl_seconds=300)
     outcome = await pending.pop_if_intent("ana", "ignore")
     assert outcome is not None and outcome.status == "ignored"
@@ -131,8 +124,7 @@ async def test_ignored_action_stays_for_ten_seconds(place: Place, ran: Ran) -> N
 
 
 @pytest.mark.ledger("PEND-60")
-async def test_an_ignore_never_gives_more_time(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_an_ignore_never_gives_more_time(place: Place, pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes(), ttl_seconds=3)
     outcome = await pending.pop_if_intent("ana", "ignore", ignore_ttl_seconds=100)
     assert outcome is not None and outcome.record.expires_at == action.expires_at
@@ -142,8 +134,7 @@ async def test_an_ignore_never_gives_more_time(place: Place, ran: Ran) -> None:
     assert ran.done == []
 
 
-async def test_an_ignore_for_no_time_at_all_is_its_end(place: Place) -> None:
-    pending = await place.open()
+async def test_an_ignore_for_no_time_at_all_is_its_end(place: Place, pending: PendingStore) -> None:
     await stashed(pending)
     assert status(await pending.pop_if_intent("ana", "ignore", ignore_ttl_seconds=0)) == "ignored"
     await place.later(0.001)
@@ -153,9 +144,8 @@ async def test_an_ignore_for_no_time_at_all_is_its_end(place: Place) -> None:
 @pytest.mark.ledger("PEND-55")
 @pytest.mark.parametrize("intent", ["bogus", "", None, "yes"])
 async def test_an_unknown_intent_is_an_ignore_and_is_logged(
-    place: Place, caplog: pytest.LogCaptureFixture, intent: Any
+    pending: PendingStore, caplog: pytest.LogCaptureFixture, intent: Any
 ) -> None:
-    pending = await place.open()
     await stashed(pending)
     with caplog.at_level(logging.WARNING, "askfirst.pending"):
         assert status(await pending.pop_if_intent("ana", intent)) == "ignored"
@@ -164,8 +154,9 @@ async def test_an_unknown_intent_is_an_ignore_and_is_logged(
 
 
 @pytest.mark.ledger("PEND-55")
-async def test_an_intent_is_trimmed_and_case_does_not_matter(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    pending = await place.open()
+async def test_an_intent_is_trimmed_and_case_does_not_matter(
+    pending: PendingStore, caplog: pytest.LogCaptureFixture
+) -> None:
     await stashed(pending, lambda: "ok")
     with caplog.at_level(logging.WARNING, "askfirst.pending"):
         assert status(await pending.pop_if_intent("ana", "  Confirm \n")) == "executed"
@@ -174,8 +165,9 @@ async def test_an_intent_is_trimmed_and_case_does_not_matter(place: Place, caplo
 
 @pytest.mark.ledger("PEND-56")
 @pytest.mark.parametrize("intent", ["confirm", "cancel", "ignore", "bogus"])
-async def test_what_has_expired_says_so_before_anything_else(place: Place, ran: Ran, intent: str) -> None:
-    pending = await place.open()
+async def test_what_has_expired_says_so_before_anything_else(
+    place: Place, pending: PendingStore, ran: Ran, intent: str
+) -> None:
     await stashed(pending, ran.deletes())
     await place.later(61)
     outcome = await pending.pop_if_intent("ana", intent, expected_kind="another", expected_id=ANOTHER)
@@ -184,8 +176,7 @@ async def test_what_has_expired_says_so_before_anything_else(place: Place, ran: 
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-async def test_invalid_seconds_are_refused_even_with_nothing_there(place: Place, seconds: float) -> None:
-    pending = await place.open()
+async def test_invalid_seconds_are_refused_even_with_nothing_there(pending: PendingStore, seconds: float) -> None:
     with pytest.raises(ValueError, match="ignore_ttl_seconds"):
         await pending.pop_if_intent("ana", "confirm", ignore_ttl_seconds=seconds)
     with pytest.raises(ValueError, match="seconds"):
@@ -193,8 +184,7 @@ async def test_invalid_seconds_are_refused_even_with_nothing_there(place: Place,
 
 
 @pytest.mark.ledger("PEND-62")
-async def test_tightening_shortens_and_keeps_all_else(place: Place, ran: Ran) -> None:
-    pending = await place.open()
+async def test_tightening_shortens_and_keeps_all_else(place: Place, pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes(), ttl_seconds=3600)
     tightened = await pending.tighten_ttl("ana", 15, expected_id=action.pending_action_id)
     assert tightened is not None and tightened.expires_at is not None
@@ -207,8 +197,7 @@ async def test_tightening_shortens_and_keeps_all_else(place: Place, ran: Ran) ->
 
 
 @pytest.mark.ledger("PEND-62")
-async def test_tightening_what_is_not_there_changes_nothing(place: Place) -> None:
-    pending = await place.open()
+async def test_tightening_what_is_not_there_changes_nothing(place: Place, pending: PendingStore) -> None:
     assert await pending.tighten_ttl("ana", 5) is None
     action = await stashed(pending)
     assert await pending.tighten_ttl("ana", 5, expected_id=ANOTHER) is None
@@ -218,8 +207,7 @@ async def test_tightening_what_is_not_there_changes_nothing(place: Place) -> Non
 
 
 @pytest.mark.ledger("PEND-34")
-async def test_times_are_not_whole_seconds(place: Place) -> None:
-    pending = await place.open()
+async def test_times_are_not_whole_seconds(place: Place, pending: PendingStore) -> None:
     await stashed(pending, ttl_seconds=600)
     tightened = await pending.tighten_ttl("ana", 30.5)
     assert tightened is not None and tightened.expires_at is not None
@@ -232,9 +220,8 @@ async def test_times_are_not_whole_seconds(place: Place) -> None:
 
 @pytest.mark.ledger("PEND-62")
 @pytest.mark.parametrize("how", ["tighten", "ignore", "not at all"])
-async def test_what_is_stored_goes_as_its_shorter_time_says(place: Place, how: str) -> None:
+async def test_what_is_stored_goes_as_its_shorter_time_says(place: Place, pending: PendingStore, how: str) -> None:
     """What takes up room goes with the time for an answer, the record of the action 30 days later."""
-    pending = await place.open()
     await stashed(pending, ttl_seconds=86400)
     if how == "tighten":
         await pending.tighten_ttl("ana", 10)

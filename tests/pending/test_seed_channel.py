@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,34 @@ from typing import Any
 import pytest
 
 from channels import Address, Message, Person
-from gateway import Agent, AgentResult, ChannelAgent, PendingAction, PendingConfirmation, stash_pending, tool
+from gateway import (
+    Agent,
+    AgentConfig,
+    AgentResult,
+    ChannelAgent,
+    Gateway,
+    PendingAction,
+    PendingConfirmation,
+    Settings,
+    ToolContext,
+    ToolFailed,
+    stash_pending,
+    tool,
+)
+from gateway.agent import Ask, Asked, LoopPorts
 from gateway.options import WrongOption
-from gateway.pending import InMemoryPendingStore, RegexConfirmParser
+from gateway.pending import InMemoryPendingStore, RegexConfirmParser, SqlitePendingStore
+from gateway.pending.seed.state import state_of
+from gateway.providers import ModelMessage
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall, run_tool
 from gateway.tools import ToolExecutionError
 from gateway.wording import say
-from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
+from tests.pending.conftest import SECRET, Place
 from tests.stored import edited
-
-__all__ = ["kept", "place", "prefix", "redis_url"]
 
 CALL = ToolCall("delete_invoice", {"invoice_id": "INV-42"})
 SHOWN = "Delete invoice INV\\-42"
@@ -32,11 +48,24 @@ SHOWN = "Delete invoice INV\\-42"
 class Invoices:
     """A tool that stashes, what it did, and bots that have it, each as a process of its own would."""
 
-    def __init__(self, *, gives_args: bool = True) -> None:
+    def __init__(self, *, gives_args: bool = True, closure: bool = True, ttl_seconds: float | None = None) -> None:
         self.deleted: list[str] = []
         self.error: Exception | None = None
-        self.gives_args = gives_args
         self.model = ScriptedProvider([])
+
+        @tool
+        def delete_invoice(invoice_id: str) -> PendingConfirmation:
+            """Delete an invoice."""
+            action = stash_pending(
+                kind="delete_invoice",
+                preview=f"Delete invoice {invoice_id}",
+                executor=partial(self.delete, invoice_id) if closure else None,
+                args={"invoice_id": invoice_id} if gives_args else None,
+                ttl_seconds=ttl_seconds,
+            )
+            return PendingConfirmation(action.kind, action.preview, "Reply yes or no.")
+
+        self.tool = delete_invoice
 
     def delete(self, invoice_id: str) -> str:
         self.deleted.append(invoice_id)
@@ -48,19 +77,8 @@ class Invoices:
         return partial(self.delete, str(record.args["invoice_id"]))
 
     def bot(self, *script: Any, **options: Any) -> ChannelAgent:
-        @tool
-        def delete_invoice(invoice_id: str) -> PendingConfirmation:
-            """Delete an invoice."""
-            action = stash_pending(
-                kind="delete_invoice",
-                preview=f"Delete invoice {invoice_id}",
-                executor=partial(self.delete, invoice_id),
-                args={"invoice_id": invoice_id} if self.gives_args else None,
-            )
-            return PendingConfirmation(action.kind, action.preview, "Reply yes or no.")
-
         self.model = ScriptedProvider(script)
-        return ChannelAgent(Agent([delete_invoice], provider=self.model), **{"language": "en", **options})
+        return ChannelAgent(Agent([self.tool], provider=self.model), **{"language": "en", **options})
 
 
 @pytest.fixture
@@ -92,16 +110,19 @@ def without_the_model(result: AgentResult, invoices: Invoices) -> str:
 # ── which answer goes where ──
 
 
-@pytest.mark.ledger("PEND-40", "PEND-41")
+@pytest.mark.ledger("PEND-06", "PEND-18", "PEND-40", "PEND-41")
 @pytest.mark.parametrize(
     ("language", "word"), [("pt", "sim"), ("pt", "Sim!"), ("es", "sí"), ("en", "yes"), ("pt", "yes"), ("es", "yes")]
 )
 async def test_a_yes_is_answered_with_what_the_executor_says(invoices: Invoices, language: str, word: str) -> None:
     async with invoices.bot(CALL, language=language) as bot:
-        await asked(bot)
+        question = await bot.ask_channel("ana", "delete INV-42")
+        assert SHOWN in question.content and len(question.pending) == 1
         assert invoices.deleted == []
         said = without_the_model(await bot.ask_channel("ana", word), invoices)
         assert (said, invoices.deleted) == ("INV-42 is deleted.", ["INV-42"])
+        without_the_model(await bot.ask_channel("ana", word), invoices)
+        assert invoices.deleted == ["INV-42"]
 
 
 @pytest.mark.ledger("PEND-40", "PEND-41")
@@ -241,7 +262,7 @@ async def test_what_was_changed_in_the_store_is_not_run(invoices: Invoices) -> N
         assert invoices.deleted == []
 
 
-@pytest.mark.ledger("PEND-42")
+@pytest.mark.ledger("PEND-31", "PEND-42")
 async def test_a_process_that_has_no_executor_runs_nothing(invoices: Invoices, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'bot.db'}"
     async with invoices.bot(CALL, store=store) as bot:
@@ -383,3 +404,154 @@ async def test_in_one_process_a_tool_need_not_give_args() -> None:
 def test_stash_pending_takes_keywords_only() -> None:
     with pytest.raises(TypeError, match="positional"):
         stash_pending("delete_invoice", "Delete invoice INV-42")  # type: ignore[call-arg]
+
+
+# ── the turn ──
+
+
+async def test_its_time_is_the_one_that_was_stashed() -> None:
+    invoices = Invoices(ttl_seconds=90)
+    async with ChatDriver(invoices.bot(CALL)) as chat:
+        await chat.says("ana", "delete INV-42")
+        await chat.clock.advance(91)
+        assert "expired" in chat.last.text
+        assert invoices.deleted == []
+
+
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("way", ["generator", "async generator", "async"])
+async def test_whatever_an_executor_is_its_end_is_told(way: str, *, made: bool) -> None:
+    invoices = Invoices(closure=not made)
+
+    def pieces(invoice_id: str) -> Iterator[str]:
+        invoices.deleted.append(invoice_id)
+        yield f"{invoice_id} is "
+        yield "deleted."
+
+    async def pieces_later(invoice_id: str) -> AsyncIterator[str]:
+        for piece in pieces(invoice_id):
+            yield piece
+
+    async def whole(invoice_id: str) -> str:
+        return "".join(pieces(invoice_id))
+
+    executors: dict[str, Any] = {"generator": pieces, "async generator": pieces_later, "async": whole}
+    invoices.delete = executors[way]  # type: ignore[method-assign]
+    async with ChatDriver(invoices.bot(CALL)) as chat:
+        if made:
+            chat.bot.register_executor_factory("delete_invoice", lambda record: partial(executors[way], "INV-42"))
+        await chat.says("ana", "delete INV-42")
+        assert invoices.deleted == []
+        await chat.says("ana", "yes")
+        assert (chat.last.text, invoices.deleted) == ("INV-42 is deleted.", ["INV-42"])
+
+
+async def test_a_bot_refuses_a_factory_that_cannot_make_one() -> None:
+    bot = Invoices().bot()
+
+    async def later(record: PendingAction) -> Any:
+        raise AssertionError
+
+    for wrong in (later, "delete"):
+        with pytest.raises(ValueError, match="factory of 'delete_invoice' must"):
+            bot.register_executor_factory("delete_invoice", wrong)  # type: ignore[arg-type]
+
+
+async def test_agent_alone_runs_a_stash_only_if_confirm_action_agrees() -> None:
+    invoices = Invoices()
+    agent = Agent([invoices.tool], provider=ScriptedProvider([CALL]))
+    result = await agent.run("delete INV-42")
+    assert (result.stop_reason, [action.kind for action in result.pending]) == (
+        "needs_confirmation",
+        ["delete_invoice"],
+    )
+    assert invoices.deleted == []
+
+    config = AgentConfig(confirm_action=lambda name, args, reason: True)
+    agent = Agent([invoices.tool], provider=ScriptedProvider([CALL, "It is done."]), config=config)
+    result = await agent.run("delete INV-42")
+    assert (result.content, invoices.deleted) == ("It is done.", ["INV-42"])
+
+
+async def test_a_turn_that_is_taken_over_still_asks() -> None:
+    """The closure is gone with the process before; that the person is asked is not."""
+    steps: list[Any] = []
+
+    class Kept:
+        def __init__(self) -> None:
+            self.steps = list(steps)
+
+        async def record(self, step: Any) -> None:
+            steps.append(step)
+
+    invoices = Invoices()
+    asked = PendingAction(
+        pending_action_id="5e" * 16,
+        kind="delete_invoice",
+        tool_version="adapter",
+        preview="Delete invoice INV-42",
+        requester="app:-:ana",
+        conversation="c",
+        requested_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+
+    async def ask(asks: Sequence[Ask]) -> Sequence[Asked]:
+        return [Asked(confirmation=PendingConfirmation(asks[0].tool.name, "p", "u"), action=asked)]
+
+    agent = Agent([invoices.tool], provider=ScriptedProvider([CALL]))
+    context = ToolContext(person="app:-:ana", conversation="c", idempotency_key="t")
+    message = [ModelMessage(role="user", content="delete INV-42")]
+    first = await agent.turn(message, context=context, on_confirm=ask, ports=LoopPorts(journal=Kept()))
+    other = agent.using(ScriptedProvider([]))
+    again = await other.turn(message, context=context, on_confirm=ask, ports=LoopPorts(journal=Kept()))
+    for outcome in (first, again):
+        assert (outcome.stop_reason, [each.action for each in outcome.asked]) == ("asked", [asked])
+    assert first.messages == again.messages
+
+
+async def test_engine_settles_the_action_of_a_process_that_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASKFIRST_SECRET", SECRET)
+    store = SqliteStore(tmp_path / "askfirst.db")
+    pending, begun = SqlitePendingStore(store), asyncio.Event()
+
+    async def hangs() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    await pending.stash("ana", kind="delete_invoice", preview="Delete invoice INV-42", executor=hangs)
+    popping = asyncio.create_task(pending.pop_if_confirmed("ana", "yes"))
+    await begun.wait()
+    running, doubts, told = state_of(store).running, list[PendingAction](), asyncio.Event()
+    assert list(running)
+    running.clear()  # as in the process after it
+    bot = ChannelAgent(Agent(provider=ScriptedProvider([])), store=store)
+
+    def doubt(action: PendingAction) -> None:
+        doubts.append(action)
+        told.set()
+
+    bot.on_doubt(doubt)
+    settings = Settings(store=f"sqlite:///{tmp_path / 'other.db'}", secret=SECRET, allow="*")
+    async with Gateway(bot, settings):
+        async with asyncio.timeout(20):
+            await told.wait()
+        assert [(each.state, each.kind) for each in doubts] == [("unknown", "delete_invoice")]
+        popping.cancel()
+        await asyncio.wait([popping])
+
+
+async def test_a_tool_that_stashes_and_then_fails_asks_nothing() -> None:
+    @tool
+    async def half() -> str:
+        """Stash, and fail."""
+        stash_pending(kind="k", preview="Half")
+        raise ToolFailed("no")
+
+    async with ChatDriver(
+        ChannelAgent(Agent([half])), provider=ScriptedProvider([ToolCall("half", {}), "It failed."])
+    ) as chat:
+        await chat.says("ana", "go")
+        assert [message.text for message in chat.messages] == ["It failed."]

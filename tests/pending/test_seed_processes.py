@@ -14,10 +14,7 @@ from gateway.pending.seed.base import PendingStore
 from gateway.pending.seed.running import sweep_executors
 from tests.children import children
 from tests.pending import seed_worker
-from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
-from tests.pending.test_seed import Ran, ran, stashed, status
-
-__all__ = ["kept", "place", "prefix", "ran", "redis_url"]
+from tests.pending.conftest import SECRET, Place, Ran, stashed, status
 
 on_redis = pytest.mark.parametrize("kept", ["redis"], indirect=True)
 not_in_memory = pytest.mark.parametrize("kept", ["file", "redis"], indirect=True)
@@ -75,9 +72,10 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 @pytest.mark.ledger("PEND-19", "PEND-30", "PEND-33")
 @on_redis
-async def test_eight_processes_pop_one_action_and_one_executes(place: Place, processes: Processes) -> None:
+async def test_eight_processes_pop_one_action_and_one_executes(
+    place: Place, pending: PendingStore, processes: Processes
+) -> None:
     """Each of the four actions, popped by all eight at once."""
-    pending = await place.open()
     for number, user in enumerate(seed_worker.USERS):
         await stashed(pending, user=user, args={"invoice_id": f"INV-{number}"})
     started = await asyncio.gather(*(processes.start(place, "pop") for _ in range(8)))

@@ -13,15 +13,13 @@ import pytest
 from channels import MissingSetting
 from gateway import Agent, ChannelAgent
 from gateway.pending import InMemoryPendingStore, RedisPendingStore, RegexConfirmParser, SqlitePendingStore
+from gateway.pending.seed.base import PendingStore
 from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Transaction
 from gateway.testing import ScriptedProvider
-from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
-from tests.pending.test_seed import Ran, ran, stashed, status
-
-__all__ = ["kept", "place", "prefix", "ran", "redis_url"]
+from tests.pending.conftest import SECRET, Place, Ran, stashed, status
 
 
 async def test_two_of_one_path_share_the_file_and_what_was_stashed(tmp_path: Path, ran: Ran) -> None:
@@ -93,9 +91,8 @@ async def test_stash_under_another_key_counts_as_tampered(
     assert ran.done == []
 
 
-async def test_the_store_that_a_bot_runs_on_holds_both(place: Place, ran: Ran) -> None:
+async def test_the_store_that_a_bot_runs_on_holds_both(place: Place, pending: PendingStore, ran: Ran) -> None:
     """A bot's own engine on the same store: neither sees the other's questions, and each goes on."""
-    pending = await place.open()
     store = await pending.open()
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["hello", "you are welcome"])), store=store)
     async with bot:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from gateway.tools.escape import LIKE_ASCII
 from gateway.tools.pending_action import PendingAction, Token
 from tests.engine.rig import Platform
 from tests.pending.platforms import SEEN, read_argument, read_rows
-from tests.pending.records import ANA, GROUP, KEYRING, NOW, PRIVATE, Table, deletion, record, table
+from tests.pending.records import ANA, GROUP, KEYRING, NOW, PRIVATE, Table, deletion, record
 
 ON_EVERY_PLATFORM = pytest.mark.parametrize("platform", SEEN)
 FEW = settings(max_examples=80)
@@ -68,12 +67,6 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
     st.dictionaries(WORDS, WORDS, max_size=1),
 )
 ARGS = st.fixed_dictionaries({"it": VALUES, "to_whom": VALUES})
-
-
-@pytest.fixture
-async def private() -> AsyncIterator[Table]:
-    async with table() as found:
-        yield found
 
 
 def reads(intent: Any) -> deciding.Reads:

@@ -1,24 +1,32 @@
-"""Where selectools' pending stores are tested: in memory, in a file, and on a Redis server."""
+"""The conversations and the pending stores of these tests: in memory, in a file, and on a Redis server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.pending import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore
+from gateway.pending import (
+    ConfirmOutcome,
+    InMemoryPendingStore,
+    PendingAction,
+    RedisPendingStore,
+    SqlitePendingStore,
+)
 from gateway.pending.seed.base import PendingStore
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
+from tests.pending.records import GROUP, Table, table
 from tests.store.conftest import prefix, redis_url
 
-__all__ = ["SECRET", "Place", "kept", "place", "prefix", "redis_url"]
+__all__ = ["ARGS", "SECRET", "NoYes", "Place", "Ran", "prefix", "redis_url", "stashed", "status"]
 
 SECRET = "kept-for-tests-0123456789-ABCDEFGHIJ"
+ARGS = {"invoice_id": "INV-42"}
 
 
 class Place:
@@ -85,6 +93,56 @@ class Place:
         await store.commit(Transaction(partition=key.partition, puts={key.name: Put(value)}))
 
 
+class Ran:
+    """What executors did, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def deletes(self, invoice_id: str = "INV-42") -> Callable[[], str]:
+        def delete() -> str:
+            self.done.append(invoice_id)
+            return f"{invoice_id} is deleted."
+
+        return delete
+
+    def factory(self, record: PendingAction) -> Callable[[], str]:
+        return self.deletes(str(record.args["invoice_id"]))
+
+
+async def stashed(pending: PendingStore, executor: Any = None, user: str = "ana", **more: Any) -> PendingAction:
+    given = {"kind": "delete_invoice", "preview": "Delete invoice INV-42", "args": ARGS, **more}
+    return await pending.stash(user, executor=executor, **given)
+
+
+def status(outcome: ConfirmOutcome | None) -> str | None:
+    return None if outcome is None else outcome.status
+
+
+class NoYes:
+    """Reads nothing as a yes."""
+
+    version = "no-yes-1"
+
+    def is_confirm(self, message: str) -> bool:
+        return False
+
+    def is_cancel(self, message: str) -> bool:
+        return False
+
+
+@pytest.fixture
+async def private() -> AsyncIterator[Table]:
+    async with table() as found:
+        yield found
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[Table]:
+    async with table(GROUP) as found:
+        yield found
+
+
 @pytest.fixture(params=["memory", "file", "redis"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Each kind of store, empty, with a secret."""
@@ -102,3 +160,13 @@ async def place(kept: Place) -> AsyncIterator[Place]:
         yield kept
     finally:
         await kept.close()
+
+
+@pytest.fixture
+async def pending(place: Place) -> PendingStore:
+    return await place.open()
+
+
+@pytest.fixture
+def ran() -> Ran:
+    return Ran()
