@@ -132,8 +132,7 @@ class Table:
     async def ask(self, invoice: str = "INV-42", *, by: Person = ANA, tool: Tool | None = None) -> PendingAction:
         """Ask and show the prompt of one deletion; it is not delivered yet."""
         actions = await self.actions()
-        action = self.propose(actions, invoice, by=by, tool=tool)
-        assert not isinstance(action, ProposalRefused), action.why
+        action = self.proposed(actions, invoice, by=by, tool=tool)
         if actions.get(action.pending_action_id) is None:
             actions.ask(action)
         prompting.show_prompt(actions, [action])
@@ -158,6 +157,12 @@ class Table:
         }
         preview = more.pop("preview", Preview(text=f"Delete invoice {invoice}?"))
         return propose_action(actions, tool or deletion(), {"invoice_id": invoice}, preview, **{**given, **more})
+
+    def proposed(self, actions: ConversationActions, invoice: str = "INV-42", **more: Any) -> PendingAction:
+        """Propose what is not refused."""
+        action = self.propose(actions, invoice, **more)
+        assert not isinstance(action, ProposalRefused), action.why
+        return action
 
     async def deliver(self, *asked: PendingAction, message_id: str = "m1") -> datetime:
         """The prompt arrives now."""
@@ -194,8 +199,9 @@ class Table:
         lines: list[Any] = [entry.value for entry in await self.store.read(Key("00", "audit"))]
         return [line for line in lines if line["action"] == action_id]
 
-    def word(self, at: datetime, *shown: PendingAction, **changes: Any) -> BareReply:
+    def word(self, at: datetime | None, *shown: PendingAction, **changes: Any) -> BareReply:
         """A bare word that was typed at that moment, right after these prompts."""
+        assert at is not None
         ids = frozenset(action.pending_action_id for action in shown)
         first = min((action.shown_at for action in shown if action.shown_at is not None), default=at)
         last = Showing(at=first, queued=first, shows=ids, alone=True, message_id="m") if shown else None

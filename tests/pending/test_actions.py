@@ -97,8 +97,7 @@ async def test_delivered_question_cannot_become_undelivered(private: Table) -> N
 @pytest.mark.parametrize("how", ["token", "code"])
 async def test_a_yes_before_the_receipt_proves_that_it_was_shown(private: Table, how: str) -> None:
     actions = await private.actions()
-    asked = private.propose(actions)
-    assert isinstance(asked, PendingAction)
+    asked = private.proposed(actions)
     actions.ask(asked)
     prompting.show_prompt(actions, [asked])
     token = actions.says[0].reply.buttons[0].token
@@ -169,7 +168,6 @@ SPOILED: dict[str, Callable[[BareReply, PendingAction], BareReply]] = {
 @pytest.mark.parametrize("why", SPOILED)
 async def test_bare_yes_failing_a_condition_shows_the_prompt_again(private: Table, why: str) -> None:
     action = await private.asked()
-    assert action.shown_at is not None
     actions = await private.actions()
     word = SPOILED[why](private.word(action.shown_at, action), action)
     assert deciding.word(actions, reads("confirm"), ANA, word, "en")
@@ -185,7 +183,6 @@ NO_SPOILED = ("not typed", "nothing was said", "something else was said", "shown
 @pytest.mark.parametrize("why", [*NO_SPOILED, "another prompt too", "written before the prompt"])
 async def test_a_bare_no_to_something_else_is_asked_about(private: Table, why: str) -> None:
     action = await private.asked()
-    assert action.shown_at is not None
     actions = await private.actions()
     assert deciding.word(
         actions, reads("cancel"), ANA, SPOILED[why](private.word(action.shown_at, action), action), "en"
@@ -197,7 +194,6 @@ async def test_a_bare_no_to_something_else_is_asked_about(private: Table, why: s
 @pytest.mark.parametrize("why", ["nobody knows when it was written", "she wrote since", "after the answer window"])
 async def test_a_bare_no_right_beneath_the_question_refuses(private: Table, why: str) -> None:
     action = await private.asked()
-    assert action.shown_at is not None
     actions = await private.actions()
     assert deciding.word(
         actions, reads("cancel"), ANA, SPOILED[why](private.word(action.shown_at, action), action), "en"
@@ -208,7 +204,6 @@ async def test_a_bare_no_right_beneath_the_question_refuses(private: Table, why:
 
 async def test_the_end_of_the_answer_window_is_still_within_it(private: Table) -> None:
     action = await private.asked()
-    assert action.shown_at is not None
     actions = await private.actions()
     word = private.word(action.shown_at, action)
     deciding.word(actions, reads("confirm"), ANA, replace(word, at=word.at + timedelta(seconds=60)), "en")

@@ -61,8 +61,7 @@ async def test_arguments_changed_after_the_proposal_do_not_count(private: Table)
 async def test_an_equal_ask_joins_the_open_one(private: Table) -> None:
     first = await private.asked("INV-42")
     actions = await private.actions()
-    joined = private.propose(actions, "INV-42")
-    assert isinstance(joined, PendingAction)
+    joined = private.proposed(actions, "INV-42")
     assert joined.pending_action_id == first.pending_action_id
 
 
@@ -71,8 +70,7 @@ async def asked_as(
 ) -> PendingAction:
     """Put an action with this preview on the actions, as the end of a turn does."""
     actions = await private.actions()
-    action = private.propose(actions, invoice, preview=preview, tool=tool)
-    assert isinstance(action, PendingAction)
+    action = private.proposed(actions, invoice, preview=preview, tool=tool)
     actions.ask(action)
     await private.write(actions)
     return await private.read(action.pending_action_id)
@@ -92,8 +90,7 @@ SEEN = Preview(text="Delete 3 invoices?", table=[("Total", "3")], precondition=[
 
 async def test_a_tuple_is_a_list_in_the_record_at_once(private: Table) -> None:
     seen = dataclasses.replace(SEEN, precondition=("etag", 3), table=[["Total", 3]])  # type: ignore[list-item,arg-type]
-    action = private.propose(await private.actions(), preview=seen)
-    assert isinstance(action, PendingAction)
+    action = private.proposed(await private.actions(), preview=seen)
     assert (action.precondition, action.table) == (["etag", 3], (("Total", "3"),))
     assert action == PendingAction.from_json(action.to_json())
 
@@ -101,8 +98,7 @@ async def test_a_tuple_is_a_list_in_the_record_at_once(private: Table) -> None:
 async def test_an_equal_preview_joins_however_it_is_written(private: Table) -> None:
     first = await asked_as(private, SEEN, previewing())
     again = dataclasses.replace(SEEN, table=(("Total", "3"),), precondition=("etag", 3.0))  # type: ignore[arg-type]
-    joined = private.propose(await private.actions(), preview=again, tool=previewing())
-    assert isinstance(joined, PendingAction)
+    joined = private.proposed(await private.actions(), preview=again, tool=previewing())
     assert joined.pending_action_id == first.pending_action_id
 
 
@@ -114,25 +110,22 @@ async def test_an_equal_preview_joins_however_it_is_written(private: Table) -> N
 async def test_an_ask_with_another_preview_supersedes(private: Table, change: dict[str, Any]) -> None:
     first = await asked_as(private, SEEN, previewing())
     seen = dataclasses.replace(SEEN, **change)
-    action = private.propose(await private.actions(), preview=seen, tool=previewing())
-    assert isinstance(action, PendingAction)
+    action = private.proposed(await private.actions(), preview=seen, tool=previewing())
     assert (action.preview, action.supersedes) == (seen.text, first.pending_action_id)
     assert action.pending_action_id != first.pending_action_id
 
 
 async def test_precondition_true_differs_from_the_number_one(private: Table) -> None:
     first = await asked_as(private, Preview(text="Delete?", precondition=1), previewing())
-    action = private.propose(
+    action = private.proposed(
         await private.actions(), preview=Preview(text="Delete?", precondition=True), tool=previewing()
     )
-    assert isinstance(action, PendingAction)
     assert action.supersedes == first.pending_action_id
 
 
 async def test_a_volatile_preview_never_joins(private: Table) -> None:
     first = await asked_as(private, SEEN, previewing(volatile=True))
-    action = private.propose(await private.actions(), preview=SEEN, tool=previewing(volatile=True))
-    assert isinstance(action, PendingAction)
+    action = private.proposed(await private.actions(), preview=SEEN, tool=previewing(volatile=True))
     assert action.supersedes == first.pending_action_id
 
 
@@ -143,8 +136,7 @@ async def test_a_volatile_preview_never_joins(private: Table) -> None:
 )
 async def test_an_open_action_that_would_drift_is_superseded(group: Table, tool: Tool) -> None:
     first = await group.asked("INV-42")
-    action = group.propose(await group.actions(), "INV-42", tool=tool)
-    assert isinstance(action, PendingAction)
+    action = group.proposed(await group.actions(), "INV-42", tool=tool)
     assert action.supersedes == first.pending_action_id
     assert action.template == tool.template_hash
 
@@ -176,8 +168,7 @@ async def test_calls_of_one_reply_supersede_one_another(private: Table) -> None:
     first, proposed, actions = await asked_as(private, SEEN), list[PendingAction](), await private.actions()
     other = Preview(text="Delete 300 invoices?")
     for seen in (other, other, SEEN):
-        action = private.propose(actions, preview=seen, proposed=proposed)
-        assert isinstance(action, PendingAction)
+        action = private.proposed(actions, preview=seen, proposed=proposed)
         proposed.append(action)
     second, same, third = proposed
     assert same is second
@@ -188,8 +179,7 @@ async def test_of_several_older_ones_the_equal_one_is_joined(private: Table) -> 
     """An older release asked the same call once for each precondition."""
     actions = await private.actions()
     for tag in (1, 2):
-        action = private.propose(actions, preview=dataclasses.replace(SEEN, precondition=tag))
-        assert isinstance(action, PendingAction)
+        action = private.proposed(actions, preview=dataclasses.replace(SEEN, precondition=tag))
         actions.ask(action)
     await private.write(actions)
     actions = await private.actions()
@@ -203,8 +193,7 @@ async def test_the_quota_leaves_out_what_is_superseded(private: Table) -> None:
         await asked_as(private, SEEN, invoice=f"INV-{number}")
     actions, seen, proposed = await private.actions(), Preview(text="Delete 300 invoices?"), list[PendingAction]()
     for invoice in ("INV-1", "INV-8", "INV-2"):
-        action = private.propose(actions, invoice, preview=seen, proposed=proposed)
-        assert isinstance(action, PendingAction)
+        action = private.proposed(actions, invoice, preview=seen, proposed=proposed)
         proposed.append(action)
     assert isinstance(private.propose(actions, "INV-9", preview=seen, proposed=proposed), ProposalRefused)
 
@@ -213,8 +202,7 @@ async def test_the_quota_counts_an_action_that_was_joined_once(private: Table) -
     for number in range(QUOTA - 1):
         await private.asked(f"INV-{number}")
     actions = await private.actions()
-    joined = private.propose(actions, "INV-0")
-    assert isinstance(joined, PendingAction)
+    joined = private.proposed(actions, "INV-0")
     assert isinstance(private.propose(actions, "INV-9", proposed=[joined]), PendingAction)
 
 
@@ -230,16 +218,14 @@ async def test_differing_ask_does_not_join_the_open_one(private: Table, other: s
             more["preview"] = Preview(text="Delete invoice INV-42?", precondition={"etag": "8"})
         case "person":
             more["by"] = BOB
-    action = private.propose(actions, "INV-43" if other == "argument" else "INV-42", **more)
-    assert isinstance(action, PendingAction)
+    action = private.proposed(actions, "INV-43" if other == "argument" else "INV-42", **more)
     assert action.pending_action_id != first.pending_action_id
     assert action.code != first.code
 
 
 async def test_two_equal_asks_of_one_turn_are_one(private: Table) -> None:
     actions = await private.actions()
-    first = private.propose(actions)
-    assert isinstance(first, PendingAction)
+    first = private.proposed(actions)
     assert private.propose(actions, proposed=[first]) is first
 
 
@@ -258,8 +244,7 @@ async def test_five_open_actions_of_a_person_and_no_more(private: Table) -> None
 async def test_the_quota_counts_what_the_same_turn_asked_before(private: Table) -> None:
     actions, proposed = await private.actions(), list[PendingAction]()
     for number in range(QUOTA):
-        action = private.propose(actions, f"INV-{number}", proposed=proposed)
-        assert isinstance(action, PendingAction)
+        action = private.proposed(actions, f"INV-{number}", proposed=proposed)
         proposed.append(action)
     assert isinstance(private.propose(actions, "INV-9", proposed=proposed), ProposalRefused)
     assert len({action.code for action in proposed}) == QUOTA
@@ -298,8 +283,7 @@ async def test_tools_window_beats_the_channels_and_then_the_default(
     tool = make_tool([BOB] if approvers else [], ttl_seconds=tool_seconds)
     address = Address(channel=channel, account="bot", place="p", group=True)
     ballots = {str(BOB): Ballot(person=str(BOB))}
-    action = group.propose(await group.actions(), tool=tool, address=address, ballots=ballots)
-    assert isinstance(action, PendingAction)
+    action = group.proposed(await group.actions(), tool=tool, address=address, ballots=ballots)
     assert (action.ttl_seconds, action.answer_window_seconds) == (seconds, 60.0)
 
 
@@ -317,8 +301,7 @@ async def test_a_preview_that_cannot_be_kept_is_not_asked(private: Table) -> Non
 
 
 async def test_approvers_are_kept_with_the_action(group: Table) -> None:
-    action = group.propose(await group.actions(), tool=make_tool([BOB, EVA], need=2))
-    assert isinstance(action, PendingAction)
+    action = group.proposed(await group.actions(), tool=make_tool([BOB, EVA], need=2))
     assert (action.approvers, action.need) == ((str(BOB), str(EVA)), 2)
 
 

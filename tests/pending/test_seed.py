@@ -74,7 +74,7 @@ async def test_what_cannot_be_asked_is_refused(pending: PendingStore) -> None:
 
 
 @pytest.mark.parametrize("executor", [functools.partial(max, key=len), str])
-async def test_an_executor_without_readable_parameters_is_found_out_later(pending: PendingStore, executor: Any) -> None:
+async def test_executor_without_readable_parameters_is_stashed(pending: PendingStore, executor: Any) -> None:
     await stashed(pending, executor)
 
 

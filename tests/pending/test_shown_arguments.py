@@ -270,8 +270,7 @@ def test_markdown_that_would_be_slow_to_read_is_a_file_too() -> None:
 async def propose_long(private: Table) -> tuple[ConversationActions, PendingAction]:
     """A question that is too long, shown; nothing is written yet."""
     actions = await private.actions()
-    proposed = private.propose(actions, "4" * 4_000, tool=deletion())
-    assert isinstance(proposed, PendingAction)
+    proposed = private.proposed(actions, "4" * 4_000, tool=deletion())
     actions.ask(proposed)
     prompting.show_prompt(actions, [proposed])
     return actions, proposed
