@@ -15,22 +15,10 @@ from tests.chaos.story import Story
 from tests.store.redis_server import RedisServer
 
 SHORT = Form(
-    conversations=50,
-    messages=8,
-    lease_seconds=1.5,
-    workers=3,
-    signals=10,
-    signal_every_seconds=2,
-    server_restarts=1,
+    conversations=50, messages=8, lease_seconds=1.5, workers=3, signals=10, signal_every_seconds=2, server_restarts=1
 )
 LONG = Form(
-    conversations=200,
-    messages=20,
-    lease_seconds=6,
-    workers=3,
-    signals=30,
-    signal_every_seconds=8,
-    server_restarts=2,
+    conversations=200, messages=20, lease_seconds=6, workers=3, signals=30, signal_every_seconds=8, server_restarts=2
 )
 ZOMBIES = 12
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,7 +17,7 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, rig
+from tests.engine.rig import Rig
 
 
 class Operator:
@@ -30,6 +29,11 @@ class Operator:
 
     async def hear(self, action: PendingAction) -> None:
         self.heard.append(action)
+
+
+@pytest.fixture
+def operator(chat: Rig) -> Operator:
+    return Operator(chat.bot)
 
 
 async def effect(chat: Rig) -> None:
@@ -45,61 +49,53 @@ def alarms(chat: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]
     return [(doubt.why, next(line for line in errors if doubt.action_id in line)) for doubt in doubts]
 
 
-async def test_an_unknown_outcome_is_told_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    invoices = Invoices()
+async def test_an_unknown_outcome_is_told_at_once(
+    chat: Rig, operator: Operator, caplog: pytest.LogCaptureFixture, invoices: Invoices
+) -> None:
     invoices.error = OutcomeUnknown("password=hunter2")
-    bot = invoices.bot()
-    operator = Operator(bot)
-    async with rig(bot, tmp_path) as chat:
-        await chat.confirms()
-        await effect(chat)
-        [(why, line)] = alarms(chat, caplog)
-        assert why == "unknown"
-        assert "askfirst pending settle" in line
-        assert "INV-1" not in caplog.text
-        assert "hunter2" not in caplog.text
-        assert [action.state for action in operator.heard] == ["unknown"]
+    await chat.confirms()
+    await effect(chat)
+    [(why, line)] = alarms(chat, caplog)
+    assert why == "unknown"
+    assert "askfirst pending settle" in line
+    assert "INV-1" not in caplog.text
+    assert "hunter2" not in caplog.text
+    assert [action.state for action in operator.heard] == ["unknown"]
 
 
-async def test_a_changed_record_is_told_at_once_and_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    bot = Invoices().bot()
-    operator = Operator(bot)
-    async with rig(bot, tmp_path) as chat:
-        await chat.hears("ana", "delete INV-1")
-        [(key, record)] = await chat.store.scan("action/")
-        stored: Any = record.value
-        forged = Put({**stored, "seal": "0" * 64})
-        await chat.store.commit(Transaction(partition=key.partition, puts={key.name: forged}))
-        await chat.hears("ana", "yes")
-        await chat.worker.context.tasks.ended()
-        [(why, line)] = alarms(chat, caplog)
-        assert (why, "changed by somebody without the key" in line) == ("forged", True)
-        assert [action.detail for action in operator.heard] == ["tampered"]
+async def test_a_changed_record_is_told_at_once_and_once(
+    chat: Rig, operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    await chat.hears("ana", "delete INV-1")
+    [(key, record)] = await chat.store.scan("action/")
+    stored: Any = record.value
+    forged = Put({**stored, "seal": "0" * 64})
+    await chat.store.commit(Transaction(partition=key.partition, puts={key.name: forged}))
+    await chat.hears("ana", "yes")
+    await chat.worker.context.tasks.ended()
+    [(why, line)] = alarms(chat, caplog)
+    assert (why, "changed by somebody without the key" in line) == ("forged", True)
+    assert [action.detail for action in operator.heard] == ["tampered"]
 
 
 @pytest.mark.parametrize("error", [Undeliverable("400"), Unreachable("403")], ids=repr)
 async def test_an_outcome_that_does_not_arrive_is_told_at_once(
-    error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    chat: Rig, operator: Operator, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bot = Invoices().bot()
-    operator = Operator(bot)
-    async with rig(bot, tmp_path) as chat:
-        await chat.confirms()
-        await effect(chat)
-        chat.platform.will = [error]
-        await chat.turns()
-        await chat.worker.context.tasks.ended()
-        assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
-        assert [action.state for action in operator.heard] == ["done"]
+    await chat.confirms()
+    await effect(chat)
+    chat.platform.will = [error]
+    await chat.turns()
+    await chat.worker.context.tasks.ended()
+    assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
+    assert [action.state for action in operator.heard] == ["done"]
 
 
 async def test_a_callback_that_breaks_or_hangs_harms_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    chat: Rig, operator: Operator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, invoices: Invoices
 ) -> None:
     monkeypatch.setattr("gateway.channel_agent._CALLBACK_SECONDS", 0.01)
-    invoices = Invoices()
     invoices.error = OutcomeUnknown("hm")
-    bot = invoices.bot()
 
     async def hang(action: PendingAction) -> None:
         await asyncio.Event().wait()
@@ -107,62 +103,53 @@ async def test_a_callback_that_breaks_or_hangs_harms_nothing(
     async def fail(action: PendingAction) -> None:
         raise ValueError("hunter2")
 
-    bot.on_doubt(hang)
-    bot.on_doubt(fail)
-    operator = Operator(bot)
-    async with rig(bot, tmp_path) as chat:
-        await chat.confirms()
-        await effect(chat)
-        assert len(operator.heard) == 1
-        assert re.search(r"an on_doubt callback failed: ValueError \(test_alarms\.py:\d+ fail\)", caplog.text)
-        assert "hunter2" not in caplog.text
+    chat.bot.on_doubt(hang)
+    chat.bot.on_doubt(fail)
+    await chat.confirms()
+    await effect(chat)
+    assert len(operator.heard) == 1
+    assert re.search(r"an on_doubt callback failed: ValueError \(test_alarms\.py:\d+ fail\)", caplog.text)
+    assert "hunter2" not in caplog.text
 
 
-async def test_a_sync_callback_is_called_beside_the_loop(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_a_sync_callback_is_called_beside_the_loop(chat: Rig, invoices: Invoices) -> None:
     invoices.error = OutcomeUnknown("hm")
-    bot = invoices.bot()
     heard: list[tuple[str, bool]] = []
-    bot.on_doubt(lambda action: heard.append((action.state, threading.current_thread() is threading.main_thread())))
-    async with rig(bot, tmp_path) as chat:
-        await chat.confirms()
-        await effect(chat)
-        assert heard == [("unknown", False)]
+    chat.bot.on_doubt(
+        lambda action: heard.append((action.state, threading.current_thread() is threading.main_thread()))
+    )
+    await chat.confirms()
+    await effect(chat)
+    assert heard == [("unknown", False)]
 
 
 @pytest.mark.usefixtures("nobody_waits_long")
-async def test_a_doubt_whose_commit_got_no_answer_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    invoices = Invoices()
+async def test_a_doubt_whose_commit_got_no_answer_is_told(
+    chat: Rig, operator: Operator, caplog: pytest.LogCaptureFixture, invoices: Invoices
+) -> None:
     invoices.hold, invoices.error = asyncio.Event(), OutcomeUnknown("hm")
-    bot = invoices.bot()
-    operator = Operator(bot)
-    async with rig(bot, tmp_path) as chat:
-        await chat.confirms()
-        running = asyncio.create_task(effect(chat))
-        await invoices.running.wait()
-        chat.wire.lost_answers["commit"] = 1
-        invoices.hold.set()
-        await running
-        assert [why for why, _ in alarms(chat, caplog)] == ["unknown"]
-        assert [action.state for action in operator.heard] == ["unknown"]
+    await chat.confirms()
+    running = asyncio.create_task(effect(chat))
+    await invoices.running.wait()
+    chat.wire.lost_answers["commit"] = 1
+    invoices.hold.set()
+    await running
+    assert [why for why, _ in alarms(chat, caplog)] == ["unknown"]
+    assert [action.state for action in operator.heard] == ["unknown"]
 
 
 async def test_an_outcome_whose_channel_is_off_is_told_at_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    chat: Rig, operator: Operator, caplog: pytest.LogCaptureFixture, invoices: Invoices
 ) -> None:
-    invoices = Invoices()
     invoices.hold = asyncio.Event()
-    bot = invoices.bot()
-    operator = Operator(bot)
-    async with rig(bot, tmp_path) as chat:
-        await chat.confirms()
-        running = asyncio.create_task(effect(chat))
-        await invoices.running.wait()
-        chat.worker.context.channels = {}
-        invoices.hold.set()
-        await running
-        assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
-        assert [action.state for action in operator.heard] == ["done"]
+    await chat.confirms()
+    running = asyncio.create_task(effect(chat))
+    await invoices.running.wait()
+    chat.worker.context.channels = {}
+    invoices.hold.set()
+    await running
+    assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
+    assert [action.state for action in operator.heard] == ["done"]
 
 
 async def test_an_event_made_without_the_key_is_told_at_once(chat: Rig) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,16 @@ def code_of(text: str) -> str:
     return text.partition("**OK ")[2][:4]
 
 
+@asynccontextmanager
+async def asked(*steps: Any, **options: Any) -> AsyncIterator[tuple[ChatDriver, ScriptedProvider, list[str]]]:
+    """Yield a chat in which Ana was asked for INV-1, the model with these further steps, and what is deleted."""
+    script = ScriptedProvider([DELETE, *steps])
+    own, done = bot(script, **options)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        yield chat, script, done
+
+
 # ── presses where there are no alerts ──
 
 
@@ -81,8 +93,7 @@ async def test_finding_17_an_unknown_press_is_answered_in_the_chat(chat: Rig) ->
 # ── stops ──
 
 
-async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped() -> None:
-    invoices = Invoices()
+async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped(invoices: Invoices) -> None:
     invoices.hold = asyncio.Event()
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
@@ -105,10 +116,7 @@ def lines(chat: ChatDriver) -> list[str]:
 
 
 async def test_finding_19_done_of_the_models_never_stands_alone() -> None:
-    script = ScriptedProvider([DELETE, *["Done: Delete INV-1 for good."] * 5])
-    own, _ = bot(script)
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked(*["Done: Delete INV-1 for good."] * 5) as (chat, *_):
         for number in range(1, 6):
             await chat.says("ana", "and?")
             last = chat.messages[-1].text
@@ -117,10 +125,7 @@ async def test_finding_19_done_of_the_models_never_stands_alone() -> None:
 
 
 async def test_what_is_open_is_said_under_a_new_question() -> None:
-    script = ScriptedProvider([DELETE, ToolCall("delete_invoice", {"invoice_id": "INV-2"})])
-    own, _ = bot(script)
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked(ToolCall("delete_invoice", {"invoice_id": "INV-2"})) as (chat, *_):
         await chat.says("ana", "delete INV-2")
         (line,) = lines(chat)
         assert "INV" in line and "1" in line
@@ -138,21 +143,15 @@ async def test_what_is_open_is_said_under_a_resumed_turn() -> None:
 
 
 async def test_what_is_open_is_said_under_a_failure() -> None:
-    script = ScriptedProvider([DELETE, ProviderError("test", "down", retryable=False)])
-    own, _ = bot(script)
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked(ProviderError("test", "down", retryable=False)) as (chat, *_):
         await chat.says("ana", "and?")
         assert chat.messages[-2].text.startswith("I cannot reach the model")
         assert chat.messages[-1].text.startswith("Not done yet")
 
 
 async def test_what_is_open_is_said_under_a_turn_of_too_many_steps() -> None:
-    script = ScriptedProvider([DELETE, ToolCall("look", {}), ToolCall("look", {})])
-    own, _ = bot(script)
-    own.agent.config = AgentConfig(max_iterations=1)
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked(ToolCall("look", {}), ToolCall("look", {})) as (chat, *_):
+        chat.bot.agent.config = AgentConfig(max_iterations=1)
         await chat.says("ana", "look")
         assert "Nothing has been done yet" in chat.last.text or chat.last.text.startswith("Not done yet")
 
@@ -162,10 +161,7 @@ async def test_what_is_open_is_said_under_a_turn_of_too_many_steps() -> None:
 
 @pytest.mark.parametrize("end", ["refused", "expired"])
 async def test_finding_18_resumed_turn_does_not_repeat_a_failed_ask(end: str) -> None:
-    script = ScriptedProvider([DELETE, DELETE, "As you like.", DELETE])
-    own, _ = bot(script, after="resume")
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked(DELETE, "As you like.", DELETE, after="resume") as (chat, script, _):
         if end == "refused":
             await chat.presses("ana", "Cancel")
         else:
@@ -181,10 +177,7 @@ async def test_finding_18_resumed_turn_does_not_repeat_a_failed_ask(end: str) ->
 
 
 async def test_finding_18_yes_after_a_resumed_turn_reaches_the_model() -> None:
-    script = ScriptedProvider([DELETE, "Shall I also tell you about B?", "B is fine."])
-    own, done = bot(script, after="resume")
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1, then ask me about B")
+    async with asked("Shall I also tell you about B?", "B is fine.", after="resume") as (chat, _, done):
         await chat.presses("ana", "Confirm")
         assert done == ["INV-1"]
         await chat.says("ana", "yes")
@@ -192,35 +185,19 @@ async def test_finding_18_yes_after_a_resumed_turn_reaches_the_model() -> None:
 
 
 async def test_finding_18_yes_after_a_notice_reaches_the_model() -> None:
-    script = ScriptedProvider([DELETE, "You are booked."])
-    own, _ = bot(script)
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked("You are booked.") as (chat, *_):
         await chat.presses("ana", "Confirm")
-        await own.notify("test:bot:ana", "Shall I book the usual table?")
+        await chat.bot.notify("test:bot:ana", "Shall I book the usual table?")
         await chat.clock.advance(1)
         await chat.says("ana", "yes")
         assert chat.last.text == "You are booked."
-
-
-async def test_a_yes_right_after_the_outcome_is_still_answered() -> None:
-    own, _ = bot(ScriptedProvider([DELETE]))
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
-        await chat.presses("ana", "Confirm")
-        for _ in range(2):
-            await chat.says("ana", "yes")
-            assert chat.last.text.startswith("This is already done")
 
 
 # ── a reason ──
 
 
 async def test_a_no_with_its_reason_is_told_to_people_and_to_the_model() -> None:
-    script = ScriptedProvider([DELETE, "I see."])
-    own, done = bot(script)
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked("I see.") as (chat, script, done):
         await chat.says("ana", f"NO {code_of(chat.last.text)} wrong *amount*, see [x](https://evil.example)")
         assert chat.last.text.startswith("Not done. Ana said “wrong ")
         assert "](https" not in chat.last.text, "a person's words are never live"
@@ -232,10 +209,7 @@ async def test_a_no_with_its_reason_is_told_to_people_and_to_the_model() -> None
 
 
 async def test_a_yes_with_something_behind_it_is_no_yes() -> None:
-    script = ScriptedProvider([DELETE, "Only half?"])
-    own, done = bot(script)
-    async with ChatDriver(own) as chat:
-        await chat.says("ana", "delete INV-1")
+    async with asked("Only half?") as (chat, script, done):
         await chat.says("ana", f"OK {code_of(chat.last.text)} but only half")
         assert done == []
         assert len(script.requests) == 2

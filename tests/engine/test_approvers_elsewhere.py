@@ -32,8 +32,10 @@ def asking(invoices: Invoices, *people: str, **rule: object) -> ChatDriver:
 
 
 @pytest.fixture
-async def two_of_three(invoices: Invoices) -> AsyncIterator[ChatDriver]:
+async def chat(invoices: Invoices) -> AsyncIterator[ChatDriver]:
+    """Ana asks, and two of Ben, Cat and Dan have to approve."""
     async with asking(invoices, BEN, CAT, DAN, need=2) as chat:
+        await chat.says("ana", "delete 42")
         yield chat
 
 
@@ -98,9 +100,7 @@ async def press(chat: ChatDriver, place: str, label: str) -> None:
     assert message.place == place
 
 
-async def test_each_approver_is_asked_in_their_own_chat(two_of_three: ChatDriver, invoices: Invoices) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_each_approver_is_asked_in_their_own_chat(chat: ChatDriver, invoices: Invoices) -> None:
     for person in ("ben", "cat", "dan"):
         (question,) = [message for message in chat.messages if message.place == person]
         assert question.text.startswith("Ana asks for your approval.\n\n**Delete invoice “42” for good?**")
@@ -112,9 +112,7 @@ async def test_each_approver_is_asked_in_their_own_chat(two_of_three: ChatDriver
     assert invoices.deleted == []
 
 
-async def test_two_yes_in_two_chats_have_one_effect_told_in_all(two_of_three: ChatDriver, invoices: Invoices) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_two_yes_in_two_chats_have_one_effect_told_in_all(chat: ChatDriver, invoices: Invoices) -> None:
     await press(chat, "ben", "Confirm")
     assert chat.alerts[-1] == "Your answer is passed on."
     assert newest(chat, "ben") == "Your yes is counted: 1 of 2.\n\n**Delete invoice “42” for good**"
@@ -149,9 +147,7 @@ async def test_bare_yes_while_two_questions_wait_is_asked_back(invoices: Invoice
         assert invoices.deleted in (["1"], ["2"])
 
 
-async def test_no_of_one_approver_ends_it_with_the_reason(two_of_three: ChatDriver, invoices: Invoices) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_no_of_one_approver_ends_it_with_the_reason(chat: ChatDriver, invoices: Invoices) -> None:
     late = code(chat, "cat")
     await chat.says("ben", f"NO {code(chat, 'ben')} it is not paid")
     assert newest(chat, "ana") == "Not done. Ben said “it is not paid”: Delete invoice “42” for good"
@@ -162,9 +158,7 @@ async def test_no_of_one_approver_ends_it_with_the_reason(two_of_three: ChatDriv
     assert invoices.deleted == []
 
 
-async def test_one_person_counts_once(two_of_three: ChatDriver, invoices: Invoices) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_one_person_counts_once(chat: ChatDriver, invoices: Invoices) -> None:
     await chat.says("ben", f"OK {code(chat, 'ben')}")
     await chat.says("ben", f"OK {code(chat, 'ben')}")
     assert newest(chat, "ben").startswith("Your answer is passed on")
@@ -172,9 +166,7 @@ async def test_one_person_counts_once(two_of_three: ChatDriver, invoices: Invoic
     assert invoices.deleted == []
 
 
-async def test_a_yes_may_become_a_no_until_the_launch(two_of_three: ChatDriver, invoices: Invoices) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_a_yes_may_become_a_no_until_the_launch(chat: ChatDriver, invoices: Invoices) -> None:
     await press(chat, "ben", "Confirm")
     late = code(chat, "cat")
     await press(chat, "ben", "Cancel")
@@ -183,9 +175,7 @@ async def test_a_yes_may_become_a_no_until_the_launch(two_of_three: ChatDriver, 
     assert invoices.deleted == []
 
 
-async def test_requester_withdraws_and_all_are_told(two_of_three: ChatDriver, invoices: Invoices) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_requester_withdraws_and_all_are_told(chat: ChatDriver, invoices: Invoices) -> None:
     await chat.says("ana", f"OK {code(chat, 'ana')}")
     assert newest(chat, "ana").startswith("Not done yet. The approval is up to")
     await chat.says("ana", "/stop")
@@ -202,9 +192,7 @@ async def test_requester_counts_only_where_the_author_says_so(invoices: Invoices
         assert invoices.deleted == ["42"]
 
 
-async def test_forwarded_question_is_refused(two_of_three: ChatDriver, invoices: Invoices) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_forwarded_question_is_refused(chat: ChatDriver, invoices: Invoices) -> None:
     theirs = next(message for message in chat.messages if message.place == "ben")
     mine = next(message for message in chat.messages if message.place == "ana")
     mine.tokens = {"Confirm": theirs.tokens["Confirm"]}
@@ -260,9 +248,7 @@ async def test_time_ends_in_all_chats(invoices: Invoices) -> None:
         assert invoices.deleted == ["42"]
 
 
-async def test_pending_lists_what_waits_for_the_approver(two_of_three: ChatDriver) -> None:
-    chat = two_of_three
-    await chat.says("ana", "delete 42")
+async def test_pending_lists_what_waits_for_the_approver(chat: ChatDriver) -> None:
     await chat.says("ben", "/pending")
     assert newest(chat, "ben") == (
         f"This is waiting for your answer:\n\n- Delete invoice “42” for good? ({code(chat, 'ben')})"

@@ -424,8 +424,7 @@ async def test_another_persons_own_conversation_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("conversation_id", ["tickets/17", "tickets/", "user:ana", "a:b/c"])
-async def test_a_yes_counts_wherever_it_was_asked(conversation_id: str) -> None:
-    invoices = Invoices()
+async def test_a_yes_counts_wherever_it_was_asked(conversation_id: str, invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         await bot.ask_channel("ana", "delete INV-1", conversation_id=conversation_id)
         done = await bot.ask_channel("ana", "yes", conversation_id=conversation_id)
@@ -433,8 +432,7 @@ async def test_a_yes_counts_wherever_it_was_asked(conversation_id: str) -> None:
 
 
 @pytest.mark.parametrize("answer", ["a yes", "a code", "an id"])
-async def test_a_person_of_another_channel_confirms_nothing(answer: str) -> None:
-    invoices = Invoices()
+async def test_a_person_of_another_channel_confirms_nothing(answer: str, invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("c", "delete INV-1", channel_id="a:b")).pending
         if answer == "a yes":

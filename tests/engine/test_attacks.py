@@ -517,11 +517,7 @@ async def test_e5_an_edit_never_decides(asked: ChatDriver, invoices: Invoices) -
         await take(
             asked,
             MessageEdited(
-                event_ids=(f"e{number}",),
-                address=place("ana"),
-                person=person("ana"),
-                message_id="own 1",
-                text=words,
+                event_ids=(f"e{number}",), address=place("ana"), person=person("ana"), message_id="own 1", text=words
             ),
         )
     assert [action.state for action in await actions(asked)] == ["pending"]
@@ -532,8 +528,7 @@ async def test_e5_an_edit_never_decides(asked: ChatDriver, invoices: Invoices) -
 @pytest.mark.parametrize("emoji", ["👍", "✅"])
 async def test_e7_a_reaction_never_decides(asked: ChatDriver, emoji: str) -> None:
     await take(
-        asked,
-        Reaction(event_ids=("r",), address=place("ana"), person=person("ana"), message_id="1", emoji=emoji),
+        asked, Reaction(event_ids=("r",), address=place("ana"), person=person("ana"), message_id="1", emoji=emoji)
     )
     assert [action.state for action in await actions(asked)] == ["pending"]
 

@@ -142,38 +142,32 @@ async def test_the_edit_of_a_read_message_is_history(batch: Rig, script: Scripte
 
 
 @pytest.mark.parametrize(("before", "after"), [("yes", "list invoices"), ("list invoices", "yes"), ("yes", "no")])
-async def test_an_edit_to_or_of_an_answer_never_decides(tmp_path: Path, before: str, after: str) -> None:
-    invoices = Invoices()
-    async with rig(invoices.bot(), tmp_path) as chat:
-        await chat.hears("ana", "delete INV-1")
-        await chat.says("ana", before, message_id="m1")
-        await chat.edits("ana", "m1", after)
-        await chat.turns()
-        assert invoices.deleted == []
-        assert (await chat.store.stats()).ready == 0
-        assert "Nothing has been done yet" in chat.platform.texts()[-1] or "with the code" in chat.platform.texts()[-1]
+async def test_an_edit_to_or_of_an_answer_never_decides(chat: Rig, before: str, after: str, invoices: Invoices) -> None:
+    await chat.hears("ana", "delete INV-1")
+    await chat.says("ana", before, message_id="m1")
+    await chat.edits("ana", "m1", after)
+    await chat.turns()
+    assert invoices.deleted == []
+    assert (await chat.store.stats()).ready == 0
+    assert "Nothing has been done yet" in chat.platform.texts()[-1] or "with the code" in chat.platform.texts()[-1]
 
 
-async def test_yes_taken_back_by_a_later_edit_does_not_count(tmp_path: Path) -> None:
-    invoices = Invoices()
-    async with rig(invoices.bot(), tmp_path) as chat:
-        await chat.hears("ana", "delete INV-1")
-        await chat.says("ana", "yes", message_id="m1")
-        await chat.says("ana", "hello", message_id="m2")
-        await chat.edits("ana", "m1", "not yet, wait")
-        await chat.turns()
-        assert invoices.deleted == []
-        assert any("with the code" in text for text in chat.platform.texts())
+async def test_yes_taken_back_by_a_later_edit_does_not_count(chat: Rig, invoices: Invoices) -> None:
+    await chat.hears("ana", "delete INV-1")
+    await chat.says("ana", "yes", message_id="m1")
+    await chat.says("ana", "hello", message_id="m2")
+    await chat.edits("ana", "m1", "not yet, wait")
+    await chat.turns()
+    assert invoices.deleted == []
+    assert any("with the code" in text for text in chat.platform.texts())
 
 
-async def test_yes_after_other_words_of_its_batch_does_not_count(tmp_path: Path) -> None:
-    invoices = Invoices()
-    async with rig(invoices.bot(), tmp_path) as chat:
-        await chat.hears("ana", "delete INV-1")
-        await chat.take(message("ana", "by the way"), message("ana", "yes"))
-        await chat.turns()
-        assert invoices.deleted == []
-        assert "with the code" in chat.platform.texts()[-1]
+async def test_yes_after_other_words_of_its_batch_does_not_count(chat: Rig, invoices: Invoices) -> None:
+    await chat.hears("ana", "delete INV-1")
+    await chat.take(message("ana", "by the way"), message("ana", "yes"))
+    await chat.turns()
+    assert invoices.deleted == []
+    assert "with the code" in chat.platform.texts()[-1]
 
 
 async def test_an_event_of_another_release_is_put_aside_and_told(batch: Rig, script: ScriptedProvider) -> None:
@@ -243,8 +237,7 @@ async def test_a_command_for_help_overtakes_what_is_being_collected(burst: Rig, 
     assert burst.platform.texts()[1:] == ["answer 1"]
 
 
-async def test_a_press_waits_for_nothing() -> None:
-    invoices = Invoices()
+async def test_a_press_waits_for_nothing(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(collect_seconds=WINDOW)) as chat:
         await chat.says("ana", "delete INV-1")
         assert chat.messages == []
@@ -257,8 +250,7 @@ async def test_a_press_waits_for_nothing() -> None:
         assert any(message.text == "You said: by the way" for message in chat.messages)
 
 
-async def test_yes_right_after_the_question_counts_without_a_wait(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_yes_right_after_the_question_counts_without_a_wait(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(collect_seconds=WINDOW), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.later(WINDOW + 1)
@@ -388,8 +380,7 @@ async def test_message_without_interrupt_waits_for_the_end_of_the_turn(chat: Rig
     assert chat.platform.texts() == ["You said: wait", "You said: two"]
 
 
-async def test_message_taken_by_another_process_interrupts_the_turn(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_message_taken_by_another_process_interrupts_the_turn(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         other = chat.another()
         await chat.says("ana", "wait")
@@ -404,8 +395,7 @@ async def test_message_taken_by_another_process_interrupts_the_turn(tmp_path: Pa
         assert chat.platform.texts() == ["You said: two"]
 
 
-async def test_interrupt_needs_an_ordinary_message_of_the_same_person(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_interrupt_needs_an_ordinary_message_of_the_same_person(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         running = await chat.waits(place="#team")
         await chat.says("bob", "hello", place="#team")
@@ -420,9 +410,8 @@ async def test_interrupt_needs_an_ordinary_message_of_the_same_person(tmp_path: 
         assert chat.platform.texts("#team")[:2] == ["You said: wait", "You said: hello"]
 
 
-async def test_turns_own_message_does_not_interrupt_it(tmp_path: Path) -> None:
+async def test_turns_own_message_does_not_interrupt_it(tmp_path: Path, invoices: Invoices) -> None:
     """Another process may have taken it up before word of it was sent."""
-    invoices = Invoices()
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         hello = message("ana", "wait")
         await chat.take(hello)
@@ -493,8 +482,7 @@ async def test_interrupt_keeps_the_question_already_asked(tmp_path: Path) -> Non
         assert "Fine." in chat.platform.texts()
 
 
-async def test_death_during_an_interrupt_loses_neither_message(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_death_during_an_interrupt_loses_neither_message(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         await chat.says("ana", "one")
         await chat.worker.lease("turn", lease_seconds=0.0)

@@ -137,8 +137,7 @@ async def test_budget_of_the_turn_has_its_own_words(tmp_path: Path) -> None:
         assert chat.platform.texts() == [say("budget", "en")]
 
 
-async def test_commands_presses_and_launches_need_no_budget(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_commands_presses_and_launches_need_no_budget(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(), tmp_path, budgets="person=1 tokens/day") as chat:
         invoices.model.complete = spending(invoices.model.complete)  # type: ignore[method-assign, assignment]
         await says(chat, "delete INV-1")

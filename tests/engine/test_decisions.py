@@ -210,9 +210,8 @@ async def test_bare_yes_without_an_order_is_asked_about_and_no_refuses(
 
 @pytest.mark.parametrize(("seconds", "counts"), [(1, False), (4, True)])
 async def test_yes_counts_three_seconds_after_the_delivery_report(
-    tmp_path_factory: pytest.TempPathFactory, seconds: float, counts: bool
+    tmp_path_factory: pytest.TempPathFactory, seconds: float, counts: bool, invoices: Invoices
 ) -> None:
-    invoices = Invoices()
     async with rig(invoices.bot(), tmp_path_factory.mktemp("files"), bare_yes="reported", reports=True) as chat:
         (action,) = await chat.asks(1)
         address = (await chat.worker.context.actions(CHAT)).index.address

@@ -370,8 +370,7 @@ async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(tmp_path: Pat
         assert (await chat.store.stats()).parts == 0
 
 
-async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path, invoices: Invoices) -> None:
     invoices.hold = asyncio.Event()
     async with ChatDriver(invoices.bot()) as chat, asyncio.timeout(15):
         await chat.says("ana", "delete INV-1 INV-2")

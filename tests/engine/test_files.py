@@ -252,10 +252,21 @@ async def test_a_voice_message_is_written_down_and_shown_back(tmp_path: Path) ->
     assert ear.asked == [("voice.oga", "audio/ogg", None)]
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("no"), TranscriptionFailed("503")])
-async def test_a_voice_message_that_was_not_heard_is_told(tmp_path: Path, failure: Exception) -> None:
+class Hours:
+    """A Transcriber that does not come to an end."""
+
+    async def transcribe(self, content: bytes, **about: Any) -> str:
+        await asyncio.Event().wait()
+        return "delete everything"
+
+
+@pytest.mark.parametrize("ear", [Ear(RuntimeError("no")), Ear(TranscriptionFailed("503")), Hours()])
+async def test_voice_message_that_was_not_heard_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ear: Any
+) -> None:
+    monkeypatch.setattr(attachments, "_HEARD_SECONDS", 0.05)
     script = ScriptedProvider(["Please write."])
-    bot = ChannelAgent(Agent(provider=script), transcriber=Ear(failure))
+    bot = ChannelAgent(Agent(provider=script), transcriber=ear)
     async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
         await chat.hears("ana", "", attachments=(VOICE,))
         assert "not read: it could not be transcribed" in script.requests[0].messages[0].content
@@ -263,22 +274,8 @@ async def test_a_voice_message_that_was_not_heard_is_told(tmp_path: Path, failur
         assert len(chat.platform.texts()) == 2
 
 
-async def test_a_recording_of_an_hour_holds_up_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attachments, "_HEARD_SECONDS", 0.05)
-
-    class Hours:
-        async def transcribe(self, content: bytes, **about: Any) -> str:
-            await asyncio.Event().wait()
-            return "delete everything"
-
-    script = ScriptedProvider(["Please write."])
-    async with rig(ChannelAgent(Agent(provider=script), transcriber=Hours()), tmp_path, Keeps(v=b"OggS voice")) as chat:
-        await chat.hears("ana", "", attachments=(VOICE,))
-        assert "not read: it could not be transcribed" in script.requests[0].messages[0].content
-        assert chat.platform.texts()[0] == "Please write."
-
-
-async def test_a_spoken_yes_decides_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "ref"), [("", "v"), ("yes", "x")], ids=["spoken", "beside a file"])
+async def test_yes_with_a_file_decides_nothing(tmp_path: Path, text: str, ref: str) -> None:
     @tool(confirm="Pay?")
     async def pay() -> str:
         """Pay."""
@@ -286,25 +283,10 @@ async def test_a_spoken_yes_decides_nothing(tmp_path: Path) -> None:
 
     script = ScriptedProvider([ToolCall("pay", {}), "Press the button."])
     bot = ChannelAgent(Agent([pay], provider=script), transcriber=Ear("yes"))
-    async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
+    async with rig(bot, tmp_path, Keeps(v=b"OggS voice", x=PNG)) as chat:
         await chat.hears("ana", "pay")
-        await chat.hears("ana", "", attachments=(VOICE,))
-        actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
-        assert [action.open for action in actions.by_id.values()] == [True]
-
-
-async def test_a_file_with_a_yes_decides_nothing(tmp_path: Path) -> None:
-    @tool(confirm="Pay?")
-    async def pay() -> str:
-        """Pay."""
-        return "paid"
-
-    script = ScriptedProvider([ToolCall("pay", {}), "Nice picture."])
-    async with rig(ChannelAgent(Agent([pay], provider=script)), tmp_path, Keeps(x=PNG)) as chat:
-        await chat.hears("ana", "pay")
-        await chat.hears("ana", "yes", attachments=(sent("x"),))
-        actions = await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")
-        assert [action.open for action in actions.by_id.values()] == [True]
+        await chat.hears("ana", text, attachments=(VOICE if ref == "v" else sent("x"),))
+        assert [action.open for action in await chat.actions()] == [True]
 
 
 LONG = "INV-1 " + "and INV-2 " * 500
@@ -332,8 +314,7 @@ async def assert_asked(chat: ChatDriver, code: str) -> None:
     assert prompt.buttons == ["Cancel", "Change"]
 
 
-async def test_long_ask_is_confirmed_only_by_its_code() -> None:
-    invoices = Invoices()
+async def test_long_ask_is_confirmed_only_by_its_code(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(), provider=script()) as chat:
         await chat.says("ana", "delete all of them")
         assert len(chat.messages) == 2
@@ -357,8 +338,7 @@ async def test_long_ask_is_confirmed_only_by_its_code() -> None:
 
 
 @pytest.mark.parametrize("how", ["button", "no", "reply"])
-async def test_a_no_counts_in_any_way(how: str) -> None:
-    invoices = Invoices()
+async def test_a_no_counts_in_any_way(how: str, invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(), provider=script()) as chat:
         await chat.says("ana", "delete all of them")
         if how == "button":
@@ -370,8 +350,7 @@ async def test_a_no_counts_in_any_way(how: str) -> None:
         assert len(chat.last.text) < 700
 
 
-async def test_long_ask_by_ask_channel_is_confirmed_only_by_its_code() -> None:
-    invoices = Invoices()
+async def test_long_ask_by_ask_channel_is_confirmed_only_by_its_code(invoices: Invoices) -> None:
     bot = invoices.bot()
     bot.agent = bot.agent.using(script())
     async with bot:

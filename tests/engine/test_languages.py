@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
@@ -142,10 +142,6 @@ async def press_token(chat: Rig, token: str) -> None:
     await chat.take(ButtonPress(event_ids=ids, address=here("ana"), person=ANA, token=token, answer_to=ids[0]))
 
 
-async def yes(chat: Rig) -> None:
-    await press(chat, "Confirmar")
-
-
 def operator(chat: Rig) -> Operator:
     context = chat.worker.context
     return Operator(chat.store, context.channels, context.keyring, bot="agent")
@@ -153,105 +149,63 @@ def operator(chat: Rig) -> Operator:
 
 # ── the ways in which an action ends, and the sentences that must have been said ──
 
-Way = Callable[[Rig, Shop], Awaitable[None]]
-WAYS: dict[str, tuple[Way, set[str]]] = {}
+Step: TypeAlias = str | int | Callable[[Rig, Shop], Awaitable[object]]
+"""A text of Ana, a button that she presses, in brackets; seconds that pass; or anything else."""
+YES, AGAIN = "[Confirmar]", "[Perguntar de novo]"
 
 
-def way(*said: str) -> Callable[[Way], Way]:
-    def named(function: Way) -> Way:
-        WAYS[function.__name__] = function, set(said)
-        return function
-
-    return named
-
-
-def raising(error: BaseException) -> Way:
-    async def go(chat: Rig, shop: Shop) -> None:
-        shop.error = error
-        await yes(chat)
-
-    return go
+async def go(chat: Rig, shop: Shop, steps: Sequence[Step]) -> None:
+    for step in steps:
+        if isinstance(step, int):
+            await chat.advance(step)
+        elif isinstance(step, str) and step.startswith("["):
+            await press(chat, step[1:-1])
+        elif isinstance(step, str):
+            (action,) = await chat.actions()
+            await says(chat, step.replace("CODE", action.code))
+        else:
+            await step(chat, shop)
 
 
-@way("done", "confirmed_by", "pressed_ok")
-async def confirmed(chat: Rig, shop: Shop) -> None:
-    await yes(chat)
+def made(**changes: Any) -> Step:
+    """Change the shop, so that something goes wrong from now on."""
+
+    async def change(chat: Rig, shop: Shop) -> None:
+        vars(shop).update(changes)
+
+    return change
 
 
-@way("cancelled", "cancelled_by", "pressed_no")
-async def refused(chat: Rig, shop: Shop) -> None:
-    await press(chat, "Cancelar")
+async def work(chat: Rig, shop: Shop) -> None:
+    await chat.work()
 
 
-@way("cancelled_because", "cancelled_by_because")
-async def refused_with_a_reason(chat: Rig, shop: Shop) -> None:
-    (action,) = await chat.actions()
-    await says(chat, f"não {action.code} valor errado")
-
-
-@way("running_note")
-async def under_way(chat: Rig, shop: Shop) -> None:
-    await yes(chat)
+async def progress(chat: Rig, shop: Shop) -> None:
     (action,) = await chat.actions()
     await chat.worker.engine._actions._show_progress(action)
     await chat.worker.deliver()
 
 
-WAYS["failed"] = raising(ValueError("x")), {"failed", "failed_note"}
-WAYS["nothing done"] = raising(NothingDone("x")), {"nothing_done"}
-WAYS["busy"] = raising(ToolBusy("delete_invoice", "x")), {"busy"}
-WAYS["unknown"] = raising(OutcomeUnknown("x")), {"unknown", "unknown_note"}
-
-
-@way("expired", "expired_note", "button_again")
-async def expired(chat: Rig, shop: Shop) -> None:
-    await chat.advance(15 * 60 + 1)
-
-
-@way("not_started")
-async def not_launched(chat: Rig, shop: Shop) -> None:
-    await yes(chat)
-    await chat.advance(15 * 60 + 6)
-
-
-@way("already_expired")
-async def never_arrived(chat: Rig, shop: Shop) -> None:
+async def failed_report(chat: Rig, shop: Shop) -> None:
     ids = (f"report {next(_numbers)}",)
     await chat.take(DeliveryReport(event_ids=ids, address=here("ana"), person=ANA, message_id="1", status="failed"))
-    await yes(chat)
 
 
-@way("cancelled", "withdrawn_note")
-async def withdrawn_by_an_operator(chat: Rig, shop: Shop) -> None:
+async def withdrawal(chat: Rig, shop: Shop) -> None:
     (action,) = await chat.actions()
     await operator(chat).cancel(action.pending_action_id)
 
 
-@way("stopped", "withdrawn_note")
-async def stopped(chat: Rig, shop: Shop) -> None:
-    await says(chat, "/stop")
+def settlement(state: Any) -> Step:
+    async def settle(chat: Rig, shop: Shop) -> None:
+        (action,) = await chat.actions()
+        await operator(chat).settle(action.pending_action_id, state)
+
+    return settle
 
 
-async def settled(chat: Rig, shop: Shop, state: Any) -> None:
-    await raising(OutcomeUnknown("x"))(chat, shop)
-    await chat.work()
-    (action,) = await chat.actions()
-    await operator(chat).settle(action.pending_action_id, state)
-
-
-@way("unknown", "done")
-async def settled_as_done(chat: Rig, shop: Shop) -> None:
-    await settled(chat, shop, "done")
-
-
-@way("unknown", "failed")
-async def settled_as_failed(chat: Rig, shop: Shop) -> None:
-    await settled(chat, shop, "failed")
-
-
-@way("unknown", "unknown_note")
-async def taken_over_after_a_crash(chat: Rig, shop: Shop) -> None:
-    await yes(chat)
+async def crash(chat: Rig, shop: Shop) -> None:
+    """The process that launches the action dies, and another takes it over."""
     lease = await chat.worker.lease("action", lease_seconds=0.05)
     engine = chat.worker.engine
     found = await engine._actions._find(lease)
@@ -261,108 +215,80 @@ async def taken_over_after_a_crash(chat: Rig, shop: Shop) -> None:
     await other.engine._actions.run(await other.lease("action", wait_seconds=15))
 
 
-@way("drifted", "drifted_note")
-async def changed(chat: Rig, shop: Shop) -> None:
-    shop.folder = 2
-    await yes(chat)
-
-
-@way("not_checked", "not_checked_note")
-async def not_checked(chat: Rig, shop: Shop) -> None:
-    shop.preview_error = RuntimeError("x")
-    await yes(chat)
-    await chat.work()
+async def no_sentence_yet(chat: Rig, shop: Shop) -> None:
     assert sentences(chat, "pt") & {"not_checked", "drifted"} == set(), "it is tried for a minute"
-    await chat.advance(61)
 
 
-@way("other_release", "other_release_note", "pressed_ok")
-async def other_release(chat: Rig, shop: Shop) -> None:
-    await yes(chat)
+async def next_release(chat: Rig, shop: Shop) -> None:
     chat.worker.context.bot = shop.bot("2")
-    await chat.work()
-    await chat.advance(61)
 
 
-@way("tampered")
-async def tampered(chat: Rig, shop: Shop) -> None:
+async def forgery(chat: Rig, shop: Shop) -> None:
     (action,) = await chat.actions()
     name = f"action/{action.pending_action_id}"
     stored = await read(chat, name)
     await write(chat, name, {**stored, "body": stored["body"].replace("INV-1", "INV-9")})
-    await yes(chat)
 
 
-@way("tampered")
-async def deleted(chat: Rig, shop: Shop) -> None:
+async def deletion(chat: Rig, shop: Shop) -> None:
     (action,) = await chat.actions()
     await write(chat, f"action/{action.pending_action_id}", None)
     await says(chat, f"ok {action.code}")
 
 
-@way("unknown_button")
-async def pressed_what_nobody_knows(chat: Rig, shop: Shop) -> None:
+async def unknown_press(chat: Rig, shop: Shop) -> None:
     await press_token(chat, "nonsense")
 
 
-@way("held_up")
-async def pressed_what_was_held_up(chat: Rig, shop: Shop) -> None:
+async def late_press(chat: Rig, shop: Shop) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EngineContext, "may_decide", lambda self, waiting: False)
-        await yes(chat)
+        await press(chat, YES[1:-1])
 
 
-@way("still_waiting", "prompt_code", "prompt_window")
-async def shown_again(chat: Rig, shop: Shop) -> None:
-    await says(chat, "olá")
-
-
-@way("not_done_yet")
-async def shown_often_enough(chat: Rig, shop: Shop) -> None:
-    for _ in range(3):
-        await says(chat, "olá")
-        await chat.work()
-
-
-@way("pending_list")
-async def listed(chat: Rig, shop: Shop) -> None:
-    await says(chat, "/pending")
-
-
-@way("say_code")
-async def unclear(chat: Rig, shop: Shop) -> None:
-    await says(chat, "olá")
-    await chat.work()
-    await says(chat, "sim")
-
-
-@way("expired", "one_moment")
-async def asked_again(chat: Rig, shop: Shop) -> None:
-    await chat.advance(15 * 60 + 1)
-    await chat.work()
-    await press(chat, "Perguntar de novo")
-
-
-@way("cannot_ask_again")
-async def refused_to_be_asked_again(chat: Rig, shop: Shop) -> None:
-    await chat.advance(15 * 60 + 1)
-    await chat.work()
-    shop.preview_error = ValueError("x")
-    await press(chat, "Perguntar de novo")
-
-
-@way("already_expired")
-async def pressed_too_late(chat: Rig, shop: Shop) -> None:
-    await chat.advance(15 * 60 + 1)
-    await chat.work()
-    await yes(chat)
+DOUBT = made(error=OutcomeUnknown("x"))
+WAYS: dict[str, tuple[Sequence[Step], set[str]]] = {
+    "confirmed": ([YES], {"done", "confirmed_by", "pressed_ok"}),
+    "refused": (["[Cancelar]"], {"cancelled", "cancelled_by", "pressed_no"}),
+    "refused with a reason": (["não CODE valor errado"], {"cancelled_because", "cancelled_by_because"}),
+    "under way": ([YES, progress], {"running_note"}),
+    "failed": ([made(error=ValueError("x")), YES], {"failed", "failed_note"}),
+    "nothing done": ([made(error=NothingDone("x")), YES], {"nothing_done"}),
+    "busy": ([made(error=ToolBusy("delete_invoice", "x")), YES], {"busy"}),
+    "unknown": ([DOUBT, YES], {"unknown", "unknown_note"}),
+    "expired": ([901], {"expired", "expired_note", "button_again"}),
+    "not launched": ([YES, 906], {"not_started"}),
+    "never arrived": ([failed_report, YES], {"already_expired"}),
+    "withdrawn by an operator": ([withdrawal], {"cancelled", "withdrawn_note"}),
+    "stopped": (["/stop"], {"stopped", "withdrawn_note"}),
+    "settled as done": ([DOUBT, YES, work, settlement("done")], {"unknown", "done"}),
+    "settled as failed": ([DOUBT, YES, work, settlement("failed")], {"unknown", "failed"}),
+    "taken over after a crash": ([YES, crash], {"unknown", "unknown_note"}),
+    "changed": ([made(folder=2), YES], {"drifted", "drifted_note"}),
+    "not_checked": (
+        [made(preview_error=RuntimeError("x")), YES, work, no_sentence_yet, 61],
+        {"not_checked", "not_checked_note"},
+    ),
+    "other_release": ([YES, next_release, work, 61], {"other_release", "other_release_note", "pressed_ok"}),
+    "tampered": ([forgery, YES], {"tampered"}),
+    "deleted": ([deletion], {"tampered"}),
+    "unknown button": ([unknown_press], {"unknown_button"}),
+    "held up": ([late_press], {"held_up"}),
+    "shown again": (["olá"], {"still_waiting", "prompt_code", "prompt_window"}),
+    "shown often enough": (["olá", work] * 3, {"not_done_yet"}),
+    "listed": (["/pending"], {"pending_list"}),
+    "unclear": (["olá", work, "sim"], {"say_code"}),
+    "asked again": ([901, work, AGAIN], {"expired", "one_moment"}),
+    "not asked again": ([901, work, made(preview_error=ValueError("x")), AGAIN], {"cannot_ask_again"}),
+    "pressed too late": ([901, work, YES], {"already_expired"}),
+}
 
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_every_end_is_told_in_the_language_of_the_action(loja: Rig, shop: Shop, name: str) -> None:
-    go, expected = WAYS[name]
+    steps, expected = WAYS[name]
     assert (await asked(loja)).language == "pt-BR"
-    await go(loja, shop)
+    await go(loja, shop, steps)
     await loja.work()
     assert sentences(loja, "pt") >= expected, "\n".join(told(loja))
     assert sentences(loja, "en") == set(), "\n".join(told(loja))
@@ -372,17 +298,17 @@ async def test_every_end_is_told_in_the_language_of_the_action(loja: Rig, shop: 
 async def test_each_kind_of_drift_has_its_own_sentence(loja: Rig, shop: Shop, name: str) -> None:
     """Four ways of not being as it was shown: the record says which, and each has a sentence of its own."""
     await asked(loja)
-    await WAYS[name][0](loja, shop)
+    await go(loja, shop, WAYS[name][0])
     await loja.work()
     assert [(action.reason, action.detail) for action in await loja.actions()] == [("drifted", name)]
     four = {"drifted", "not_checked", "other_release", "tampered"}
     assert sentences(loja, "pt") & four == {"drifted" if name == "changed" else name}
 
 
-@pytest.mark.parametrize("name", ["expired", "withdrawn_by_an_operator", "settled_as_done", "confirmed", "deleted"])
+@pytest.mark.parametrize("name", ["expired", "withdrawn by an operator", "settled as done", "confirmed", "deleted"])
 async def test_a_note_that_it_may_come_twice_is_in_the_same_language(loja: Rig, shop: Shop, name: str) -> None:
     await asked(loja)
-    await WAYS[name][0](loja, shop)
+    await go(loja, shop, WAYS[name][0])
     if name == "confirmed":
         await loja.worker.engine._actions.run(await loja.worker.lease("action"))
     queued = await loja.store.outbox("agent/test:bot:ana")
@@ -392,7 +318,7 @@ async def test_a_note_that_it_may_come_twice_is_in_the_same_language(loja: Rig, 
 async def test_press_without_alerts_is_answered_in_the_chats_language(tmp_path: Path, shop: Shop) -> None:
     async with rig(shop.bot(), tmp_path) as chat:
         await asked(chat)
-        await pressed_too_late(chat, shop)
+        await go(chat, shop, WAYS["pressed too late"][0])
         await chat.work()
         assert "already_expired" in sentences(chat, "pt")
         assert sentences(chat, "en") == set()

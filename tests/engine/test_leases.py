@@ -359,9 +359,8 @@ async def test_what_comes_while_it_stops_is_still_stored(chat: Rig, invoices: In
     assert invoices.model.requests[-1].messages[-1].content == "hello"
 
 
-async def test_a_callback_may_take_its_time(tmp_path: Path) -> None:
+async def test_a_callback_may_take_its_time(tmp_path: Path, invoices: Invoices) -> None:
     go_on, done = asyncio.Event(), []
-    invoices = Invoices()
     bot = invoices.bot()
 
     @bot.on_outcome
@@ -381,8 +380,7 @@ async def test_a_callback_may_take_its_time(tmp_path: Path) -> None:
         await until(lambda: done)
 
 
-async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path, invoices: Invoices) -> None:
     bot = invoices.bot()
 
     @bot.on_outcome

@@ -112,8 +112,7 @@ async def test_a_place_has_a_rate_too(tmp_path: Path) -> None:
         assert chat.platform.texts("ana") == ["You said: hello"]
 
 
-async def test_a_flood_of_words_takes_no_yes_from_anybody(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_a_flood_of_words_takes_no_yes_from_anybody(tmp_path: Path, invoices: Invoices) -> None:
     async with limited(tmp_path, TEN, invoices) as chat:
         await chat.handles("ana", "delete INV-1")
         (action,) = await chat.actions()
@@ -144,8 +143,7 @@ async def test_a_message_shaped_like_a_decision_is_a_message(tmp_path: Path) -> 
 # ── turns at once ──
 
 
-async def test_person_in_many_threads_takes_only_a_few_turns(tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_person_in_many_threads_takes_only_a_few_turns(tmp_path: Path, invoices: Invoices) -> None:
     async with limited(tmp_path, Limits(turns=Share(3, 32, 64)), invoices) as chat:
         for number in range(20):
             thread = replace(here("#team"), thread=str(number))

@@ -24,6 +24,7 @@ from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 from gateway.testing import ChatDriver
 from gateway.tools import Approvers, Confirm
+from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 
 ZOE = "agent/app:-:user:zoe"
@@ -37,6 +38,14 @@ def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shared_of(bot: ChannelAgent) -> Any:
     return bot._running().context  # type: ignore[attr-defined]
+
+
+async def names_of(bot: ChannelAgent, action: PendingAction) -> dict[str, str]:
+    """Return the id, the code and the token of a button of an action."""
+    store = shared_of(bot).store
+    (line,) = await store.read(keys.key(store, action.conversation, keys.visible_log), last=1)
+    token = line.value["buttons"][0]["token"]
+    return {"action_id": action.pending_action_id, "code": action.code, "token": token}
 
 
 async def keep(store: Store, **records: Json) -> None:
@@ -107,11 +116,7 @@ async def test_an_approver_names_an_action_by_its_code(invoices: Invoices) -> No
 async def test_an_action_of_another_conversation_is_not_found(invoices: Invoices, named: str) -> None:
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
-        context = shared_of(bot)
-        (line,) = await context.store.read(keys.key(context.store, action.conversation, keys.visible_log), last=1)
-        which: dict[str, str] = {
-            "action_id": action.pending_action_id, "code": action.code, "token": line.value["buttons"][0]["token"]
-        }  # fmt: skip
+        which = await names_of(bot, action)
         for elsewhere in (ZOE, "nowhere"):
             with pytest.raises(NotAllowed):
                 await bot.decide("app:-:ana", "confirm", **{named: which[named]}, conversation=elsewhere)
@@ -135,10 +140,7 @@ async def test_what_cannot_be_read_keeps_nobody_from_deciding(invoices: Invoices
         await spoil(store, f"action/{'9' * 32}")
         await spoil(store, f"open/{ZOE}")
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
-        (line,) = await store.read(keys.key(store, action.conversation, keys.visible_log), last=1)
-        which: dict[str, str] = {
-            "action_id": action.pending_action_id, "code": action.code, "token": line.value["buttons"][0]["token"]
-        }  # fmt: skip
+        which = await names_of(bot, action)
         await bot.decide("app:-:ana", "confirm", **{named: which[named]})
         assert invoices.deleted == ["INV-1"]
 
@@ -209,21 +211,18 @@ def opened(
     return lambda: RedisStore(url, prefix=own, ack_seconds=5.0)
 
 
-@pytest.mark.parametrize("answer", ["a word", "a code", "an id", "a button"])
+@pytest.mark.parametrize("answer", ["a word", "code", "action_id", "token"])
 @pytest.mark.both_stores
-async def test_an_open_action_is_confirmed_once_after_a_restart(opened: Callable[[], Store], answer: str) -> None:
-    invoices = Invoices()
+async def test_an_open_action_is_confirmed_once_after_a_restart(
+    opened: Callable[[], Store], answer: str, invoices: Invoices
+) -> None:
     async with invoices.bot(store=opened()) as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
-        context = bot._running().context  # type: ignore[attr-defined]
-        (line,) = await context.store.read(keys.key(context.store, action.conversation, keys.visible_log), last=1)
-        token = line.value["buttons"][0]["token"]
-    which = {
-        "a code": {"code": action.code}, "an id": {"action_id": action.pending_action_id}, "a button": {"token": token}
-    }.get(answer)  # fmt: skip
+        names = await names_of(bot, action)
+    which = {name: names[name] for name in names if name == answer}
     for said in ("Invoice INV-1 is deleted", "This is already done"):
         async with invoices.bot(store=opened()) as bot:
-            if which is not None:
+            if which:
                 result = await bot.decide("app:-:ana", "confirm", **which)
             else:
                 result = await bot.ask_channel("ana", "yes")
@@ -232,8 +231,9 @@ async def test_an_open_action_is_confirmed_once_after_a_restart(opened: Callable
 
 
 @pytest.mark.both_stores
-async def test_another_key_runs_nothing(opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch) -> None:
-    invoices = Invoices()
+async def test_another_key_runs_nothing(
+    opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, invoices: Invoices
+) -> None:
     async with invoices.bot(store=opened()) as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
     monkeypatch.setenv("ASKFIRST_SECRET", secrets.token_urlsafe(32))
@@ -254,8 +254,9 @@ async def test_a_store_that_keeps_no_secret_needs_one(
 
 
 @pytest.mark.parametrize("kept_on", ["sqlite"], indirect=True)
-async def test_a_file_has_one_key_however_it_is_named(tmp_path: Path, opened: Callable[[], Store]) -> None:
-    invoices = Invoices()
+async def test_a_file_has_one_key_however_it_is_named(
+    tmp_path: Path, opened: Callable[[], Store], invoices: Invoices
+) -> None:
     async with invoices.bot(store=f"sqlite:///{tmp_path / 'bot.db'}") as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
     async with invoices.bot(store=opened()) as bot:
@@ -266,9 +267,10 @@ async def test_a_file_has_one_key_however_it_is_named(tmp_path: Path, opened: Ca
 
 
 @pytest.mark.parametrize("kept_on", ["sqlite"], indirect=True)
-async def test_a_store_in_memory_leaves_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_in_memory_leaves_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoices: Invoices
+) -> None:
     monkeypatch.chdir(tmp_path)
-    invoices = Invoices()
     async with invoices.bot(store=SqliteStore(":memory:")) as bot:
         await bot.ask_channel("ana", "delete INV-1")
         assert (await bot.ask_channel("ana", "yes")).content == "Invoice INV-1 is deleted."

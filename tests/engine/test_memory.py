@@ -246,10 +246,7 @@ async def test_row_of_turns_with_notes_alone_pushes_no_words_out(
 
 @pytest.mark.ledger("MEM-07")
 async def test_conversation_is_known_after_a_restart(tmp_path: Path) -> None:
-    for model, text in (
-        (Model(), "my name is Alice"),
-        (last := Model(), "what's my name?"),
-    ):
+    for model, text in ((Model(), "my name is Alice"), (last := Model(), "what's my name?")):
         async with ChannelAgent(
             Agent(provider=model, memory=ConversationMemory()), store=f"sqlite:///{tmp_path}/bot.db"
         ) as made:

@@ -485,9 +485,7 @@ async def test_log_follows_an_action_without_its_words(caplog: pytest.LogCapture
         assert any("(delete): ValueError (test_observed_turns.py:" in each for each in told)
 
 
-async def test_exception_text_reaches_neither_chat_nor_model_nor_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_exception_text_reaches_neither_chat_nor_model_nor_log(caplog: pytest.LogCaptureFixture) -> None:
     async def preview(name: str) -> str:
         raise KeyError(CANARY)
 

@@ -52,35 +52,43 @@ def shop() -> Shop:
     return Shop()
 
 
-async def test_one_message_asks_about_all_by_number(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2 3")
-        (question,) = chat.messages
-        assert [line for line in question.text.splitlines() if "Delete invoice" in line] == [
-            f"{number}\\. **Delete invoice “{number}”?**" for number in (1, 2, 3)
-        ]
-        assert "Or write the numbers of those to confirm, for example 1, 3." in question.text
-        assert question.buttons[-2:] == ["Confirm all", "Cancel all"]
+@pytest.fixture
+async def plan(shop: Shop) -> AsyncIterator[ChatDriver]:
+    async with ChatDriver(shop.bot) as plan:
+        yield plan
 
 
-async def test_confirm_all_runs_in_order_one_at_a_time_and_tells_once(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2 3")
-        await chat.presses("ana", "Confirm all")
-        assert (shop.deleted, shop.at_once) == (["1", "2", "3"], 1)
-        assert chat.last.text == "\n".join(f"{n}\\. ✅ Invoice {n} is deleted." for n in (1, 2, 3))
-        assert len(chat.messages) == 2
-        assert "✅ Confirmed by Ana" in chat.messages[0].text and chat.messages[0].buttons == []
-        await chat.says("ana", "all")
-        assert shop.deleted == ["1", "2", "3"]
+@pytest.fixture
+async def three(plan: ChatDriver) -> ChatDriver:
+    """A chat in which Ana has been asked for three invoices at once."""
+    await plan.says("ana", "delete 1 2 3")
+    return plan
 
 
-async def test_cancel_all_is_told_in_one_message(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2")
-        await chat.presses("ana", "Cancel all")
-        assert shop.deleted == []
-        assert chat.last.text == "🚫 Not done: Delete invoice “1”\n🚫 Not done: Delete invoice “2”"
+async def test_one_message_asks_about_all_by_number(three: ChatDriver) -> None:
+    (question,) = three.messages
+    assert [line for line in question.text.splitlines() if "Delete invoice" in line] == [
+        f"{number}\\. **Delete invoice “{number}”?**" for number in (1, 2, 3)
+    ]
+    assert "Or write the numbers of those to confirm, for example 1, 3." in question.text
+    assert question.buttons[-2:] == ["Confirm all", "Cancel all"]
+
+
+async def test_confirm_all_runs_in_order_one_at_a_time_and_tells_once(three: ChatDriver, shop: Shop) -> None:
+    await three.presses("ana", "Confirm all")
+    assert (shop.deleted, shop.at_once) == (["1", "2", "3"], 1)
+    assert three.last.text == "\n".join(f"{n}\\. ✅ Invoice {n} is deleted." for n in (1, 2, 3))
+    assert len(three.messages) == 2
+    assert "✅ Confirmed by Ana" in three.messages[0].text and three.messages[0].buttons == []
+    await three.says("ana", "all")
+    assert shop.deleted == ["1", "2", "3"]
+
+
+async def test_cancel_all_is_told_in_one_message(plan: ChatDriver, shop: Shop) -> None:
+    await plan.says("ana", "delete 1 2")
+    await plan.presses("ana", "Cancel all")
+    assert shop.deleted == []
+    assert plan.last.text == "🚫 Not done: Delete invoice “1”\n🚫 Not done: Delete invoice “2”"
 
 
 @pytest.mark.parametrize(
@@ -93,66 +101,51 @@ async def test_cancel_all_is_told_in_one_message(shop: Shop) -> None:
         ("all but 2", ["1", "3"], []),
         ("none", [], []),
         ("only 2", ["2"], ["1", "3"]),
+        *((words, [], ["1", "2", "3"]) for words in ("4", "0", "1,4", "2 if it is paid", "1?", "-1")),
     ],
 )
 async def test_words_decide_the_named_items_alone(
-    shop: Shop, words: str, done: list[str], open_left: list[str]
+    three: ChatDriver, shop: Shop, words: str, done: list[str], open_left: list[str]
 ) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2 3")
-        await chat.says("ana", words)
-        assert shop.deleted == done
-        waiting = (await chat.engine.context.actions("agent/test:bot:ana")).open
-        assert [action.args["invoice_id"] for action in waiting] == open_left
-        shown_again = [message for message in chat.messages[1:] if message.buttons]
-        assert len(shown_again) == bool(open_left)
+    await three.says("ana", words)
+    assert shop.deleted == done
+    waiting = (await three.engine.context.actions("agent/test:bot:ana")).open
+    assert [action.args["invoice_id"] for action in waiting] == open_left
+    shown_again = [message for message in three.messages[1:] if message.buttons]
+    assert len(shown_again) == bool(open_left)
 
 
-async def test_numbers_of_an_earlier_plan_mean_nothing_any_more(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2 3")
-        await chat.says("ana", "2")
-        assert shop.deleted == ["2"]
-        await chat.says("ana", "2")
-        assert shop.deleted == ["2"], "the outcome of the first was told last, so the number means nothing any more"
+async def test_numbers_of_an_earlier_plan_mean_nothing_any_more(three: ChatDriver, shop: Shop) -> None:
+    await three.says("ana", "2")
+    assert shop.deleted == ["2"]
+    await three.says("ana", "2")
+    assert shop.deleted == ["2"], "the outcome of the first was told last, so the number means nothing any more"
 
 
-@pytest.mark.parametrize("words", ["4", "0", "1,4", "2 if it is paid", "1?", "-1"])
-async def test_other_words_decide_nothing(shop: Shop, words: str) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2 3")
-        await chat.says("ana", words)
-        assert shop.deleted == []
+async def test_numbers_count_only_right_after_the_plan(three: ChatDriver, shop: Shop) -> None:
+    before = three.last.number
+    await three.says("ana", "hello")
+    await three.says("ana", "1,3", after=before)
+    assert shop.deleted == []
+    assert "Which one do you mean?" in three.last.text or "waiting" in three.last.text
 
 
-async def test_numbers_count_only_right_after_the_plan(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2 3")
-        before = chat.last.number
-        await chat.says("ana", "hello")
-        await chat.says("ana", "1,3", after=before)
-        assert shop.deleted == []
-        assert "Which one do you mean?" in chat.last.text or "waiting" in chat.last.text
+async def test_bare_yes_to_a_plan_asks_which(plan: ChatDriver, shop: Shop) -> None:
+    await plan.says("ana", "delete 1 2")
+    await plan.says("ana", "yes")
+    assert "Which one do you mean?" in plan.last.text
+    assert shop.deleted == []
 
 
-async def test_bare_yes_to_a_plan_asks_which(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2")
-        await chat.says("ana", "yes")
-        assert "Which one do you mean?" in chat.last.text
-        assert shop.deleted == []
-
-
-async def test_another_person_decides_no_item(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2", group="office")
-        assert "write the numbers" not in chat.last.text
-        await chat.presses("ben", "Confirm all")
-        assert chat.alerts[-1] == "This is not yours to answer."
-        await chat.says("ana", "1,2", group="office")
-        assert shop.deleted == []
-        await chat.presses("ana", "Confirm all")
-        assert shop.deleted == ["1", "2"]
+async def test_another_person_decides_no_item(plan: ChatDriver, shop: Shop) -> None:
+    await plan.says("ana", "delete 1 2", group="office")
+    assert "write the numbers" not in plan.last.text
+    await plan.presses("ben", "Confirm all")
+    assert plan.alerts[-1] == "This is not yours to answer."
+    await plan.says("ana", "1,2", group="office")
+    assert shop.deleted == []
+    await plan.presses("ana", "Confirm all")
+    assert shop.deleted == ["1", "2"]
 
 
 async def test_failure_of_an_item_leaves_the_others(shop: Shop) -> None:
@@ -177,23 +170,21 @@ async def test_failure_stops_the_rest_where_the_author_says_so() -> None:
         assert last == "3\\. 🚫 Not done, because something before it was not done: Delete invoice “3”"
 
 
-async def test_items_decided_one_by_one_are_told_one_by_one(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2")
-        label = next(
-            each for each in reversed(chat.messages[0].buttons) if each.startswith("Confirm ") and "all" not in each
-        )
-        await chat.presses("ana", label)
-        assert (shop.deleted, chat.last.text) == (["2"], "Invoice 2 is deleted.")
+async def test_items_decided_one_by_one_are_told_one_by_one(plan: ChatDriver, shop: Shop) -> None:
+    await plan.says("ana", "delete 1 2")
+    label = next(
+        each for each in reversed(plan.messages[0].buttons) if each.startswith("Confirm ") and "all" not in each
+    )
+    await plan.presses("ana", label)
+    assert (shop.deleted, plan.last.text) == (["2"], "Invoice 2 is deleted.")
 
 
-async def test_plan_is_one_place_in_the_quota(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        for start in range(10, 60, 10):
-            await chat.says("ana", f"delete INV-{start} INV-{start + 1}")
-        assert len((await chat.engine.context.actions("agent/test:bot:ana")).open) == 10
-        await chat.says("ana", "delete INV-99")
-        assert len((await chat.engine.context.actions("agent/test:bot:ana")).open) == 10
+async def test_plan_is_one_place_in_the_quota(plan: ChatDriver) -> None:
+    for start in range(10, 60, 10):
+        await plan.says("ana", f"delete INV-{start} INV-{start + 1}")
+    assert len((await plan.engine.context.actions("agent/test:bot:ana")).open) == 10
+    await plan.says("ana", "delete INV-99")
+    assert len((await plan.engine.context.actions("agent/test:bot:ana")).open) == 10
 
 
 async def test_more_than_ten_items_are_to_be_split(shop: Shop) -> None:
@@ -206,12 +197,11 @@ async def test_more_than_ten_items_are_to_be_split(shop: Shop) -> None:
         assert len(told) == 11 and all("at most 10 calls are confirmed at once. Split them." in each for each in told)
 
 
-async def test_stop_withdraws_the_confirmed_items_that_have_not_run(shop: Shop) -> None:
-    async with ChatDriver(shop.bot) as chat:
-        await chat.says("ana", "delete 1 2")
-        await chat.says("ana", "/stop")
-        await chat.says("ana", "1")
-        assert shop.deleted == []
+async def test_stop_withdraws_the_confirmed_items_that_have_not_run(plan: ChatDriver, shop: Shop) -> None:
+    await plan.says("ana", "delete 1 2")
+    await plan.says("ana", "/stop")
+    await plan.says("ana", "1")
+    assert shop.deleted == []
 
 
 class Paying(Model):
@@ -254,6 +244,14 @@ async def chat(till: Till) -> AsyncIterator[ChatDriver]:
 BUTTON = "Yes, and for 1 hour"
 
 
+@pytest.fixture
+async def permitted(chat: ChatDriver) -> ChatDriver:
+    """A chat in which Ana has confirmed a call, and allowed others like it."""
+    await chat.says("ana", "pay C7 10")
+    await chat.presses("ana", BUTTON)
+    return chat
+
+
 async def test_prompt_writes_out_all_that_the_permission_covers(chat: ChatDriver) -> None:
     await chat.says("ana", "pay C7 10")
     assert chat.last.buttons == ["Confirm", "Cancel", BUTTON, "Change"]
@@ -264,22 +262,17 @@ async def test_prompt_writes_out_all_that_the_permission_covers(chat: ChatDriver
     )
 
 
-async def test_matching_calls_are_done_and_told_until_it_is_used_up(chat: ChatDriver, till: Till) -> None:
-    await chat.says("ana", "pay C7 10")
-    await chat.presses("ana", BUTTON)
+async def test_matching_calls_are_done_and_told_until_it_is_used_up(permitted: ChatDriver, till: Till) -> None:
     assert till.paid == [("C7", 10)]
     given = "Allowed without a question, 2 more times, time left 1 hour: pay (customer C7). /stop ends it."
-    assert given in [message.text for message in chat.messages]
+    assert given in [message.text for message in permitted.messages]
     for left, amount in ((1, 20), (0, 30)):
-        await chat.says("ana", f"pay C7 {amount}")
-        told = [message.text for message in chat.messages][-2:]
-        assert told == [
-            f"Done under your permission, {left} more times: Pay {amount} to “C7”",
-            f"{amount} paid.",
-        ]
-    await chat.says("ana", "pay C7 40")
+        await permitted.says("ana", f"pay C7 {amount}")
+        told = [message.text for message in permitted.messages][-2:]
+        assert told == [f"Done under your permission, {left} more times: Pay {amount} to “C7”", f"{amount} paid."]
+    await permitted.says("ana", "pay C7 40")
     assert till.paid == [("C7", 10), ("C7", 20), ("C7", 30)]
-    assert "Confirm" in chat.last.buttons
+    assert "Confirm" in permitted.last.buttons
 
 
 async def test_code_of_its_own_gives_it_and_the_plain_code_does_not(chat: ChatDriver, till: Till) -> None:
@@ -303,10 +296,8 @@ async def test_bare_yes_gives_none(chat: ChatDriver, till: Till) -> None:
 
 
 @pytest.mark.parametrize("words", ["pay C8 20", "pay c7 20"])
-async def test_call_that_does_not_match_exactly_is_asked(chat: ChatDriver, till: Till, words: str) -> None:
-    await chat.says("ana", "pay C7 10")
-    await chat.presses("ana", BUTTON)
-    await chat.says("ana", words)
+async def test_call_that_does_not_match_exactly_is_asked(permitted: ChatDriver, till: Till, words: str) -> None:
+    await permitted.says("ana", words)
     assert till.paid == [("C7", 10)]
 
 
@@ -321,40 +312,34 @@ async def test_another_person_or_conversation_does_not_have_it(chat: ChatDriver,
     assert till.paid == [("C7", 10)]
 
 
-async def test_it_ends_with_its_time(chat: ChatDriver, till: Till) -> None:
-    await chat.says("ana", "pay C7 10")
-    await chat.presses("ana", BUTTON)
-    await chat.clock.advance(3601)
-    await chat.says("ana", "pay C7 20")
+async def test_it_ends_with_its_time(permitted: ChatDriver, till: Till) -> None:
+    await permitted.clock.advance(3601)
+    await permitted.says("ana", "pay C7 20")
     assert till.paid == [("C7", 10)]
 
 
-async def test_pending_lists_it_and_stop_revokes_it(chat: ChatDriver, till: Till) -> None:
-    await chat.says("ana", "pay C7 10")
-    await chat.presses("ana", BUTTON)
-    await chat.says("ana", "/pending")
-    assert chat.last.text.startswith("Nothing is waiting for your answer.\n\nAllowed without a question, 2 more times")
-    await chat.says("ana", "/stop")
-    assert chat.last.text.endswith("No longer allowed without a question: pay (customer C7)")
-    await chat.says("ana", "pay C7 20")
+async def test_pending_lists_it_and_stop_revokes_it(permitted: ChatDriver, till: Till) -> None:
+    await permitted.says("ana", "/pending")
+    assert permitted.last.text.startswith(
+        "Nothing is waiting for your answer.\n\nAllowed without a question, 2 more times"
+    )
+    await permitted.says("ana", "/stop")
+    assert permitted.last.text.endswith("No longer allowed without a question: pay (customer C7)")
+    await permitted.says("ana", "pay C7 20")
     assert till.paid == [("C7", 10)]
 
 
-async def test_rule_that_became_narrower_counts(chat: ChatDriver, till: Till) -> None:
-    await chat.says("ana", "pay C7 10")
-    await chat.presses("ana", BUTTON)
+async def test_rule_that_became_narrower_counts(permitted: ChatDriver, till: Till) -> None:
     rule = till.bot.tool("pay")
     assert rule is not None and rule.confirm is not None
     rule.confirm.standing = Standing(max_seconds=60, max_uses=2, same=["customer"])
-    await chat.says("ana", "pay C7 20")
+    await permitted.says("ana", "pay C7 20")
     assert till.paid == [("C7", 10)]
 
 
-async def test_each_use_is_audited_with_its_permission(chat: ChatDriver) -> None:
-    await chat.says("ana", "pay C7 10")
-    await chat.presses("ana", BUTTON)
-    await chat.says("ana", "pay C7 20")
-    context = chat.engine.context
+async def test_each_use_is_audited_with_its_permission(permitted: ChatDriver) -> None:
+    await permitted.says("ana", "pay C7 20")
+    context = permitted.engine.context
     actions = await context.actions("agent/test:bot:ana", find=lambda index: [each.action_id for each in index.settled])
     (used,) = [action for action in actions.by_id.values() if action.permission]
     assert used.state == "done" and used.decided_by == str(Person(channel="test", account="bot", user_id="ana"))
@@ -369,17 +354,15 @@ def test_rule_that_could_be_too_wide_is_refused_at_start() -> None:
         Till(Standing(max_seconds=60, max_uses=1, same=["client"]))
 
 
-async def test_operator_lists_and_revokes_it(chat: ChatDriver, till: Till) -> None:
-    await chat.says("ana", "pay C7 10")
-    await chat.presses("ana", BUTTON)
-    context = chat.engine.context
+async def test_operator_lists_and_revokes_it(permitted: ChatDriver, till: Till) -> None:
+    context = permitted.engine.context
     operator = ActionCommands(context.store, context.channels, context.keyring, bot=None)
     (listed,) = await operator.pending()
     assert (listed["state"], listed["requester"]) == ("permitted", "test:bot:ana")
     assert str(listed["preview"]).startswith("pay with customer='C7': 2 more times until ")
     await operator.cancel(str(listed["id"])[:8])
-    await chat.clock.advance(1)
-    assert "No longer allowed without a question: pay (customer C7)" in [message.text for message in chat.messages]
-    await chat.says("ana", "pay C7 20")
+    await permitted.clock.advance(1)
+    assert "No longer allowed without a question: pay (customer C7)" in [message.text for message in permitted.messages]
+    await permitted.says("ana", "pay C7 20")
     assert till.paid == [("C7", 10)]
     assert await operator.pending() != [listed]

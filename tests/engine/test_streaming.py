@@ -144,33 +144,26 @@ async def test_a_model_that_is_down_takes_the_place_of_the_text(chat: Rig, typis
     assert [*board.shown.values()] == [say("model_down", "en"), "Hello"]
 
 
-async def test_a_limit_pauses_the_text_and_not_the_answer(chat: Rig, typist: Typist, board: Board) -> None:
-    board.fails = [None, RateLimited("429", retry_after_seconds=3600)]
-    turn = await begun(chat, "One")
-    typist.writes(" two")
-    await until(lambda: not board.fails)
-    await ends(chat, turn, " three")
-    assert board.shown == {"1": "One two three"}
-
-
-async def test_an_answer_comes_whole_after_a_text_was_refused(chat: Rig, typist: Typist, board: Board) -> None:
-    board.fails = [Undeliverable("not_allowed")]
+@pytest.mark.parametrize(
+    ("fails", "message_id"),
+    [
+        pytest.param([None, RateLimited("429", retry_after_seconds=3600)], "1", id="a limit pauses the text alone"),
+        pytest.param([None, Ambiguous("no_answer")], "2", id="a call that may arrive late changes no answer"),
+        pytest.param([Undeliverable("not_allowed")], "1", id="the answer comes whole"),
+    ],
+)
+async def test_call_for_a_growing_text_that_fails_harms_no_answer(
+    chat: Rig, typist: Typist, board: Board, fails: list[Exception | None], message_id: str
+) -> None:
+    board.fails = [*fails]
     turn = await begun(chat)
     typist.writes("One")
-    await until(lambda: not board.fails)
-    await ends(chat, turn, " two")
-    assert [*board.shown.values()] == ["One two"]
-
-
-async def test_a_call_without_an_answer_cannot_change_the_answer(chat: Rig, typist: Typist, board: Board) -> None:
-    """It may arrive late: the message that it would change is taken away, and the answer is another one."""
-    board.fails = [None, Ambiguous("no_answer")]
-    turn = await begun(chat, "One")
+    if len(fails) > 1:
+        await board.until(["One"])
     typist.writes(" two")
     await until(lambda: not board.fails)
     await ends(chat, turn, " three")
-    assert [*board.shown.values()] == ["One two three"]
-    assert "1" not in board.shown
+    assert board.shown == {message_id: "One two three"}
 
 
 async def test_an_answer_waits_for_the_call_and_not_for_the_interval(chat: Rig, typist: Typist, board: Board) -> None:

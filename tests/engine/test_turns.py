@@ -132,9 +132,7 @@ class Fragile:
 
 
 @pytest.mark.ledger("LOOP-12", "PYG-25")
-async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(
-    tmp_path: Path,
-) -> None:
+async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(tmp_path: Path) -> None:
     model = Fragile("bad")
     async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
         for text in ("good", "bad", "better"):
@@ -473,9 +471,8 @@ async def test_plain_message_costs_five_store_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.ledger("LOOP-05")
-async def test_new_begins_an_empty_transcript_and_asks_stay_open() -> None:
+async def test_new_begins_an_empty_transcript_and_asks_stay_open(invoices: Invoices) -> None:
     script = ScriptedProvider(["Nice.", ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Hello."])
-    invoices = Invoices()
     async with ChatDriver(invoices.bot(), provider=script) as chat:
         await chat.says("ana", "my cat is Felix")
         await chat.says("ana", "delete INV-1")
@@ -487,8 +484,7 @@ async def test_new_begins_an_empty_transcript_and_asks_stay_open() -> None:
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_start_help_and_pending_answer_without_the_model() -> None:
-    invoices = Invoices()
+async def test_start_help_and_pending_answer_without_the_model(invoices: Invoices) -> None:
     bot = invoices.bot(greeting="Welcome to **INV**.")
 
     @bot.command("refund", description="Get money back")
@@ -574,8 +570,7 @@ async def test_resume_goes_on_after_the_outcome() -> None:
 
 
 @pytest.mark.ledger("MISC-17")
-async def test_on_unrelated_drop_withdraws_the_ask_at_other_words() -> None:
-    invoices = Invoices()
+async def test_on_unrelated_drop_withdraws_the_ask_at_other_words(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(on_unrelated="drop")) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.says("ana", "what is the weather?")
@@ -603,8 +598,7 @@ async def test_a_resumed_turn_drops_nothing_that_is_still_asked() -> None:
         assert "INV" in chat.last.text
 
 
-async def test_outcomes_are_told_to_the_bots_own_code() -> None:
-    invoices = Invoices()
+async def test_outcomes_are_told_to_the_bots_own_code(invoices: Invoices) -> None:
     own, heard = invoices.bot(), []
 
     @own.on_outcome

@@ -14,17 +14,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from channels import (
-    Address,
-    AskfirstError,
-    Message,
-    Parsed,
-    Person,
-    Reply,
-    Unavailable,
-    Unreachable,
-    WebhookResponse,
-)
+from channels import Address, AskfirstError, Message, Parsed, Person, Reply, Unavailable, Unreachable, WebhookResponse
 from channels.channel import Pace
 from channels.events import event_to_json
 from gateway import Agent, ChannelAgent
@@ -167,10 +157,9 @@ async def test_delayed_notice_is_sent_once_when_due(pair: Pair) -> None:
         assert pair.platform.texts() == ["Time for tea."]
 
 
-async def test_work_due_during_an_outage_happens_once_afterwards(pair: Pair) -> None:
+async def test_work_due_during_an_outage_happens_once_afterwards(pair: Pair, invoices: Invoices) -> None:
     down = ProviderError("openai", "503", retryable=False)
     bot = ChannelAgent(Agent(provider=ScriptedProvider([down])))
-    invoices = Invoices()
     async with pair.running(invoices.bot()):
         await hears(pair, "delete INV-1")
         await pair.shown(1)
@@ -188,12 +177,7 @@ async def test_work_due_during_an_outage_happens_once_afterwards(pair: Pair) -> 
         await pair.advance(600)
         await pair.idle()
         said = {place: pair.platform.texts(place) for place in ("tea", "cake", "supper", "bob")}
-    assert said == {
-        "tea": ["tea"],
-        "cake": ["cake"],
-        "supper": [],
-        "bob": [say("model_down", "en"), "You said: hello"],
-    }
+    assert said == {"tea": ["tea"], "cake": ["cake"], "supper": [], "bob": [say("model_down", "en"), "You said: hello"]}
     assert [part.call for where, part in pair.platform.sent if where == "ana"] == ["show", "show", "edit"]
     async with pair.running(invoices.bot()):
         await pair.advance(2 * HOUR)
@@ -403,8 +387,9 @@ async def test_an_authors_mistake_there_is_named_here_and_not_quoted(store: Stor
     assert len(await store.dead_letters()) == 1
 
 
-async def test_a_process_that_died_with_the_turn_is_not_waited_for(store: Store, tmp_path: Path) -> None:
-    invoices = Invoices()
+async def test_a_process_that_died_with_the_turn_is_not_waited_for(
+    store: Store, tmp_path: Path, invoices: Invoices
+) -> None:
     async with process(bot := invoices.bot(), store, tmp_path):
         ana = Person(channel="app", account="-", user_id="ana")
         address = Address(channel="app", account="-", place="user:ana")

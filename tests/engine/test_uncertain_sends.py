@@ -57,19 +57,28 @@ async def deliver(chat: Rig, times: int = 6) -> None:
 # ── where nobody can tell ──
 
 
-async def test_a_later_part_of_a_lease_is_in_doubt_too(chat: Rig) -> None:
-    await chat.notify("one", "two", "three")
-    chat.platform.will = [taken(), LOST]
-    await deliver(chat)
-    assert chat.platform.texts() == ["one", NOTE, "two", "three"]
+def down() -> Unavailable:
+    return Unavailable("502")
 
 
-async def test_reply_in_doubt_is_sent_once_more_with_a_note(chat: Rig) -> None:
-    await chat.notify("one", "two")
-    chat.platform.will = [LOST]
-    await deliver(chat)
-    assert chat.platform.texts() == [NOTE, "one", "two"]
-    assert await chat.dead() == []
+@pytest.mark.parametrize(
+    ("texts", "will", "shown", "dead"),
+    [
+        pytest.param("one two", [LOST], [NOTE, "one", "two"], [], id="sent once more with a note"),
+        pytest.param("one two three", [taken(), LOST], ["one", NOTE, "two", "three"], [], id="a later part of a lease"),
+        pytest.param("one two", [LOST, taken(), LOST], [NOTE, "two"], ["it may have been sent"], id="twice in doubt"),
+        pytest.param("one", [LOST, down(), taken(), down(), down()], [NOTE, "one"], [], id="a note despite outages"),
+        pytest.param("one", [LOST, LOST], ["one"], [], id="a note that may have been sent"),
+        pytest.param("one", [LOST, Unreachable("blocked")], [], ["not deliverable: blocked"], id="to a blocked chat"),
+    ],
+)
+async def test_reply_in_doubt_is_sent_once_more_or_put_aside(
+    chat: Rig, texts: str, will: list[Any], shown: list[str], dead: list[str]
+) -> None:
+    await chat.notify(*texts.split())
+    chat.platform.will = [*will]
+    await deliver(chat, 8)
+    assert (chat.platform.texts(), await chat.dead()) == (shown, dead)
 
 
 async def test_duplicate_note_is_in_the_persons_language(chat: Rig) -> None:
@@ -81,28 +90,6 @@ async def test_duplicate_note_is_in_the_persons_language(chat: Rig) -> None:
     assert chat.platform.texts() == [say("may_be_duplicate", "es"), "You said: hola"]
 
 
-async def test_twice_in_doubt_it_is_put_aside_and_what_follows_goes_on(chat: Rig) -> None:
-    await chat.notify("one", "two")
-    chat.platform.will = [LOST, taken(), LOST]
-    await deliver(chat)
-    assert chat.platform.texts() == [NOTE, "two"]
-    assert await chat.dead() == ["it may have been sent"]
-
-
-async def test_duplicate_note_is_said_once_despite_repeated_outages(chat: Rig) -> None:
-    await chat.notify("one")
-    chat.platform.will = [LOST, Unavailable("502"), taken(), Unavailable("502"), Unavailable("502")]
-    await deliver(chat)
-    assert chat.platform.texts() == [NOTE, "one"]
-
-
-async def test_a_note_that_may_have_been_sent_is_not_sent_again(chat: Rig) -> None:
-    await chat.notify("one")
-    chat.platform.will = [LOST, LOST]
-    await deliver(chat, 8)
-    assert chat.platform.texts() == ["one"] and len(chat.platform.keys) == 3
-
-
 async def test_duplicate_note_keeps_the_pace(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=1.0)) as chat:
         await chat.worker.engine.runtime.notify(here("#team"), Reply(text="one"))
@@ -111,14 +98,6 @@ async def test_duplicate_note_keeps_the_pace(tmp_path: Path) -> None:
             await chat.turns()
             await chat.advance(61)
         assert chat.platform.texts("#team") == [NOTE, "one"]
-
-
-async def test_reply_in_doubt_to_a_blocked_chat_is_put_aside(chat: Rig) -> None:
-    await chat.notify("one")
-    chat.platform.will = [LOST, Unreachable("blocked")]
-    await deliver(chat)
-    assert chat.platform.sent == []
-    assert await chat.dead() == ["not deliverable: blocked"]
 
 
 async def test_replayed_reply_is_sent_without_a_note(chat: Rig) -> None:
@@ -132,21 +111,16 @@ async def test_replayed_reply_is_sent_without_a_note(chat: Rig) -> None:
     assert chat.platform.texts() == [NOTE, "one"]
 
 
-async def test_reply_in_doubt_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dies", [False, True])
+async def test_reply_in_doubt_is_dropped_if_the_bot_says_drop(tmp_path: Path, dies: bool) -> None:
     async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
         await chat.notify("one", "two")
-        chat.platform.will = [LOST]
+        if dies:
+            await chat.worker.lease("out", lease_seconds=0.0)
+        else:
+            chat.platform.will = [LOST]
         await deliver(chat)
-        assert chat.platform.texts() == ["two"]
-        assert await chat.dead() == ["it may have been sent"]
-
-
-async def test_reply_of_a_dead_sender_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
-    async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
-        await chat.notify("one", "two")
-        await chat.worker.lease("out", lease_seconds=0.0)
-        await deliver(chat)
-        assert chat.platform.texts() == ["two"]
+        assert (chat.platform.texts(), await chat.dead()) == (["two"], ["it may have been sent"])
 
 
 async def test_question_and_edit_in_doubt_are_sent_even_with_drop(tmp_path: Path) -> None:

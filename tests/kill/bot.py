@@ -59,4 +59,11 @@ async def note(text: str, ctx: ToolContext) -> str:
     return await _call("note", ctx, text)
 
 
-bot = ChannelAgent(Agent([pay_invoice, delete_invoice, send_invoice, mail_invoice, note], provider="openai:test-model"))
+@tool(lock="stock:{item}")
+async def reserve(item: str, ctx: ToolContext) -> str:
+    """Reserve an item."""
+    return await _call("reserve", ctx, item)
+
+
+tools = [pay_invoice, delete_invoice, send_invoice, mail_invoice, note, reserve]
+bot = ChannelAgent(Agent(tools, provider="openai:test-model"))

@@ -16,8 +16,8 @@ from gateway.assembly import open_store
 from gateway.settings import Role
 from tests.cli.processes import Process, forked
 from tests.e2e.house import SECRET, SIGNING
-from tests.fakes.openai import FakeOpenAI
-from tests.fakes.telegram import FakeTelegram
+from tests.fakes.openai import Call, FakeOpenAI, Say
+from tests.fakes.telegram import FakeTelegram, Message, Press
 from tests.store.redis_server import RedisServer
 
 __all__ = ["LEASE_SECONDS", "Business", "Stage", "a_store", "on_stage"]
@@ -102,11 +102,12 @@ class Stage:
         if store.startswith("redis"):
             self.env |= {"ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(directory / "artifacts")}
         self._processes = processes
+        self.ana, self.bot = telegram.person("Ana"), BOT
         self._latest: Process | None = None
 
-    async def start(self, role: Role = "all", bot: Path = BOT, **env: str) -> Process:
+    async def start(self, role: Role = "all", bot: Path | None = None, **env: str) -> Process:
         """One more process; Telegram's webhook goes there from now on, if it is not a worker. `env` is its own."""
-        arguments = ("serve", bot, "--host=127.0.0.1", "--port=0", f"--role={role}")
+        arguments = ("serve", bot or self.bot, "--host=127.0.0.1", "--port=0", f"--role={role}")
         process = await self._processes.enter_async_context(
             forked(*arguments, cwd=self.directory, env=self.env | env, lease_seconds=LEASE_SECONDS)
         )
@@ -125,6 +126,33 @@ class Stage:
         assert self._latest is not None
         await self._latest.end()
 
+    async def restart(self) -> None:
+        """Kill the latest one and start another, in which no effect is held."""
+        await self.kill()
+        self.business.hold_before = self.business.hold_after = False
+        await self.start()
+
+    async def says(self, text: str, *script: Say | Call) -> None:
+        """Ana writes; the model has this script."""
+        self.model.script(script)
+        await self.telegram.person_says(self.ana, self.ana, text)
+
+    async def asks(self, tool: str, *more: Say | Call) -> Message:
+        """Have the model call a tool for INV-1, and return the question to Ana."""
+        await self.says("do it", Call(tool, {"invoice_id": "INV-1"}), *more)
+        return await self.until(lambda: self.telegram.last(self.ana, button="Confirm"))
+
+    async def press(self, prompt: Message, *, wait: bool = True) -> Press:
+        return await self.telegram.press(prompt, "Confirm", self.ana, wait=wait)
+
+    async def dies_in_effect(self, when: str, prompt: Message | None = None) -> None:
+        """Kill the process ``before`` or ``after`` the next effect happens, and start another."""
+        self.business.hold_before, self.business.hold_after = when == "before", when == "after"
+        if prompt is not None:
+            await self.press(prompt)
+        await self.business.reached.wait()
+        await self.restart()
+
     async def until(self, condition: Callable[[], T | None]) -> T:
         """The first truthy value. It may take a take-over: on Redis what a killed process held is its for a lease."""
         return await self.telegram.wait_for(condition, timeout_seconds=60)
@@ -140,8 +168,8 @@ class Stage:
         finally:
             await store.close()
 
-    def texts(self, chat: Any) -> list[str]:
-        return [message.text for message in self.telegram.sent if message.chat.id == chat.id]
+    def texts(self, chat: Any = None) -> list[str]:
+        return [message.text for message in self.telegram.sent if message.chat.id == (chat or self.ana).id]
 
 
 @contextlib.asynccontextmanager

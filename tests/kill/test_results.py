@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from gateway.wording import say
 from tests.fakes.openai import Call, Say
-from tests.kill.stage import Stage, a_store, on_stage
+from tests.kill.stage import Stage
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -19,27 +18,18 @@ BOT = Path(__file__).with_name("results_bot.py")
 DUPLICATE = say("may_be_duplicate", "en")
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    async with a_store(request.param, tmp_path) as store, on_stage(tmp_path, store) as stage:
-        await stage.start(bot=BOT)
-        yield stage
-
-
-async def killed_in_call(stage: Stage, number: int, steps: list[Any], said: str, answers: list[str]) -> Any:
+async def killed_in_call(stage: Stage, number: int, steps: list[Any], said: str, answers: list[str]) -> None:
     """Ana says something, the process dies in this call to the model, and another one goes on to these answers.
 
-    Return Ana. A message that was sent when the process died is sent again, after a warning.
+    A message that was sent when the process died is sent again, after a warning.
     """
-    ana, hold = stage.telegram.person("Ana"), asyncio.Event()
+    hold = asyncio.Event()
     stage.model.script([*steps[: number - 1], Say("never seen", hold=hold), *steps[number - 1 :]])
-    await stage.telegram.person_says(ana, ana, said)
+    await stage.says(said)
     await stage.model.wait_for(number)
-    await stage.kill()
+    await stage.restart()
     hold.set()
-    await stage.start(bot=BOT)
-    await stage.until(lambda: [*dict.fromkeys(each for each in stage.texts(ana) if each != DUPLICATE)] == answers)
-    return ana
+    await stage.until(lambda: [*dict.fromkeys(each for each in stage.texts() if each != DUPLICATE)] == answers)
 
 
 def is_summary(request: Any) -> bool:
@@ -65,8 +55,8 @@ async def test_killed_around_a_follow_up_it_is_planned_once(stage: Stage, number
 
 
 async def test_killed_before_a_reply_is_cached_it_is_cached_once(stage: Stage) -> None:
-    ana = await killed_in_call(stage, 1, [Say("A language.")], "What is Python?", ["A language."])
+    await killed_in_call(stage, 1, [Say("A language.")], "What is Python?", ["A language."])
     for text in ("/new", "What is Python?"):
-        await stage.telegram.person_says(ana, ana, text)
-    await stage.until(lambda: stage.texts(ana).count("A language.") == 2)
+        await stage.says(text)
+    await stage.until(lambda: stage.texts().count("A language.") == 2)
     assert len(stage.model.requests) == 2

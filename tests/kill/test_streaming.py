@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import redis.asyncio
 
 from tests.fakes.openai import Call, Say
 from tests.fakes.telegram import Chat
-from tests.kill.stage import Stage, a_store, on_stage
+from tests.kill.stage import Stage
 
 pytestmark = pytest.mark.timeout(180)
 
 BEGUN = "The report has three parts, and the fi"
 WHOLE = "The report has three parts, and the first is about money."
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    async with a_store(request.param, tmp_path) as store, on_stage(tmp_path, store) as stage:
-        await stage.start()
-        yield stage
 
 
 async def recorded(stage: Stage) -> None:
@@ -52,8 +43,7 @@ async def begun(stage: Stage, hold: asyncio.Event, *, then: Say | Call) -> Chat:
     await stage.telegram.person_says(team, ana, f"@{stage.telegram.bot.username} report")
     await stage.until(lambda: any(text and BEGUN.startswith(text) for text in stage.texts(team)))
     await recorded(stage)
-    await stage.kill()
-    await stage.start()
+    await stage.restart()
     return team
 
 

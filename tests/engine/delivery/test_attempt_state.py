@@ -146,11 +146,7 @@ FAILURES: list[tuple[SendError, dict[str, object], object]] = [
     (Unavailable("502"), {"failures": 99}, Wait(seconds=300.0, why="Unavailable: 502", failed=True)),
     (Ambiguous("timeout"), {"failures": 1}, Wait(seconds=2.0, why="Ambiguous: timeout", failed=True)),
     (Ambiguous("timeout"), {"reports": True}, Wait(seconds=10.0, why="Ambiguous: timeout", failed=True)),
-    (
-        Ambiguous("timeout"),
-        {"reports": True, "failures": 5},
-        Wait(seconds=60.0, why="Ambiguous: timeout", failed=True),
-    ),
+    (Ambiguous("timeout"), {"reports": True, "failures": 5}, Wait(seconds=60.0, why="Ambiguous: timeout", failed=True)),
 ]
 
 
