@@ -2,7 +2,6 @@
 
 from channels.channel import (
     Ambiguous,
-    AskfirstError,
     Capabilities,
     Channel,
     Forged,
@@ -22,6 +21,7 @@ from channels.channel import (
     WebhookRequest,
     WebhookResponse,
 )
+from channels.errors import AskfirstError
 from channels.events import (
     Address,
     Attachment,

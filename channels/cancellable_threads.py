@@ -8,8 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["FILES", "hand_over", "in_thread"]
-
 T = TypeVar("T")
 
 FILES = ThreadPoolExecutor(max_workers=8, thread_name_prefix="askfirst-file")

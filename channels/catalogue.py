@@ -11,10 +11,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
-from channels.channel import AskfirstError, Channel, Way
+from channels.channel import Channel, Way
+from channels.errors import AskfirstError
 from channels.powers import CanPoll
-
-__all__ = ["BUILT_IN", "EVERY_WAY", "CatalogueEntry", "Setting", "lacking", "load", "names", "polls", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

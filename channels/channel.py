@@ -29,30 +29,6 @@ from channels.replies import Part, Receipt, Reply
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = [
-    "Ambiguous",
-    "AskfirstError",
-    "Capabilities",
-    "Channel",
-    "Forged",
-    "Malformed",
-    "MissingSetting",
-    "NotOurs",
-    "OptedOut",
-    "Pace",
-    "Parsed",
-    "PollingRefused",
-    "RateLimited",
-    "SendError",
-    "Stale",
-    "Unavailable",
-    "Undeliverable",
-    "Unreachable",
-    "Way",
-    "WebhookRequest",
-    "WebhookResponse",
-]
-
 
 Way: TypeAlias = Literal["webhook", "polling"]
 """The way in which a platform's messages come in."""

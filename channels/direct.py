@@ -13,8 +13,6 @@ from channels.replies import Part, Receipt, Reply
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["DirectChannel", "is_private", "own_place", "shared_place"]
-
 _OWN = "user:"
 """The prefix of a person's own place."""
 _MARK = "%"

@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["AskfirstError", "Portable"]
-
 
 class Portable(Exception):
     """An exception that survives pickling and copying, whatever the parameters of its ``__init__`` are."""

@@ -10,25 +10,6 @@ from typing import Literal, Self
 
 from pydantic import TypeAdapter
 
-__all__ = [
-    "Address",
-    "Attachment",
-    "ButtonPress",
-    "ConversationMoved",
-    "DeliveryReport",
-    "Event",
-    "Message",
-    "MessageEdited",
-    "OptOut",
-    "Person",
-    "Reaction",
-    "event_from_json",
-    "event_to_json",
-    "event_to_text",
-    "kind_of",
-]
-
-
 _READS_AS_ESCAPE = re.compile("%(?=25|2F|3A)", re.IGNORECASE)
 _ESCAPE = re.compile("%(25|2F|3A)", re.IGNORECASE)
 

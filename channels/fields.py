@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Fields", "Judged"]
-
 Judged: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 """The names for `Message.spoiled_by` and for `Message.unknown_fields`."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["keys"]
-
 
 def keys(secret: str) -> tuple[str, ...]:
     """Return the values of a secret in order, without empty ones. The first one signs and all of them verify."""

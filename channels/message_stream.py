@@ -10,8 +10,6 @@ from channels.events import Address
 from channels.formatting import finished
 from channels.replies import Part, Receipt, Reply
 
-__all__ = ["MessageStream"]
-
 _MOST_MESSAGES: Final = 5
 """The most messages that show a text while it grows. What follows is seen with the answer."""
 

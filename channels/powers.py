@@ -10,25 +10,6 @@ from channels.channel import Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, Event, Message, Person
 from channels.replies import Part, Receipt
 
-__all__ = [
-    "CanAnswer",
-    "CanAskAgain",
-    "CanEdit",
-    "CanFetch",
-    "CanLookUp",
-    "CanOpen",
-    "CanOrder",
-    "CanPoll",
-    "CanRegister",
-    "CanShowCommands",
-    "CanStream",
-    "CanType",
-    "CanTypeUnder",
-    "CanVouch",
-    "SharesWebhook",
-    "StreamHandle",
-]
-
 
 @runtime_checkable
 class SharesWebhook(Protocol):

@@ -10,8 +10,6 @@ from typing import Literal
 
 from typing_extensions import TypeAliasType
 
-__all__ = ["Button", "Json", "Media", "OpenMedia", "Part", "Receipt", "Reply", "Settled"]
-
 Json = TypeAliasType("Json", "bool | int | float | str | list[Json] | dict[str, Json] | None")
 """Any JSON value. It is a named alias, because pydantic needs a name for a recursive type."""
 

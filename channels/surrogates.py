@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["validated"]
-
 T = TypeVar("T")
 
 

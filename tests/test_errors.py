@@ -21,7 +21,7 @@ from telegram.error import TelegramError
 import channels
 import gateway
 from channels import AskfirstError, MissingSetting, RateLimited, SendError, Unavailable
-from channels.telegram.errors import Moved, TooManyRequests
+from channels.telegram.api import Moved, TooManyRequests
 from gateway.agent.checking import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep

@@ -1,10 +1,8 @@
 """Formatting: Markdown parsed once into text and spans, split at a limit, written in a platform's dialect."""
 
-from channels.formatting.gsm import GSM, drop_dear_accents, fold_quotes, fold_to_gsm
-from channels.formatting.markdown import MAX_MARKDOWN, is_quick, read_markdown
-from channels.formatting.plain import label, to_plain, to_whatsapp
+from channels.formatting.markdown import MAX_MARKDOWN, finished, is_quick, read_markdown
+from channels.formatting.plain import GSM, drop_dear_accents, fold_quotes, fold_to_gsm, label, to_plain, to_whatsapp
 from channels.formatting.styled import Span, SpanKind, Styled, split
-from channels.formatting.unfinished import finished
 
 __all__ = [
     "GSM",

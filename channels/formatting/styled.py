@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-__all__ = ["Span", "SpanKind", "Styled", "split"]
-
 SpanKind: TypeAlias = Literal["bold", "italic", "strike", "code", "pre", "quote", "link"]
 
 _ZERO_WIDTH_JOINER = "\u200d"

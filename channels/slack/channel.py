@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -16,8 +18,10 @@ from channels.cancellable_threads import FILES, in_thread
 from channels.channel import (
     Ambiguous,
     Capabilities,
+    Forged,
     MissingSetting,
     Parsed,
+    Stale,
     Unavailable,
     Undeliverable,
     WebhookRequest,
@@ -27,15 +31,11 @@ from channels.keys import keys
 from channels.message_stream import MessageStream
 from channels.powers import StreamHandle
 from channels.replies import Media, OpenMedia, Part, Receipt, Reply
-from channels.slack.api import WebApi
-from channels.slack.media import download, is_slacks, upload
+from channels.slack.api import WebApi, download, is_slacks, upload
 from channels.slack.parse import PayloadReader
+from channels.slack.payload import moment, position
 from channels.slack.render import CAPABILITIES, POST, linked, render, shown
 from channels.slack.socket import envelopes
-from channels.slack.stamps import moment, position
-from channels.slack.verify import verify
-
-__all__ = ["SlackChannel"]
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class SlackChannel:
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         """Check the signature of a request. Raises Forged or Stale."""
-        verify(request, self._signing_secrets, now)
+        _verify(request, self._signing_secrets, now)
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Return the events of a request. Pure. Raises Malformed for a body that is neither JSON object nor form."""
@@ -294,3 +294,23 @@ class SlackChannel:
 
 def _receipt(ts: str) -> Receipt:
     return Receipt(message_id=ts, sent_at=moment(ts))
+
+
+_WINDOW_SECONDS = 300
+"""The age after which a captured request is refused. Slack's clock and this machine's may differ by as much."""
+_LONGEST_TIMESTAMP = 12
+
+
+def _verify(request: WebhookRequest, secrets: Sequence[str], now: datetime) -> None:
+    """Check the signature in constant time, and its age. Raises Forged or Stale and no other error, for any bytes."""
+    timestamp = request.headers.get("x-slack-request-timestamp", "")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _LONGEST_TIMESTAMP):
+        raise Forged("slack: the timestamp is missing or none")
+    signed = b"v0:%b:%b" % (timestamp.encode(), request.body)
+    expected = ["v0=" + hmac.digest(secret.encode(), signed, hashlib.sha256).hex() for secret in secrets]
+    # Bytes of a header that are not UTF-8 arrive as lone surrogates. They become "?", which no signature contains.
+    given = request.headers.get("x-slack-signature", "").encode("utf-8", "replace")
+    if not any(hmac.compare_digest(given, signature.encode()) for signature in expected):
+        raise Forged("slack: the signature is missing or wrong")
+    if abs(now.timestamp() - int(timestamp)) > _WINDOW_SECONDS:
+        raise Stale("slack: signed more than five minutes ago, or ahead")

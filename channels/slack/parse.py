@@ -1,22 +1,25 @@
-"""Parsing: one request, or one envelope of Socket Mode, to events. Pure. It builds no types of the vendor's library."""
+"""Parsing: one request, or one envelope of Socket Mode, to events. Pure. It builds no types of the vendor's library.
+
+Text: https://docs.slack.dev/messaging/formatting-message-text. Slack sends mentions and addresses as ``<...>``, and
+escapes ``& < >`` in the person's own words. The fields of a message event are those of
+https://docs.slack.dev/reference/events/message, and of the interfaces GenericMessageEvent, FileShareMessageEvent,
+ThreadBroadcastMessageEvent and AppMentionEvent of https://docs.slack.dev/tools/node-slack-sdk/reference/types.
+"""
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 from pydantic import ValidationError
 
 from channels.channel import Malformed, Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, ButtonPress, Message, MessageEdited, Person, Reaction, kind_of
-from channels.slack.fields import judge
-from channels.slack.payload import BlockActions, Command, Event, EventCallback, File, payload_from
-from channels.slack.stamps import moment
-from channels.slack.text import mentions, plain, without_mention
-
-__all__ = ["PayloadReader"]
+from channels.fields import Fields, Judged
+from channels.slack.payload import BlockActions, Command, Event, EventCallback, File, moment, payload_from
 
 _OK = WebhookResponse()
 """The response with an empty body. Slack would show any other, or replace the pressed message by it."""
@@ -280,3 +283,113 @@ def _kind(file: File) -> Literal["image", "audio", "voice", "video", "document"]
     if file.get("subtype") == "slack_audio":
         return "voice"
     return kind_of(file.get("mimetype") or "")
+
+
+_TOKEN = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
+_AROUND = " \t\r\n,:"
+_ESCAPED = re.compile(r"&(?:amp|lt|gt);")
+
+
+def plain(text: str) -> str:
+    """Return the text as the person saw it: ``@name`` for a mention, ``label (address)`` for a link."""
+    pieces: list[str] = []
+    done = 0
+    if "<" not in text:  # nearly always
+        return _unescaped(text)
+    for found in _TOKEN.finditer(text):
+        pieces += (_unescaped(text[done : found.start()]), _unescaped(_shown(found[1], found[2])))
+        done = found.end()
+    return "".join((*pieces, _unescaped(text[done:])))
+
+
+def mentions(text: str, user_id: str) -> bool:
+    return "<@" in text and any(found[1] == f"@{user_id}" for found in _TOKEN.finditer(text))
+
+
+def without_mention(text: str, user_id: str) -> str:
+    """Return the text without a mention of this user at its beginning or end, which only addresses the message."""
+    words = text.strip()
+    if "<@" not in words:
+        return words
+    if (first := _TOKEN.match(words)) and first[1] == f"@{user_id}":
+        words = words[first.end() :].lstrip(_AROUND)
+    if (last := _TOKEN.fullmatch(words[max(0, words.rfind("<")) :])) and last[1] == f"@{user_id}":
+        words = words[: words.rfind("<")].rstrip(_AROUND)
+    return words
+
+
+def _shown(target: str, label: str | None) -> str:
+    if target.startswith(("@", "#")):
+        return f"{target[0]}{label or target[1:]}"
+    if target.startswith("!"):
+        # <!here>, <!subteam^S1|@team>, <!date^1392734382^{date}|fallback>
+        return label or f"@{target[1:].partition('^')[0]}"
+    address = target.removeprefix("mailto:")
+    return (
+        address if not label or label in (target, address) or target.endswith(f"//{label}") else f"{label} ({address})"
+    )
+
+
+def _unescaped(text: str) -> str:
+    """Unescape once: ``&amp;lt;`` becomes ``&lt;``, as the person wrote it."""
+    return _ESCAPED.sub(lambda found: html.unescape(found[0]), text)
+
+
+FIELDS = Fields(
+    harmless=frozenset(
+        """app_context assistant_thread blocks bot_id channel channel_type client_msg_id event_ts is_locked is_starred
+        last_read latest_reply no_notifications parent_user_id permalink pinned_to reactions reply_count reply_users
+        reply_users_count source_team subscribed team text thread_ts ts type user user_profile user_team""".split()  # noqa: SIM905
+    ),
+    spoiling=frozenset(
+        """app_id attachments bot_profile display_as_bot edited files hidden icons inviter is_ephemeral item item_type
+        message metadata previous_message purpose reaction room root subtype topic upload username x_files""".split()  # noqa: SIM905
+    ),
+)
+
+# https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
+_FINE = frozenset(
+    """rich_text rich_text_section broadcast channel color emoji link team text user usergroup
+    bold client_highlight code highlight italic underline unlink""".split()  # noqa: SIM905
+)
+"""Ordinary words with their styles, mentions, and elements that Slack finds by itself."""
+_SPOILING = frozenset(
+    """rich_text_list rich_text_preformatted rich_text_quote strike
+    attachment_mention canvas canvas_message_unfurl canvas_user_mention citation date file list_record message_mention
+    salesforce_data_field tag work_object_mention workflow_mention
+    actions alert card carousel context context_actions divider header image input markdown plan section table
+    task_card video""".split()  # noqa: SIM905
+)
+"""Quotes, strikethrough, references to other objects, and blocks that only apps post."""
+_MARKED = re.compile(r"~[^~\n]+~|```|^[ \t]*(?:&gt;|>)", re.MULTILINE)
+"""Strikethrough, preformatted or quoted words, in a text without blocks."""
+
+
+def judge(event: Event) -> Judged:
+    """Return the names of fields and marks that spoil a message event, and of the unknown ones."""
+    spoiled_by, unknown_fields = FIELDS.judge(event)
+    marks = set(_marks(event.get("blocks"))) - _FINE
+    if marks:
+        spoiled_by += tuple(f"blocks.{mark}" for mark in sorted(marks & _SPOILING))
+        unknown_fields += tuple(f"blocks.{mark}" for mark in sorted(marks - _SPOILING))
+    text = event.get("text") or ""
+    if ("~" in text or "`" in text or ">" in text or "&gt;" in text) and _MARKED.search(text):
+        spoiled_by += ("text",)
+    return spoiled_by, unknown_fields
+
+
+def _marks(blocks: Any) -> Iterator[str]:
+    """Yield the type and the styles of each element of a message's blocks."""
+    waiting = [blocks]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            yield str(node.get("type"))
+            style = node.get("style")
+            if isinstance(style, dict):
+                yield from [name for name, is_on in style.items() if is_on]
+            waiting.append(node.get("elements"))
+        elif node is not None:
+            yield type(node).__name__

@@ -9,24 +9,15 @@ dictionaries, because building objects took half of the time of parsing a messag
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Annotated, Any, Literal, Required, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard library's from Python 3.12 on
 
 from channels.surrogates import validated
-
-__all__ = [
-    "BlockActions",
-    "Command",
-    "Event",
-    "EventCallback",
-    "File",
-    "Inner",
-    "Payload",
-    "Verification",
-    "payload_from",
-]
 
 _NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
 
@@ -173,3 +164,23 @@ class Command(BaseModel):
     user_name: str | None = None
     trigger_id: str = Field(min_length=1)
     response_url: str | None = None
+
+
+_TS = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?", re.ASCII)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def moment(ts: str) -> datetime | None:
+    """Return the datetime of a stamp. None for a text that is not a stamp and for a time out of range."""
+    found = _TS.fullmatch(ts)
+    if found is None:
+        return None
+    try:
+        return _EPOCH + timedelta(seconds=int(found[1]), microseconds=int((found[2] or "")[:6].ljust(6, "0")))
+    except OverflowError:
+        return None
+
+
+def position(ts: str | None) -> Decimal | None:
+    """Return the stamp as a number that orders the messages of a channel. None for a text that is not a stamp."""
+    return Decimal(ts) if ts is not None and _TS.fullmatch(ts) else None

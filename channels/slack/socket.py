@@ -21,8 +21,6 @@ from channels.channel import Malformed, Parsed, PollingRefused, Unavailable, Und
 from channels.slack.api import WebApi
 from channels.slack.parse import PayloadReader
 
-__all__ = ["Envelope", "envelopes"]
-
 _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _GREETING_SECONDS = 10.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import itertools
 import json
 import logging
@@ -19,6 +20,7 @@ from channels.cancellable_threads import FILES, in_thread
 from channels.channel import (
     Ambiguous,
     Capabilities,
+    Forged,
     MissingSetting,
     Parsed,
     RateLimited,
@@ -29,21 +31,15 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.events import Address, Attachment, Event, Message, Person
+from channels.formatting import finished
 from channels.keys import keys
 from channels.message_stream import MessageStream
 from channels.powers import StreamHandle
 from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
-from channels.telegram.api import BotApi
-from channels.telegram.errors import Moved, bad_token
-from channels.telegram.media import open_upload
+from channels.telegram.api import BotApi, Moved, bad_token, open_upload
 from channels.telegram.parse import UpdateReader
-from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
-from channels.telegram.stamps import moment, position
-from channels.telegram.stream import DraftStream
-from channels.telegram.styles import utf16_length
-from channels.telegram.verify import verify
-
-__all__ = ["TelegramChannel"]
+from channels.telegram.payload import moment, position
+from channels.telegram.render import CAPABILITIES, FILE_FIELD, render, utf16_length
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +124,7 @@ class TelegramChannel:
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         """Check the secret of a request. Raises Forged."""
-        verify(request, self._secrets)
+        _verify(request, self._secrets)
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Return the events of an update. Pure. Raises Malformed for a body that is not a JSON object in UTF-8."""
@@ -320,3 +316,44 @@ def _shortened(text: str, units: int) -> str:
     if len(whole) <= 2 * units:
         return text
     return whole[: 2 * (units - 1)].decode("utf-16-le", "ignore") + "…"
+
+
+class DraftStream:
+    """A StreamHandle over ``sendMessageDraft``: https://core.telegram.org/bots/api#sendmessagedraft.
+
+    A draft is shown for 30 seconds after its last change. The answer is a message of its own and replaces it.
+    """
+
+    interval_seconds = 1.0
+    message_ids: Sequence[str] = ()
+
+    def __init__(self, call: Callable[[dict[str, Json]], Awaitable[None]], address: Address, draft_id: int) -> None:
+        self._call, self._address, self._draft_id = call, address, draft_id
+
+    async def update(self, text: str) -> None:
+        """Show the text so far; of one that is too long for a message, the end. Raises SendError."""
+        parts = render(self._address, Reply(text=finished(text)))
+        if parts:
+            arguments = {name: value for name, value in parts[-1].arguments.items() if name != "link_preview_options"}
+            await self._call({**arguments, "draft_id": self._draft_id})
+
+    async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
+        """Raises Undeliverable for any part, since no message shows the text."""
+        if parts:
+            raise Undeliverable("no_message")
+        return ()
+
+
+_HEADER = "x-telegram-bot-api-secret-token"
+"""The header of the secret. https://core.telegram.org/bots/api#setwebhook, secret_token."""
+
+
+def _verify(request: WebhookRequest, secrets: Sequence[str]) -> None:
+    """Check the secret of a request in constant time. Raises Forged and no other error, for any bytes.
+
+    Telegram signs neither the body nor the time, so a replayed request is recognised by its update id instead.
+    """
+    # Bytes of a header that are not UTF-8 arrive as lone surrogates. They become "?", which no secret contains.
+    given = request.headers.get(_HEADER, "").encode("utf-8", "replace")
+    if not any(hmac.compare_digest(given, secret.encode()) for secret in secrets):
+        raise Forged("telegram: the secret token is missing or wrong")

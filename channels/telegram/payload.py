@@ -6,27 +6,14 @@ understood. They are dictionaries, because building objects of thirty fields too
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import Annotated, Literal, Required
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard library's from Python 3.12 on
 
 from channels.surrogates import validated
-
-__all__ = [
-    "Callback",
-    "Chat",
-    "Contact",
-    "Entity",
-    "File",
-    "Location",
-    "MemberChange",
-    "Message",
-    "Photo",
-    "Update",
-    "User",
-    "update_from",
-]
 
 
 class User(TypedDict, total=False):
@@ -156,3 +143,19 @@ _UPDATE: TypeAdapter[Update] = TypeAdapter(Update)
 def update_from(body: bytes) -> Update:
     """Read an Update from the body of a request. Raises ValidationError."""
     return validated(_UPDATE, body)
+
+
+_MESSAGE_ID = re.compile(r"\d{1,18}", re.ASCII)
+
+
+def moment(seconds: object) -> datetime | None:
+    """Return the datetime of a Unix time. None for 0, which marks an unknown date, and for a time out of range."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds and isinstance(seconds, int) else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def position(message_id: str | None) -> int | None:
+    """Return the number of a message, which grows within a chat, or None for an id that is no number."""
+    return int(message_id) if message_id is not None and _MESSAGE_ID.fullmatch(message_id) else None

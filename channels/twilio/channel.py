@@ -33,16 +33,11 @@ from channels.events import Address, Attachment, Event, Message, OptOut
 from channels.formatting import drop_dear_accents
 from channels.keys import keys
 from channels.replies import OpenMedia, Part, Receipt, Reply
-from channels.twilio.api import TwilioApi
-from channels.twilio.errors import bad_token
-from channels.twilio.media import download
+from channels.twilio.api import API_URL, Login, TwilioApi, bad_token, download
 from channels.twilio.parse import KEY, FormReader, spoken
 from channels.twilio.payload import ADDRESS_PREFIX, is_for, read_form
 from channels.twilio.render import SMS, WHATSAPP, render_sms, render_whatsapp
-from channels.twilio.transport import API_URL, Login
 from channels.twilio.verify import Verifier
-
-__all__ = ["SmsChannel", "WhatsAppChannel"]
 
 _log = logging.getLogger(__name__)
 

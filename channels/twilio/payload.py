@@ -12,8 +12,6 @@ from yarl import URL
 
 from channels.channel import Malformed, WebhookRequest
 
-__all__ = ["ADDRESS_PREFIX", "is_for", "is_json", "read_form"]
-
 ADDRESS_PREFIX: Mapping[str, str] = {"sms": "", "whatsapp": "whatsapp:"}
 """Channel -> the prefix of its numbers in To and From."""
 

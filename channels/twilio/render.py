@@ -22,8 +22,6 @@ from channels.formatting import (
 )
 from channels.replies import Media, Part, Reply
 
-__all__ = ["SMS", "WHATSAPP", "render_sms", "render_whatsapp"]
-
 _LONGEST = 1600
 """UTF-16 units of a body. Twilio refuses a longer one with 21617.
 https://www.twilio.com/docs/messaging/api/message-resource"""

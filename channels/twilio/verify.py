@@ -14,8 +14,6 @@ from channels.channel import Forged, Malformed, NotOurs, WebhookRequest
 from channels.keys import keys
 from channels.twilio.payload import is_json, read_form
 
-__all__ = ["Verifier"]
-
 _SIGNATURE = "x-twilio-signature"
 _SETTINGS = "x-twilio-webhooks-signature-settings"
 _BODY_HASH = "bodySHA256"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -18,18 +19,17 @@ from channels.channel import (
     WebhookResponse,
 )
 from channels.events import Address, Attachment, Message
-from channels.local_file import read_pieces
 from channels.powers import StreamHandle
-from channels.replies import Part, Receipt, Reply
+from channels.replies import Button, Json, Part, Receipt, Reply, Settled
+from channels.transfer import read_pieces
 from channels.webchat.parse import parse_event, split_ref
-from channels.webchat.render import BUTTON_LABEL, render_reply
-from channels.webchat.stream import PageStream
 from channels.webchat.verify import SessionCookies, check_host, check_page, is_secure
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["WebChatChannel"]
+BUTTON_LABEL = 60
+"""The longest label in characters: a narrow window shows this many on one line."""
 
 
 class WebChatChannel:
@@ -132,3 +132,54 @@ class WebChatChannel:
     async def typing(self, address: Address) -> None:
         for tell in tuple(self.on_typing):
             tell(address.place)
+
+
+class PageStream:
+    """A StreamHandle to the pages of a session. They show the draft until a message of the bot comes."""
+
+    interval_seconds = 0.25
+    message_ids: Sequence[str] = ()
+
+    def __init__(self, pages: Iterable[Callable[[str, str], None]], session: str) -> None:
+        self._pages, self._session = pages, session
+
+    async def update(self, text: str) -> None:
+        """Show the text so far."""
+        for tell in tuple(self._pages):
+            tell(self._session, text)
+
+    async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
+        """Raises Undeliverable for any part, since no message shows the text."""
+        if parts:
+            raise Undeliverable("no_message")
+        return ()
+
+
+def render_reply(reply: Reply) -> tuple[Part, ...]:
+    """Return the parts of a reply. The Markdown stays as it is, and the server of the page renders it safely.
+
+    A question comes after its files, so that the last receipt is that of the question.
+    """
+    text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
+    buttons = tuple(map(_cut, reply.buttons))
+    arguments: dict[str, Json] = {"text": text, "edits": reply.edits}
+    if reply.exact:
+        arguments["exact"] = True
+    if reply.settled:
+        arguments["settled"] = [_settled(each) for each in reply.settled]
+    words = Part(call="show", arguments=arguments, buttons=buttons)
+    files = tuple(Part(call="show", arguments={"text": "", "edits": None}, media=media) for media in reply.media)
+    if buttons:
+        return (*files, words)
+    # An edit with an empty text is sent too, because it empties the message.
+    return (words, *files) if reply.text or reply.edits else files
+
+
+def _settled(each: Settled) -> Json:
+    return {"state": each.state, "at": each.at.isoformat() if each.at else None, "written": each.written}
+
+
+def _cut(button: Button) -> Button:
+    if len(button.label) <= BUTTON_LABEL:
+        return button
+    return replace(button, label=button.label[: BUTTON_LABEL - 1] + "…")

@@ -12,8 +12,6 @@ from channels.events import Address, Attachment, ButtonPress, Event, Message, Pe
 from channels.webchat.payload import Press, SentFile, payload_from
 from channels.webchat.verify import is_secure, session_of
 
-__all__ = ["address_of", "language_of", "parse_event", "split_ref"]
-
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 

@@ -7,8 +7,6 @@ from typing import Annotated, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-__all__ = ["MAX_FILES", "MAX_FILE_BYTES", "MAX_MESSAGE", "Piece", "Press", "SentMessage", "payload_from", "piece_from"]
-
 MAX_MESSAGE = 16_000
 """The longest message of a person, in characters."""
 MAX_FILES = 10

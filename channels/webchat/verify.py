@@ -18,18 +18,6 @@ from urllib.parse import urlsplit
 
 from channels.channel import Forged, Stale, WebhookRequest
 
-__all__ = [
-    "COOKIE",
-    "SECURE_COOKIE",
-    "SESSION_SECONDS",
-    "Session",
-    "SessionCookies",
-    "check_host",
-    "check_page",
-    "is_secure",
-    "session_of",
-]
-
 COOKIE = "askfirst_chat"
 """The cookie's name over plain http, on this machine."""
 SECURE_COOKIE = f"__Host-{COOKIE}"

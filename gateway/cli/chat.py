@@ -19,7 +19,7 @@ import click
 from channels import Attachment, Person, Undeliverable
 from channels.direct import DirectChannel, own_place
 from channels.events import kind_of
-from channels.local_file import read_pieces
+from channels.transfer import read_pieces
 from gateway.artifacts import Artifact, media_of
 from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent

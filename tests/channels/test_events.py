@@ -29,12 +29,12 @@ from channels.direct import DirectChannel
 from channels.events import event_from_json, event_to_json, event_to_text
 from channels.fields import Fields
 from channels.slack import SlackChannel
-from channels.slack.fields import FIELDS as SLACKS
+from channels.slack.parse import FIELDS as SLACKS
 from channels.telegram import TelegramChannel
-from channels.telegram.fields import FIELDS as TELEGRAMS
-from channels.telegram.fields import SERVICE
+from channels.telegram.parse import FIELDS as TELEGRAMS
+from channels.telegram.parse import SERVICE
 from channels.twilio import SmsChannel, WhatsAppChannel
-from channels.twilio.fields import FIELDS as TWILIO
+from channels.twilio.parse import FIELDS as TWILIO
 from channels.webchat import WebChatChannel
 from tests.channels.telegram.case import DOCUMENTED
 

@@ -11,7 +11,7 @@ from channels import Address, Reply
 from channels.slack.render import render as render_slack
 from channels.telegram.render import render as render_telegram
 from channels.twilio.render import render_sms, render_whatsapp
-from channels.webchat.render import render_reply
+from channels.webchat.channel import render_reply
 from gateway.web.markdown import to_html
 from tests.tools.legible import read_value
 

@@ -192,7 +192,7 @@ class Platform:
             case "cut":
                 fake.fail_next(method, cut=True, taken=True)
             case "silent":
-                self._patch.setattr("channels.slack.transport._ANSWER_SECONDS", 0.1)
+                self._patch.setattr("channels.slack.api._ANSWER_SECONDS", 0.1)
                 fake.hold(method)
             case "away":
                 await fake._runner.cleanup()

@@ -30,8 +30,8 @@ from channels import (
     Unreachable,
 )
 from channels.slack import SlackChannel
-from channels.slack.stamps import moment
-from channels.slack.transport import LibrarySession
+from channels.slack.api import LibrarySession
+from channels.slack.payload import moment
 from tests.channels.slack.conftest import place
 from tests.fakes.slack import FakeSlack
 from tests.fakes.slack_limits import as_markdown

@@ -131,7 +131,7 @@ class Platform:
             case "cut":
                 fake.fail_next(method, cut=True, taken=True)
             case "silent":
-                self._patch.setattr("channels.telegram.transport._ANSWER_SECONDS", 0.1)
+                self._patch.setattr("channels.telegram.api._ANSWER_SECONDS", 0.1)
                 fake.hold(method)
             case "away":
                 await fake._runner.cleanup()

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from channels import Address, Button, Media, Reply
 from channels.formatting import read_markdown
-from channels.telegram.render import render
-from channels.telegram.styles import to_entities, utf16_length
+from channels.telegram.render import render, to_entities, utf16_length
 from tests.fakes.telegram_limits import check_entities
 
 CHAT = Address(channel="telegram", account="1", place="42")

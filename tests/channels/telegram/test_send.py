@@ -35,8 +35,7 @@ from channels import (
     Unreachable,
 )
 from channels.telegram import TelegramChannel
-from channels.telegram.errors import NoAnswer, send_error
-from channels.telegram.transport import SessionRequest
+from channels.telegram.api import NoAnswer, SessionRequest, send_error
 from tests.channels.telegram.conftest import SECRET, group, private
 from tests.fakes.telegram import Chat, FakeTelegram, User
 from tests.threads import all_threads_hang

@@ -156,7 +156,7 @@ class Platform:
             case "cut":
                 fake.fail_next(cut=True, taken=True)
             case "silent":
-                self._patch.setattr("channels.twilio.transport._ANSWER_SECONDS", 0.1)
+                self._patch.setattr("channels.twilio.api._ANSWER_SECONDS", 0.1)
                 fake.hold()
             case "away":
                 await fake._runner.cleanup()

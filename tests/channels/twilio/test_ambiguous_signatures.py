@@ -18,7 +18,7 @@ from multidict import MultiDict
 
 from channels import Forged, Parsed, WebhookRequest
 from channels.twilio import SmsChannel, WhatsAppChannel
-from channels.twilio.shapes import _KNOWN, doubt
+from channels.twilio.parse import _KNOWN, doubt
 from tests.channels.twilio.conftest import ANA
 from tests.channels.twilio.forms import ACCOUNT_SID, FORMS, OURS, SERVICE, request
 from tests.channels.twilio.test_gateway import DELETE, open_house

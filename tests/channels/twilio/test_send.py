@@ -28,9 +28,7 @@ from channels import (
 )
 from channels.events import Attachment
 from channels.twilio import SmsChannel, WhatsAppChannel
-from channels.twilio.errors import Patience, refusal
-from channels.twilio.media import LARGEST_DOWNLOAD
-from channels.twilio.transport import API_URL, Login, SessionClient
+from channels.twilio.api import API_URL, LARGEST_DOWNLOAD, Login, Patience, SessionClient, refusal
 from tests.channels.twilio.conftest import ANA, Moment, place
 from tests.fakes.twilio import FakeTwilio, Media, sid
 

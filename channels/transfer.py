@@ -1,18 +1,51 @@
-"""Uploading: the bytes of a file as the body of a request to a platform."""
+"""Bytes in transfer, piece by piece: an HTTP answer up to a limit, and files of this machine read beside the loop."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
+from io import FileIO
+from pathlib import Path
 from typing import IO, Final
 
+import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
 from channels.cancellable_threads import FILES, in_thread
+from channels.channel import Undeliverable
 
-__all__ = ["Upload"]
+
+async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes | None:
+    """Return the body, or None as soon as it is longer than `most` bytes. Raises aiohttp's errors."""
+    pieces: list[bytes] = []
+    async for piece in response.content.iter_any():
+        most -= len(piece)
+        if most < 0:
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+_PIECE_BYTES: Final = 2**18
+
+
+async def read_pieces(path: Path) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of a file. Raises Undeliverable when it is gone, no file, or cannot be read."""
+    try:
+        if not await in_thread(path.is_file, threads=FILES):
+            raise Undeliverable("file_gone")
+        file = await in_thread(partial(FileIO, path), threads=FILES)
+        try:
+            while piece := await in_thread(partial(file.read, _PIECE_BYTES), threads=FILES):
+                yield piece
+        finally:
+            file.close()
+    except OSError as error:
+        raise Undeliverable("file_unreadable") from error
+
 
 _CHUNK_BYTES: Final = 2**16
 
