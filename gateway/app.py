@@ -35,7 +35,7 @@ from gateway.agent import Agent
 from gateway.assembly import MEMORY, Storage, assemble, home_of, load_language, transcriber_of, utc_now
 from gateway.channel_agent import ChannelAgent
 from gateway.control_server import control, store_file
-from gateway.engine.clock_skew import Skew, watched
+from gateway.engine.clock import Skew, watched
 from gateway.engine.delivery.links import series_of
 from gateway.engine.platforms import Platforms
 from gateway.engine.turns.language import prepare_detection

@@ -2,10 +2,9 @@
 
 from gateway.web.asgi import ASGIApp, Bridge, asgi
 from gateway.web.limits import ClientLimits
-from gateway.web.refusals import RefusalMonitor
 from gateway.web.server import Ready, web_app
 from gateway.web.serving import Running, serve
-from gateway.web.webhooks import Accept, Webhooks, receive
+from gateway.web.webhooks import Accept, RefusalMonitor, Webhooks, receive
 
 __all__ = [
     "ASGIApp",

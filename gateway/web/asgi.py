@@ -24,8 +24,6 @@ from channels import AskfirstError
 from gateway.logs import describe_error
 from gateway.web.limits import MAX_BODY_BYTES, ClientLimits
 
-__all__ = ["ASGIApp", "Bridge", "asgi"]
-
 log = logging.getLogger(__name__)
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -29,14 +29,12 @@ from gateway.observe import Feed
 from gateway.observe.teller import SILENT, Teller
 from gateway.store.types import LogEntry
 from gateway.web.chat_uploads import Charge, ChatUploads
-from gateway.web.connections import gone
 from gateway.web.fast_path import answer
 from gateway.web.markdown import to_html
 from gateway.web.server import SESSION, as_called, headers_of
+from gateway.web.serving import gone
 from gateway.web.webhooks import Accept, receive
 from gateway.wording import LANGUAGES, direction, resolve
-
-__all__ = ["ChatPage", "add_chat"]
 
 HEARTBEAT_SECONDS = 15.0
 GONE_SECONDS = 1.0

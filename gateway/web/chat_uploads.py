@@ -29,8 +29,6 @@ from gateway.artifacts import (
 )
 from gateway.store.errors import StoreUnavailable
 
-__all__ = ["Charge", "ChatUploads", "uploaded"]
-
 log = logging.getLogger("askfirst.web")
 
 Charge: TypeAlias = Callable[[str, int], Awaitable[None]]

@@ -16,8 +16,6 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from channels import WebhookResponse
 
-__all__ = ["WEBHOOKS", "Take", "answer", "is_ordinary", "written"]
-
 Take: TypeAlias = Callable[[web.BaseRequest, bytes], Awaitable[WebhookResponse]]
 """Handles a platform's request and its body."""
 

@@ -19,8 +19,6 @@ from gateway.logs import RateLimitFilter, describe_error
 from gateway.observe.event_log import REFUSALS
 from gateway.web.fast_path import SerializedResponse
 
-__all__ = ["LIMITS", "MAX_BODY_BYTES", "ClientLimits", "handler_args", "limit_bodies"]
-
 MAX_BODY_BYTES = 256 * 1024
 """Largest request body. Webhooks of all platforms are far smaller."""
 

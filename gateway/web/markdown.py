@@ -15,8 +15,6 @@ from markdown_it.utils import EnvType, OptionsDict
 
 from channels.formatting import is_quick
 
-__all__ = ["to_html"]
-
 _SCHEMES = ("https://", "http://", "mailto:")
 _DEEPEST = 20
 """Maximum nesting of lists and quotes. The parser drops deeper levels, so a text with them is shown unformatted."""

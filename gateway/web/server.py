@@ -18,10 +18,7 @@ from gateway.observe.teller import SILENT, Teller
 from gateway.store.errors import StoreUnavailable
 from gateway.web.fast_path import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, ClientLimits, handler_args, limit_bodies
-from gateway.web.refusals import RefusalMonitor
-from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
-
-__all__ = ["SESSION", "Ready", "Series", "as_called", "headers_of", "web_app"]
+from gateway.web.webhooks import Accept, RefusalMonitor, Unstored, Webhooks, in_english, receive
 
 READY_SECONDS = 1.0
 

@@ -30,9 +30,8 @@ from gateway.testing.faulty_store import FaultyStore
 from gateway.tools.pending_action import Vote
 from gateway.web import serve
 from gateway.web.metrics import Metrics
-from gateway.web.metrics.definitions import WithoutCreated
-from gateway.web.metrics.durations import Durations
-from gateway.web.metrics.gauges import StoreGauges
+from gateway.web.metrics.definitions import Durations, WithoutCreated
+from gateway.web.metrics.metrics import StoreGauges
 from tests.metrics import Scrape, scraped
 from tests.observe.samples import ACTION, NOW, sample
 from tests.ports import free_port
@@ -217,7 +216,7 @@ async def test_the_store_is_asked_once_a_second_at_most() -> None:
 
 
 async def test_a_store_that_hangs_is_down_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.web.metrics.gauges.STORE_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.web.metrics.metrics.STORE_SECONDS", 0.01)
     now = 100.0
     async with faulty() as store:
         metrics = Metrics(channels=[], tools=[])

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from channels import Forged, Stale
-from gateway.web.refusals import RefusalMonitor
+from gateway.web.webhooks import RefusalMonitor
 
 
 class Clock:

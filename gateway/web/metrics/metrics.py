@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import os
 import platform
-from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Final
+from ipaddress import ip_address
+from typing import Final, TypeAlias
 
-from aiohttp import web
+from aiohttp import HttpVersion11, hdrs, web
 from prometheus_client import CollectorRegistry, Info, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import SecretStr
 
+from channels import AskfirstError
 from gateway.observe.teller import Teller
 from gateway.store import errors
 from gateway.store.base import Store
 from gateway.store.timed import OPERATIONS, timed
+from gateway.store.types import Stats
+from gateway.web.limits import ClientLimits, handler_args, limit_bodies
 from gateway.web.metrics.definitions import OTHER, Definitions, WithoutCreated
-from gateway.web.metrics.gauges import ProcessGauges, StoreGauges
-from gateway.web.metrics.page import add_page, on_port
 from gateway.web.metrics.reader import EventCounts
-from gateway.web.serving import Running
-
-__all__ = ["Metrics"]
+from gateway.web.serving import Running, serve
 
 _VERSION: Final = version("askfirst")
 _PROCESS: Final = ProcessCollector(registry=None)
@@ -87,3 +93,199 @@ class Metrics:
         self._calls[operation].observe(seconds)
         if error is not None:
             self._definitions.store_errors.labels(operation, _ERRORS.get(type(error), OTHER)).inc()
+
+
+Scrape: TypeAlias = Callable[[], Awaitable[bytes]]
+"""Returns all metrics as text."""
+
+PATH: Final = "/metrics"
+_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_FORWARDING: Final = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
+"""Headers by which proxies name their clients, beside those that begin with ``x-forwarded-``."""
+_NOT_ALLOWED: Final = (
+    "/metrics is read with ASKFIRST_ADMIN_TOKEN as a bearer. Without that setting it is read on this machine alone, "
+    "by http://127.0.0.1 and through no proxy, or on a port of its own: ASKFIRST_METRICS_PORT.\n"
+)
+
+
+def add_page(app: web.Application, scrape: Scrape, token: SecretStr | None, *, own_port: bool = False) -> None:
+    """Add ``/metrics``. With a token it is asked for; without one only a client on this machine may read.
+
+    `own_port`: the application has a port of its own, and without a token all who reach it may read.
+    """
+
+    async def read(request: web.Request) -> web.Response:
+        if token is not None:
+            if not _has_token(request, token.get_secret_value()):
+                return web.Response(
+                    status=401,
+                    text="the bearer is ASKFIRST_ADMIN_TOKEN\n",
+                    headers={hdrs.WWW_AUTHENTICATE: 'Bearer realm="metrics"'},
+                )
+        elif not own_port and not _is_local(request):
+            return web.Response(status=403, text=_NOT_ALLOWED)
+        headers = {hdrs.CONTENT_TYPE: _TYPE, hdrs.CACHE_CONTROL: "no-store"}
+        return web.Response(body=await scrape(), headers=headers)
+
+    app.router.add_get(PATH, read)
+
+
+@asynccontextmanager
+async def on_port(scrape: Scrape, token: SecretStr | None, host: str, port: int) -> AsyncIterator[Running]:
+    """Serve ``/metrics`` alone on a port of its own. Raises AskfirstError when it cannot be bound."""
+    limits = ClientLimits()
+    app = web.Application(handler_args=handler_args(limits))
+    limit_bodies(app, limits)
+    add_page(app, scrape, token, own_port=True)
+    try:
+        running = await serve(app, host, port)
+    except (OSError, UnicodeError) as error:
+        number = getattr(error, "errno", None) or 0
+        why = os.strerror(number) if number > 0 else "no such name"
+        raise AskfirstError(
+            f"cannot listen on {host}:{port} for the metrics ({why}): give another ASKFIRST_METRICS_PORT"
+        ) from error
+    try:
+        yield running
+    finally:
+        await running.cleanup()
+
+
+def _has_token(request: web.Request, token: str) -> bool:
+    scheme, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(
+        given.strip().encode("utf-8", "surrogateescape"), token.encode()
+    )
+
+
+def _is_local(request: web.Request) -> bool:
+    """Return True for a client on this machine that no proxy stands for.
+
+    A proxy that adds no header at all still speaks HTTP/1.0, or names the host that it was asked for.
+    """
+    try:
+        is_loopback = ip_address((request.remote or "").partition("%")[0]).is_loopback
+    except ValueError:  # the private socket behind an ASGI server: its client is not known
+        return False
+    names = {name.lower() for name in request.headers}
+    host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
+    return (
+        is_loopback
+        and request.version >= HttpVersion11
+        and host.lower() in _LOCAL_NAMES
+        and names.isdisjoint(_FORWARDING)
+        and not any(name.startswith("x-forwarded-") for name in names)
+    )
+
+
+STORE_SECONDS: Final = 1.0
+"""Time limit for the counts of the store. After it the scrape says that the store is down."""
+_CACHED_SECONDS: Final = 1.0
+
+_STATES: Final = {"undelivered": "undelivered", "expiry": "shown", "unlaunched": "approved"}
+"""Kind of the timer of an open action -> its state. Each open action has exactly one of these timers."""
+_LANES: Final = ("turn", "action", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    stats: Stats
+    has_headroom: bool
+
+
+_COUNTS: Final[Sequence[tuple[str, str, Callable[[_Counts], float]]]] = (
+    ("store_headroom", "1 if the store has room left for new messages.", lambda found: int(found.has_headroom)),
+    ("events_waiting", "Events that wait for a turn or a decision.", lambda found: found.stats.waiting),
+    ("decisions_waiting", "Presses, answers and deadlines that wait.", lambda found: found.stats.pointed),
+    (
+        "oldest_waiting_seconds",
+        "Age of the event that waits longest; 0 if none waits.",
+        lambda found: found.stats.oldest_waiting_seconds,
+    ),
+    ("outbox_parts", "Parts of replies that wait to be sent.", lambda found: found.stats.parts),
+    ("timers", "Deadlines of actions and scheduled replies.", lambda found: found.stats.timers),
+    ("dead_letters", "Dead letters: see askfirst dead list.", lambda found: found.stats.dead),
+)
+_COUNTS_BY: Final[Sequence[tuple[str, str, str, Callable[[_Counts], Mapping[str, int]]]]] = (
+    (
+        "lanes",
+        "Conversations, outboxes and actions with work: ready, leased, parked (due later).",
+        "state",
+        lambda found: {"ready": found.stats.ready, "leased": found.stats.leased, "parked": found.stats.parked},
+    ),
+    (
+        "actions_open",
+        "Actions that are not launched yet: undelivered, shown, approved.",
+        "state",
+        lambda found: {state: found.stats.timer_kinds.get(kind, 0) for kind, state in _STATES.items()},
+    ),
+)
+
+
+class StoreGauges:
+    """The counts of the store. `refresh` reads them, at most once a second."""
+
+    def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._now = store, now
+        self._read_at = -_CACHED_SECONDS
+        self._counts: _Counts | None = None
+        self._reading = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Read the counts. A store that does not answer in time has none."""
+        async with self._reading:
+            if self._now() - self._read_at < _CACHED_SECONDS:
+                return
+            try:
+                async with asyncio.timeout(STORE_SECONDS):
+                    self._counts = _Counts(await self._store.stats(), await self._store.has_headroom())
+            except (AskfirstError, TimeoutError):
+                self._counts = None
+            self._read_at = self._now()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the gauges. All but the first are empty while the store does not answer."""
+        counts = self._counts
+        yield _gauge("store_up", "1 if the store has answered this scrape.", int(counts is not None))
+        for name, text, count in _COUNTS:
+            yield _gauge(name, text, None if counts is None else count(counts))
+        for name, text, label, count_each in _COUNTS_BY:
+            yield _gauges(name, text, label, {} if counts is None else count_each(counts))
+
+
+class ProcessGauges:
+    """The leases that this process holds, and what its observers missed."""
+
+    def __init__(self, held: Collection[tuple[str, str]], events: Teller) -> None:
+        self._held, self._events = held, events
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the gauges and counters."""
+        # The event loop goes on meanwhile: `list` and `dict` copy in one step.
+        held = Counter(kind for kind, _ in list(self._held))
+        yield _gauges(
+            "leases_held",
+            "Leases that this process holds: of running turns, running actions, outboxes that are sent.",
+            "kind",
+            {kind: held[kind] for kind in _LANES},
+        )
+        for name, text, counts in (
+            ("dropped", "Events that an observer did not get, because too many waited.", self._events.dropped),
+            ("failed", "Events at which an observer raised or took too long.", self._events.failed),
+        ):
+            family = CounterMetricFamily(f"askfirst_observer_events_{name}", text, labels=["observer"])
+            for observer, count in dict(counts).items():
+                family.add_metric([observer], count)
+            yield family
+
+
+def _gauge(name: str, text: str, value: float | None) -> Metric:
+    return GaugeMetricFamily(f"askfirst_{name}", text, value=value)
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(f"askfirst_{name}", text, labels=[label])
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family

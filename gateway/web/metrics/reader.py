@@ -36,10 +36,7 @@ from gateway.observe.events import (
     WebhookRejected,
 )
 from gateway.tools.pending_action import Reason
-from gateway.web.metrics.definitions import OTHER, UNKNOWN, Closed, Definitions, first_models
-from gateway.web.metrics.durations import Series
-
-__all__ = ["EventCounts"]
+from gateway.web.metrics.definitions import OTHER, UNKNOWN, Closed, Definitions, Series, first_models
 
 _REJECTED: Final = {
     "Forged": "forged",
