@@ -11,8 +11,6 @@ from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.tools import Tool
 
-__all__ = ["check_approvers", "check_channels"]
-
 log = logging.getLogger("askfirst.access")
 
 

@@ -15,18 +15,6 @@ from gateway.budgets import Budget, Window
 from gateway.providers.base import UNPRICED_USD_PER_MILLION, Usage
 from gateway.store.types import Spending
 
-__all__ = [
-    "KEPT_DAYS",
-    "WARNING_SHARE",
-    "Spent",
-    "Subject",
-    "UsageCount",
-    "count_name",
-    "spendings",
-    "standings",
-    "window_end",
-]
-
 Subject: TypeAlias = Literal["person", "conversation", "bot"]
 
 KEPT_DAYS: Final = 62

@@ -8,8 +8,6 @@ from channels import Person
 from channels.direct import DirectChannel
 from gateway.access import PAIRING
 
-__all__ = ["EVERYBODY", "vain_entries"]
-
 EVERYBODY = "ASKFIRST_ALLOW has *: whoever finds the bot may talk to it, on every channel"
 
 

@@ -15,15 +15,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Record
 from gateway.stored import keys
 
-__all__ = [
-    "check_suppression",
-    "has_opted_out",
-    "is_suppressed",
-    "opt_out",
-    "unreachable",
-    "update_suppression",
-]
-
 _UNREACHABLE_SECONDS = 86400.0
 
 

@@ -28,7 +28,7 @@ from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short, list_sources
 from gateway.cli.webhooks import polled, webhook_url
 from gateway.control_server import socket_file, store_file
-from gateway.engine.clock_skew import skew_of
+from gateway.engine.clock import skew_of
 from gateway.environment import proxied
 from gateway.logs import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request

@@ -1,22 +1,27 @@
-"""Alarms for operators: an outcome in doubt is logged, told as an event, and given to the bot's callbacks."""
+"""Alarms for operators: an outcome in doubt, and a store that refuses new messages.
+
+An outcome in doubt is logged, told as an event, and given to the bot's callbacks. The refusals of an overloaded store
+are logged once a minute, with the largest mailboxes.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, TypeAlias
 
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.concurrency import BackgroundTasks
 from gateway.observe.events import DoubtRaised
 from gateway.observe.runs import ACTION
 from gateway.observe.teller import Teller
+from gateway.store.base import Store
+from gateway.store.errors import Overloaded, StoreError
 from gateway.store.types import QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
-
-__all__ = ["Alarms", "Why", "outcomes"]
 
 log = logging.getLogger("askfirst.actions")
 
@@ -57,3 +62,40 @@ def outcomes(parts: Iterable[QueuedPart]) -> list[str]:
     items = [OutboxItem.from_json(queued.body) for queued in parts]
     causes = [str(item.cause) for item in items if item.edits is None]
     return [cause.removeprefix(ACTION) for cause in dict.fromkeys(causes) if cause.startswith(ACTION)]
+
+
+_inbox_log = logging.getLogger("askfirst.inbox")
+
+_MINUTE: Final = 60.0
+_HOLDERS: Final = 5
+
+
+class Overload:
+    """The last refusal of this process. `now` counts seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._why = ""
+        self._seen, self._said = -_MINUTE, -_MINUTE
+
+    @property
+    def why(self) -> str | None:
+        """Return why a message was refused within the last minute, or None."""
+        return self._why if self._now() - self._seen < _MINUTE else None
+
+    async def refused(self, error: Overloaded, store: Store) -> None:
+        """Note that a message was refused. Log it once a minute, with the conversations in which most events wait."""
+        now = self._now()
+        self._why, self._seen = str(error), now
+        if now - self._said < _MINUTE:
+            return
+        self._said = now
+        try:
+            fullest = ", ".join(f"{found.conversation}: {found.waiting}" for found in await store.mailboxes(_HOLDERS))
+        except StoreError:
+            fullest = "the store cannot say"
+        _inbox_log.error(
+            "new messages of everybody are refused: %s. Most waits in %s. `askfirst waiting` shows it and mends it",
+            error,
+            fullest or "none",
+        )

@@ -29,9 +29,6 @@ from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
 
-__all__ = ["Call", "Calls", "TurnResult", "post_result"]
-
-
 _RESULT_SECONDS = 600.0
 """The time for which the result of a turn is kept for its caller."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from gateway.logs import describe_error
 from gateway.store.types import Kind, Lease
 
-__all__ = ["BackgroundTasks", "DelayedTask", "KeyedLimit", "WorkerPool"]
-
 log = logging.getLogger("askfirst.engine")
 
 _CANCELLED_SECONDS = 3.0

@@ -13,11 +13,10 @@ from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.budgets import Budget
 from gateway.channel_agent import ChannelAgent
-from gateway.engine.alarms import Alarms, outcomes
+from gateway.engine.alarms import Alarms, Overload, outcomes
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.concurrency import BackgroundTasks, WorkerPool
 from gateway.engine.files import FileKeeper
-from gateway.engine.overload import Overload
 from gateway.engine.pacing import Pacing
 from gateway.engine.parts import PartRenderer
 from gateway.engine.telling import tell_audited
@@ -42,8 +41,6 @@ from gateway.wording import FALLBACK
 TRACES_TTL_SECONDS = 604_800.0
 """Life of the stored trace of a turn: a week."""
 _OTHER_RELEASE_WITHIN = timedelta(seconds=60)
-
-__all__ = ["TRACES_TTL_SECONDS", "EngineContext"]
 
 
 class Holding(Protocol):

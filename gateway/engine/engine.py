@@ -27,8 +27,6 @@ from gateway.store.errors import StoreError, StoreUnavailable
 from gateway.store.types import Kind, Lease
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["Engine"]
-
 log = logging.getLogger("askfirst.engine")
 
 _ACTIONS, _SENDS = 2 * MOST_OF_A_TOOL, 64

@@ -14,8 +14,6 @@ from gateway.pending.seal import Keyring
 from gateway.store.codec import micros
 from gateway.store.types import Waiting, Written
 
-__all__ = ["event_body", "received_body", "replay_body"]
-
 
 def event_body(keyring: Keyring, conversation: str, event: Event, received: datetime) -> Mapping[str, Json]:
     """Return the body of a platform's event."""

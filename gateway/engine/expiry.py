@@ -21,8 +21,6 @@ from gateway.store.transaction import LogCut, Put, Transaction
 from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
 
-__all__ = ["Expiry"]
-
 log = logging.getLogger("askfirst.expiry")
 
 _EVERY: Final = timedelta(days=1)

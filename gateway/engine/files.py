@@ -15,8 +15,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell
 from gateway.stored import keys
 
-__all__ = ["FileKeeper"]
-
 log = logging.getLogger("askfirst.engine")
 
 

@@ -21,8 +21,6 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Kind, Lease, Prefetch
 from gateway.stored import keys
 
-__all__ = ["BEATS", "HeldLease", "lease_lane", "prefetch", "release_to_newer", "shielded_commit"]
-
 log = logging.getLogger("askfirst.leases")
 
 BEATS = 3

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from channels import Message
 
-__all__ = ["is_typed", "replies_by_thread"]
-
 
 def is_typed(message: Message) -> bool:
     """Return True for words that the person typed here to the bot. No other message decides anything.

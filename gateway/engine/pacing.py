@@ -16,9 +16,6 @@ from channels import Address, Channel
 from gateway.store.base import Store
 from gateway.store.types import Cell
 
-__all__ = ["Pacing"]
-
-
 _SPARE_SECONDS = 1.0
 """The wait of a call that may be left out, while others wait for its account."""
 

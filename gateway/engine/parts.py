@@ -14,8 +14,6 @@ from gateway.store.types import Incoming, QueuedPart
 from gateway.stored.events import Notification, body_of
 from gateway.stored.outbox import NOTHING, OutboxItem
 
-__all__ = ["PartRenderer", "schedule_reply", "scheduled_reply"]
-
 
 class PartRenderer:
     """Renders replies into queued parts, each with a seal: a part that was changed in the store is not sent."""

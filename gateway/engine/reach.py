@@ -12,8 +12,6 @@ from gateway.access.suppression import check_suppression
 from gateway.engine.context import EngineContext
 from gateway.tools.pending_action import Ballot
 
-__all__ = ["find_ballots"]
-
 log = logging.getLogger("askfirst.approvers")
 
 _OPEN_SECONDS = 10.0

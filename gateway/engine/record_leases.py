@@ -16,8 +16,6 @@ from gateway.store.errors import Conflict, StoreError
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 
-__all__ = ["RecordLease"]
-
 _BEATS: Final = 3
 """Renewals within the life of the lease."""
 _LEAVES_WITHIN_SECONDS: Final = 1.0

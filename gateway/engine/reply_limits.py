@@ -11,8 +11,6 @@ from gateway.store.transaction import LogCut, Transaction
 from gateway.store.types import Cell
 from gateway.stored import keys
 
-__all__ = ["SECURITY_LINES", "near_answers", "note_refusal", "once_a_minute", "refusals", "stranger_replies"]
-
 _REFUSED_NOTED = 10
 _REFUSED_SECONDS = 60.0
 """Refused attempts of one person within some seconds that are logged. More are refused all the same."""

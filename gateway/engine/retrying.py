@@ -12,8 +12,6 @@ from typing import Self
 
 from gateway.store.errors import Conflict, StoreUnavailable
 
-__all__ = ["Attempt", "attempts"]
-
 _CONFLICTS = 50
 """Conflicts of one change before the error is raised."""
 _WAITS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0)

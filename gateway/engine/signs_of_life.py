@@ -13,8 +13,6 @@ from gateway.engine.parts import scheduled_reply
 from gateway.store.errors import StoreError
 from gateway.wording import say
 
-__all__ = ["SignsOfLife"]
-
 _TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
 """The delay before the first typing notice, and the interval between notices."""
 STILL_WORKING_SECONDS = 20.0

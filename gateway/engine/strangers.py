@@ -1,19 +1,31 @@
-"""Strangers: people that may not talk to the bot. They are told so, or how they can be admitted."""
+"""Strangers: people that may not talk to the bot. They are told so, or how they can be admitted.
+
+Pairing admits newcomers by their codes. One record holds the last newcomers. Each admitted person has a record of
+their own. All records are sealed, so a record that was written without the key admits no person.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 
-from channels import Address, Message, Person, Reply
+from channels import Address, Json, Message, Person, Reply
 from gateway.engine.context import EngineContext
-from gateway.engine.pairing import Newcomers
 from gateway.engine.reply_limits import stranger_replies
+from gateway.engine.retrying import attempts
 from gateway.pending.actions import OutgoingReply
-from gateway.store.transaction import Transaction
+from gateway.pending.seal import Keyring
+from gateway.store.base import Store
+from gateway.store.form import NewerForm
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, Record
+from gateway.stored import keys
 from gateway.tools.escape import plain
 from gateway.wording import say
-
-__all__ = ["Strangers"]
 
 log = logging.getLogger("askfirst.access")
 
@@ -74,3 +86,166 @@ class Strangers:
         conversation = context.conversation(address)
         parts = context.parts.render(conversation, address, [reply], cause="stranger", language=language)
         await context.store.commit(Transaction(partition=context.store.partition(conversation), parts=parts))
+
+
+_LAST = 20
+"""Newcomers that are remembered, and codes that are open, at most."""
+_LAST_OF_CHANNEL = 10
+"""Open codes of one channel at most, so that a public web chat leaves some to the other channels."""
+_REMEMBERED_SECONDS = 86_400.0
+_CODE_LIFE = timedelta(hours=1)
+_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
+_HALF = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newcomer:
+    """Person that wrote to the bot and was turned away."""
+
+    person: str
+    """The written form, as in `ASKFIRST_ALLOW`."""
+    name: str | None
+    address: str
+    language: str
+    at: str
+    code: str | None = None
+    until: str | None = None
+    """When the code expires."""
+
+    def is_open(self, now: datetime) -> bool:
+        """Return True while the code counts."""
+        return self.until is not None and now < datetime.fromisoformat(self.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """Person that was admitted by a code."""
+
+    person: str
+    name: str | None
+    at: str
+    by: str
+    """The operator, or the person that admitted them in a chat."""
+
+
+class Newcomers:
+    """The stored newcomers and admitted people."""
+
+    def __init__(self, store: Store, keyring: Keyring) -> None:
+        self._store, self._keyring = store, keyring
+
+    async def is_admitted(self, person: Person) -> bool:
+        """Return True for a person that was admitted by a code. Raises StoreError."""
+        key = self._key(str(person))
+        return self._opened(key, (await self._store.get([key]))[key]) is not None
+
+    async def note(self, person: Person, address: Address, language: str, *, pairing: bool) -> str | None:
+        """Remember a person that was turned away. With `pairing`, return their code; None while too many are open."""
+        code: str | None = None
+        for attempt in attempts():
+            async with attempt:
+                now, key, record = await self._read()
+                known = self._newcomers(key, record)
+                mine = next((each for each in known if each.person == str(person)), None)
+                others = [each for each in known if each.person != str(person)]
+                code, until = (mine.code, mine.until) if mine is not None and mine.is_open(now) else (None, None)
+                if pairing and code is None:
+                    is_open = [each.person.startswith(f"{person.channel}:") for each in others if each.is_open(now)]
+                    if len(is_open) >= _LAST or sum(is_open) >= _LAST_OF_CHANNEL:
+                        return None
+                    code, until = _new_code(), (now + _CODE_LIFE).isoformat()
+                newcomer = Newcomer(
+                    person=str(person),
+                    name=person.name,
+                    address=str(address),
+                    language=language,
+                    at=now.isoformat(),
+                    code=code,
+                    until=until,
+                )
+                await self._write(key, record, [*_bounded(others, now), newcomer])
+        return code
+
+    async def admit(self, code: str, by: str) -> Newcomer | None:
+        """Admit the person with this code. Return the person, or None if no open code is this one."""
+        now, key, record = await self._read()
+        wanted = _letters(code)
+        known = self._newcomers(key, record)
+        newcomer = next((each for each in known if each.is_open(now) and _letters(each.code or "") == wanted), None)
+        if newcomer is None:
+            return None
+        admitted = Admitted(person=newcomer.person, name=newcomer.name, at=now.isoformat(), by=by)
+        place = self._key(newcomer.person)
+        put = Put(self._keyring.seal(place.name, json.dumps(asdict(admitted))))
+        await self._store.commit(Transaction(partition=place.partition, puts={place.name: put}))
+        await self._forget(newcomer.person)
+        return newcomer
+
+    async def expel(self, person: str) -> bool:
+        """Take an admission back. Return False if this person was not admitted."""
+        key = self._key(person)
+        if (await self._store.get([key]))[key].value is None:
+            return False
+        await self._store.commit(Transaction(partition=key.partition, deletes=[key.name]))
+        return True
+
+    async def listed(self) -> tuple[list[Newcomer], list[Admitted]]:
+        """Return the people that were turned away, newest last, and the admitted people, oldest first."""
+        now, key, record = await self._read()
+        newcomers = [each if each.is_open(now) else replace(each, code=None) for each in self._newcomers(key, record)]
+        admitted = [
+            Admitted(**json.loads(text))
+            for place, found in await self._store.scan(keys.ADMITTED)
+            if (text := self._opened(place, found)) is not None
+        ]
+        return newcomers, sorted(admitted, key=lambda each: each.at)
+
+    async def _forget(self, person: str) -> None:
+        for attempt in attempts():
+            async with attempt:
+                _, key, record = await self._read()
+                await self._write(key, record, [e for e in self._newcomers(key, record) if e.person != person])
+
+    # ── the records ──
+
+    def _key(self, person: str) -> Key:
+        return keys.key(self._store, person, keys.admitted)
+
+    async def _read(self) -> tuple[datetime, Key, Record]:
+        key = Key(self._store.partition(keys.NEWCOMERS), keys.NEWCOMERS)
+        return await self._store.now(), key, (await self._store.get([key]))[key]
+
+    def _newcomers(self, key: Key, record: Record) -> list[Newcomer]:
+        text = self._opened(key, record)
+        return [Newcomer(**each) for each in json.loads(text)] if text is not None else []
+
+    async def _write(self, key: Key, record: Record, newcomers: Sequence[Newcomer]) -> None:
+        sealed: Json = self._keyring.seal(key.name, json.dumps([asdict(each) for each in newcomers]))
+        transaction = Transaction(partition=key.partition, expect={key.name: record.version})
+        transaction.puts[key.name] = Put(sealed, ttl_seconds=_REMEMBERED_SECONDS)
+        await self._store.commit(transaction)
+
+    def _opened(self, key: Key, record: Record) -> str | None:
+        """Return the text of a sealed record. None if there is none, or another key or a newer release wrote it."""
+        try:
+            sealed = self._keyring.open(key.name, record.value)
+        except NewerForm:
+            return None
+        return sealed.text if sealed is not None else None
+
+
+def _letters(code: str) -> str:
+    """Return the letters of a code, without the spaces and dashes that a person typed."""
+    return "".join(letter for letter in code.upper() if letter.isalnum())
+
+
+def _new_code() -> str:
+    """Return a new code in two halves, which are easier to read aloud."""
+    halves = ("".join(secrets.choice(_LETTERS) for _ in range(_HALF)) for _ in range(2))
+    return "-".join(halves)
+
+
+def _bounded(newcomers: Sequence[Newcomer], now: datetime) -> list[Newcomer]:
+    """Return the newest with room for one more. Newcomers with an open code are kept before all others."""
+    kept = sorted(newcomers, key=lambda each: (each.is_open(now), each.at))[-(_LAST - 1) :]
+    return sorted(kept, key=lambda each: each.at)

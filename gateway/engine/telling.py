@@ -26,18 +26,6 @@ from gateway.stored.events import is_internal
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 
-__all__ = [
-    "cause_of_part",
-    "event_id_of",
-    "event_ids",
-    "run_of",
-    "tell_audited",
-    "tell_failed",
-    "tell_lost",
-    "tell_settled",
-    "was_received",
-]
-
 
 def event_id_of(waiting: Waiting) -> str:
     """Return the first id of an event. One of the gateway's own events is named by its kind and action."""

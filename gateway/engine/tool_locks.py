@@ -18,8 +18,6 @@ from gateway.store.errors import StoreError
 from gateway.stored import keys
 from gateway.tools import NothingDone
 
-__all__ = ["HeldLock", "ToolLocks"]
-
 log = logging.getLogger("askfirst.tools")
 
 _FIRST_PAUSE_SECONDS: Final = 0.02

@@ -7,15 +7,13 @@ from typing import Final
 
 from channels import Address, Json, Person
 from gateway.engine.context import EngineContext
-from gateway.engine.memory.mail import hand_to_lanes
+from gateway.engine.memory.records import hand_to_lanes
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.stored.memory_events import MemoryEvent, QuestionWaits
 from gateway.stored.memory_lanes import person_lane
 from gateway.tools.pending_action import PendingAction
-
-__all__ = ["hand_to_people", "keep_waiting", "questions_elsewhere"]
 
 _MOST: Final = 20
 """The last questions of a person that are kept."""

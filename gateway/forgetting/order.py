@@ -1,4 +1,7 @@
-"""The order of a forgetting. A record that leads to others is removed after them, so a repeat finds the rest."""
+"""The order of a forgetting. A record that leads to others is removed after them, so a repeat finds the rest.
+
+The files that only forgotten lines and records name are deleted.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,25 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from channels import Json, Person
 from gateway.artifacts import ArtifactStore
-from gateway.forgetting.files import drop_files
 from gateway.forgetting.scope import Extent, NotForgotten, find_scope, refuse_what_runs
-from gateway.forgetting.shared import clean, lines_of, no_longer_there
+from gateway.forgetting.shared import clean, lines_of, names_in, no_longer_there, without
 from gateway.pending.audit import OPERATOR
 from gateway.pending.deciding import withdraw
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
 from gateway.store.base import Store
-from gateway.store.codec import dead_to_text
+from gateway.store.codec import dead_to_text, encode
 from gateway.store.embedded import is_embedded
 from gateway.store.errors import Conflict
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Dead, Forgotten, Key
 from gateway.stored import keys
-
-__all__ = ["forget"]
 
 _CACHES: Final = ("cached/", keys.overheard(""))
 """The beginnings of records that go for all people: their names tell no person, and they last minutes or a day."""
@@ -174,3 +174,64 @@ async def _clean_security(store: Store, scope: Extent) -> None:
                     rewritten.append((keys.SECURITY, entry.seq, changed))
         if rewritten:
             await store.commit(Transaction(partition=partition, rewrite=rewritten))
+
+
+_HASH: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_NOTE: Final = re.compile(rf"{keys.FILES}([0-9a-f]{{64}})/(.+)", re.DOTALL)
+"""The name of `keys.kept_file`."""
+_MOST: Final = 10_000
+
+
+async def drop_files(store: Store, artifacts: ArtifactStore, scope: Extent) -> int:
+    """Delete the files that no line or record names but the forgotten ones. Return their number.
+
+    It comes before the lines and records are removed: if it is killed, a repeat finds the same files.
+    """
+    if not await artifacts.names():
+        return 0
+    going, staying = set[str](), set[str]()
+    for prefix in (keys.transcript(""), keys.visible_log("")):
+        for log in await store.logs(prefix):
+            conversation = log.name.removeprefix(prefix)
+            lines = await lines_of(store, log)
+            names = names_in(scope, lines) if conversation in scope.groups else frozenset()
+            for entry in lines:
+                kept = entry.value
+                if conversation in scope.own:
+                    kept = None
+                elif conversation in scope.shared:
+                    kept = without(scope, conversation, kept, names, frozenset())
+                going.update(_hashes(entry.value))
+                staying.update(_hashes(kept))
+    for key, record in await store.scan(""):
+        if noted := _NOTE.fullmatch(key.name):
+            (going if noted[2] == scope.person else staying).add(noted[1])
+        (going if _goes(scope, key.name, record.value) else staying).update(_hashes(record.value))
+    await _waiting(store, scope, going, staying)
+    return await artifacts.discard(going - staying)
+
+
+def _goes(scope: Extent, name: str, value: Json) -> bool:
+    ends = any(name.endswith(f"/{each}") for each in (*scope.own, *scope.lanes))
+    return ends or name.removeprefix(keys.action("")) in scope.actions or name.startswith("cached/")
+
+
+async def _waiting(store: Store, scope: Extent, going: set[str], staying: set[str]) -> None:
+    """Add the files of waiting events and parts, of timers and of dead letters."""
+    prefix = keys.people("")
+    places = {key.name.removeprefix(prefix) for key, _ in await store.scan(prefix)} | scope.own | scope.shared
+    events = [(each.incoming.conversation, each.incoming.body) for each in await store.timers()]
+    for conversation in places:
+        events += [(conversation, each.body) for each in await store.mailbox(conversation, _MOST)]
+        for part in await store.outbox(conversation):
+            goes = conversation in scope.own or scope.tells(part.body)
+            (going if goes else staying).update(_hashes(dict(part.body)))
+    for conversation, body in events:
+        goes = conversation in scope.own or scope.is_by_person(body) or scope.tells(body)
+        (going if goes else staying).update(_hashes(dict(body)))
+    for letter in await store.dead_letters():
+        (going if letter.conversation in scope.own else staying).update(_HASH.findall(dead_to_text(letter)))
+
+
+def _hashes(value: Json) -> Iterator[str]:
+    yield from _HASH.findall(encode(value))

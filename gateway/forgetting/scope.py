@@ -15,8 +15,6 @@ from gateway.stored.memory_lanes import conversation_lane, person_lane
 from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["Extent", "NotForgotten", "find_scope", "refuse_what_runs"]
-
 _MOST: Final = 10_000
 """The most waiting events of one conversation that are looked at."""
 

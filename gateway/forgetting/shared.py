@@ -25,8 +25,6 @@ from gateway.stored import keys
 from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["clean", "lines_of", "names_in", "no_longer_there", "without"]
-
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from channels import Address, Reply
-from gateway.engine.pairing import Newcomers
+from gateway.engine.strangers import Newcomers
 from gateway.operations.base import OPERATOR, JsonObject, NotDone, StoreCommands
 from gateway.pending.actions import OutgoingReply
 from gateway.store.transaction import Transaction

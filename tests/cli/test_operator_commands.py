@@ -24,8 +24,8 @@ from gateway import Agent, ChannelAgent
 from gateway.assembly import open_store
 from gateway.cli import main
 from gateway.control_server import control, socket_file
-from gateway.engine.intake.shapes import Shapes
-from gateway.engine.pairing import Newcomers
+from gateway.engine.intake.inbox import Shapes
+from gateway.engine.strangers import Newcomers
 from gateway.operations.base import NotDone
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.operations.operator import Operator

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from channels import WebhookRequest
-from gateway.engine.intake.shapes import shape_of
+from gateway.engine.intake.inbox import shape_of
 from gateway.stored.keys import SHAPES
 from gateway.web.limits import MAX_BODY_BYTES
 from tests.e2e.house import SECRET, SIGNED, SIGNING, House, open_house

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from channels import Address, Json, Person
-from gateway.engine.pairing import Newcomers
+from gateway.engine.strangers import Newcomers
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
 from gateway.store.transaction import Put, Transaction

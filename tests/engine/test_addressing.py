@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from channels import Address, ButtonPress, ConversationMoved, Event, Message, MessageEdited, Parsed, WebhookResponse
-from gateway.engine.intake.inbox import Inbox
-from gateway.engine.intake.shapes import shape_of
+from gateway.engine.intake.inbox import Inbox, shape_of
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Transaction
 from gateway.stored.keys import SHAPES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.engine.clock_skew import Skew, skew_of
+from gateway.engine.clock import Skew, skew_of
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore

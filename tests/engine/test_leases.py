@@ -15,7 +15,7 @@ from channels import Event, Unavailable
 from gateway import Agent, ChannelAgent, ToolContext, providers, tool
 from gateway.engine.execution.executor import MOST_OF_A_TOOL
 from gateway.engine.leases import HeldLease
-from gateway.engine.polling import Poller
+from gateway.engine.platforms import Poller
 from gateway.engine.turns.runner import TurnRunner
 from gateway.providers import Request, Response
 from gateway.store.errors import Fenced, StoreUnavailable

@@ -56,8 +56,6 @@ from gateway.tools.escape import plain
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK, say
 
-__all__ = ["OVERTAKING", "Judge", "Judgement", "named_actions"]
-
 OVERTAKING = ("help", "new")
 """Commands that the decision lane works, as it works /stop: they wait for no other event of their conversation."""
 

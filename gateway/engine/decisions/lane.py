@@ -27,8 +27,6 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting
 from gateway.stored.events import FollowUp, InternalEvent, Notification, event_of
 
-__all__ = ["Decisions"]
-
 log = logging.getLogger("askfirst.decisions")
 
 

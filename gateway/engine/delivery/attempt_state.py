@@ -1,4 +1,4 @@
-"""The attempt state of a part: the knowledge of its earlier calls, and the next step for it. Pure functions.
+"""The attempt state of a part: the knowledge of its earlier calls, and the next step for it.
 
     none ──unanswered──▶ sent ──warned──▶ noted ──repeating──▶ repeated
                                             ▲                     │
@@ -17,38 +17,24 @@ state stays. Otherwise a prompt and an edit are sent again: all buttons of a pro
 same. Any other part is sent once more after a warning, or not at all, as the bot chooses (`in_doubt`).
 
 Each state but `none` is committed before the call that it guards; see `attempt_record`.
+
+The functions are pure. An `AttemptRecord` is the stored state: read at most once a part, and each change committed
+under the lease of the outbox.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from channels import Ambiguous, Json, OptedOut, RateLimited, Receipt, SendError, Undeliverable, Unreachable
 from channels.errors import Portable
-
-__all__ = [
-    "GIVE_UP_AFTER",
-    "AttemptState",
-    "Drop",
-    "GiveUp",
-    "PartFacts",
-    "Remember",
-    "Send",
-    "Suppress",
-    "TakeReceipt",
-    "Wait",
-    "Warn",
-    "WrongAttempt",
-    "plan",
-    "plan_after_failure",
-    "refused",
-    "repeating",
-    "state_from_json",
-    "unanswered",
-    "warned",
-]
+from gateway.engine.context import EngineContext
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, Lease, QueuedPart
+from gateway.stored import keys
 
 AttemptState: TypeAlias = Literal["none", "sent", "noted", "repeated"]
 
@@ -221,3 +207,45 @@ def plan_after_failure(
     if isinstance(error, Ambiguous) and reports:
         seconds = max(seconds, _REPORTED_WITHIN_SECONDS)
     return Wait(seconds=seconds, why=f"{type(error).__name__}: {error.code}", failed=True)
+
+
+_KEPT_SECONDS = 86400.0
+"""As long as a part is tried."""
+
+
+class AttemptRecord:
+    """The attempt state of one part, for as long as one worker delivers it."""
+
+    def __init__(self, context: EngineContext, lease: Lease, queued: QueuedPart) -> None:
+        self._context, self._lease, self.queued = context, lease, queued
+        self._state: AttemptState | None = None
+
+    async def state(self) -> AttemptState:
+        """Return the state, which the first call reads from the store."""
+        if self._state is None:
+            key = _key(self._context, self.queued)
+            self._state = state_from_json((await self._context.store.get([key]))[key].value)
+        return self._state
+
+    async def change(self, event: Callable[[AttemptState], AttemptState]) -> AttemptState:
+        """Commit the state that the event leads to, in a transaction of its own, and return it.
+
+        Without a change there is no commit. Raises Fenced when the lease is lost.
+        """
+        before = await self.state()
+        after = event(before)
+        if after != before:
+            key = _key(self._context, self.queued)
+            puts = {key.name: Put(after, _KEPT_SECONDS)}
+            await self._context.commit(Transaction(partition=key.partition, lease=self._lease, puts=puts))
+            self._state = after
+        return after
+
+
+def forget(transaction: Transaction, context: EngineContext, queued: QueuedPart) -> None:
+    """Delete the state of a dead letter: an operator that replays it accepts a duplicate."""
+    transaction.deletes.append(_key(context, queued).name)
+
+
+def _key(context: EngineContext, queued: QueuedPart) -> Key:
+    return keys.key(context.store, queued.conversation, keys.attempt_state, queued.part_id)

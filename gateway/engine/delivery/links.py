@@ -8,8 +8,6 @@ from gateway.engine.context import EngineContext
 from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 
-__all__ = ["end_links", "series_of"]
-
 
 async def series_of(context: EngineContext, conversation: str) -> str:
     """Return the series of the conversation's present links. Raises StoreUnavailable."""

@@ -19,8 +19,6 @@ from gateway.store.types import Dead, Key, QueuedPart, Record
 from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 
-__all__ = ["LostMessage", "arrived_at", "forget", "is_known", "message_of", "record_receipt", "record_report"]
-
 _KEPT_SECONDS = 86400.0
 _RANK = {"sent": 0, "failed": 1, "delivered": 2, "read": 3}
 """A report counts if it ranks higher than all before it: a message that arrived cannot fail later."""

@@ -5,6 +5,8 @@ about a part that may have been sent without one.
 
 A part to a person that opted out becomes a dead letter. A conversation that the platform lets no message through to
 costs one call: all other parts of it become dead letters with the first.
+
+The platform is asked about earlier calls of a part: by the reports that it sent, or by a look-up.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from channels import (
     Ambiguous,
+    CanLookUp,
     CanStream,
     MissingSetting,
     OptedOut,
@@ -30,9 +33,10 @@ from channels import (
 from gateway.access.suppression import is_suppressed
 from gateway.artifacts import NotKept, OfConversation
 from gateway.engine.context import EngineContext
-from gateway.engine.delivery.attempt_record import AttemptRecord
+from gateway.engine.delivery import reports
 from gateway.engine.delivery.attempt_state import (
     GIVE_UP_AFTER,
+    AttemptRecord,
     AttemptState,
     Drop,
     GiveUp,
@@ -50,10 +54,8 @@ from gateway.engine.delivery.attempt_state import (
     unanswered,
     warned,
 )
-from gateway.engine.delivery.earlier_calls import find_earlier_call, look_up
 from gateway.engine.delivery.links import series_of
-from gateway.engine.delivery.outbox import Outbox
-from gateway.engine.delivery.outgoing import OutgoingPart
+from gateway.engine.delivery.outbox import Outbox, OutgoingPart
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import cause_of_part
@@ -65,8 +67,6 @@ from gateway.store.types import Lease, QueuedPart
 from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 from gateway.wording import say
-
-__all__ = ["PartSender"]
 
 log = logging.getLogger("askfirst.delivery")
 
@@ -383,3 +383,40 @@ class _Lane:
             wait_seconds=seconds,
             duration_ms=sum(out.durations_ms[-1:]),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierCall:
+    """The platform's answer about an earlier call. Neither field is set while the platform cannot tell."""
+
+    receipt: Receipt | None = None
+    """The receipt of the call, which arrived."""
+    absent: bool = False
+    """No call arrived, as far as the platform shows its messages by now."""
+
+
+async def find_earlier_call(context: EngineContext, out: OutgoingPart) -> EarlierCall:
+    """Return the answer of the platform's reports about an earlier call of this part, else that of a look-up."""
+    if out.channel.capabilities.reports:
+        message_id = await reports.message_of(context, out.queued)
+        if message_id is not None:
+            return EarlierCall(receipt=Receipt(message_id=message_id))
+    return await look_up(context, out)
+
+
+async def look_up(context: EngineContext, out: OutgoingPart) -> EarlierCall:
+    """Look a part up on the platform, where that is possible.
+
+    Right after a call `absent` is no proof: the message may show up later.
+    """
+    channel, queued = out.channel, out.queued
+    if not isinstance(channel, CanLookUp) or queued.stamp is None:
+        return EarlierCall()
+    try:
+        found = await channel.look_up(out.address, out.part, key=queued.part_id, since=queued.stamp)
+    except SendError:
+        return EarlierCall()
+    if found is not None and found.message_id is not None and channel.capabilities.reports:
+        is_another = await reports.is_known(context, queued.conversation, found.message_id)
+        return EarlierCall(absent=True) if is_another else EarlierCall(receipt=found)
+    return EarlierCall(receipt=found, absent=found is None)

@@ -9,8 +9,6 @@ from gateway.engine.context import EngineContext
 from gateway.store.transaction import Transaction
 from gateway.stored import keys
 
-__all__ = ["bot_line", "person_line"]
-
 
 def person_line(transaction: Transaction, context: EngineContext, conversation: str, message: Message) -> None:
     """Add the person's own message to the log, on a channel that has one."""

@@ -41,8 +41,6 @@ from gateway.tools.escape import link
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
-__all__ = ["EffectResult", "Effects"]
-
 log = logging.getLogger("askfirst.actions")
 
 _TIMEOUT_SECONDS = 60.0

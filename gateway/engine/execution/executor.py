@@ -10,21 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
-from gateway.agent.interceptors import Veto
+from gateway.agent.interceptors import InterceptorFailed, Veto
 from gateway.engine.concurrency import BackgroundTasks, DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
-from gateway.engine.execution.backlog import ActionBacklog
 from gateway.engine.execution.effects import EffectResult, Effects
-from gateway.engine.execution.launch_check import check_launch
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.signs_of_life import SignsOfLife
-from gateway.observe.events import LeaseLost
-from gateway.observe.runs import action_event_id
+from gateway.logs import describe_error
+from gateway.observe.events import InterceptorVetoed, LeaseLost
+from gateway.observe.runs import action_event_id, run_id_of
 from gateway.pending import settling
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import conversation_of, stored_action
@@ -35,11 +34,10 @@ from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
-from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS
+from gateway.tools import Tool, ToolContext, ToolError, cause_of
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, asked_with, changed
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.wording import say
-
-__all__ = ["MOST_OF_A_TOOL", "ActionExecutor"]
 
 log = logging.getLogger("askfirst.actions")
 
@@ -360,3 +358,84 @@ def _is_running(action: PendingAction | None) -> bool:
 
 def _newest_prompt(action: PendingAction) -> str | None:
     return action.prompts[-1] if action.prompts else None
+
+
+async def check_launch(
+    context: EngineContext, action: PendingAction, tool: Tool, tool_context: ToolContext, *, preview_seconds: float
+) -> Detail | Veto | None:
+    """Return why an action may not run: it may no longer be the one that was shown, or there is a veto. None: it may.
+
+    `preview_seconds` is the time limit of the preview.
+    """
+    if tool.compares(action):
+        try:
+            now = await tool.preview(action.args, tool_context, timeout_seconds=preview_seconds)
+        except ValueError:
+            return "changed"
+        except ToolError as error:
+            log.warning("the preview of %s could not be made again: %s", action.kind, describe_error(cause_of(error)))
+            return "not_checked"
+        if changed(asked_with(action), now):
+            return "changed"
+    if context.bot.interceptors.of_calls and not is_stale(action, await context.store.now()):
+        return await _vetoed(context, action, tool_context)
+    return None
+
+
+async def _vetoed(context: EngineContext, action: PendingAction, tool_context: ToolContext) -> Detail | Veto | None:
+    """Ask the interceptors about an action. They cannot change it: a person has seen its arguments."""
+    try:
+        veto = await context.bot.interceptors.check_call(tool_context, action.kind, action.args)
+    except InterceptorFailed as error:
+        log.error("action %s (%s) could not be checked: %s", action.pending_action_id, action.kind, error)
+        return "not_checked"
+    if veto is not None:
+        event_id = action_event_id(action.pending_action_id)
+        context.events.tell_now(
+            InterceptorVetoed,
+            run_id_of(action.conversation, event_id),
+            conversation=action.conversation,
+            stage="launch",
+            interceptor=veto.interceptor,
+            tool_name=action.kind,
+            event_id=event_id,
+        )
+    return veto
+
+
+class ActionBacklog:
+    """The actions that this process has deferred, by tool, oldest first.
+
+    The store has each with a retry time, so that it also runs if this process ends.
+    """
+
+    def __init__(self, context: EngineContext, running: KeyedLimit) -> None:
+        self._context, self._running = context, running
+        self._waiting: dict[str, dict[str, str]] = {}
+        """Tool -> action id -> its partition."""
+
+    def add(self, lease: Lease, kind: str) -> None:
+        """Add the action of this lease, which was given back. It is made ready when its tool has a free place."""
+        self._waiting.setdefault(kind, {})[lease.lane] = lease.partition
+        if not self._running.are_taken(kind):
+            self._next(kind)
+
+    @contextlib.contextmanager
+    def one(self, kind: str) -> Iterator[None]:
+        """Count one running action of this tool while the block runs. Its end makes the next one ready."""
+        try:
+            with self._running.one(kind):
+                yield
+        finally:
+            self._next(kind)
+
+    def _next(self, kind: str) -> None:
+        waiting = self._waiting.get(kind)
+        if not waiting:
+            return
+        action_id = next(iter(waiting))
+        partition = waiting.pop(action_id)
+        if not waiting:
+            del self._waiting[kind]
+        ready = Transaction(partition=partition, actions=[action_id])
+        self._context.tasks.start(self._context.commit(ready), "wake")

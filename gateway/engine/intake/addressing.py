@@ -21,8 +21,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 from gateway.stored import keys
 
-__all__ = ["Addressing"]
-
 _FOLLOWED_SECONDS = 86_400.0
 """Time after which a thread no longer counts as one in which the bot was addressed. Each message for the bot restarts
 it."""

@@ -1,20 +1,38 @@
-"""The inbox: a channel's events are checked, limited and stored before the platform is answered."""
+"""The inbox: a channel's events are checked, limited and stored before the platform is answered.
+
+Shapes count the payloads that no channel understood, and hold no words of a person. They show the operator that a
+platform has changed and an upgrade may be needed. A shape is the names of the fields and the kinds of their values. A
+channel has at most `_MOST_SHAPES` shapes. Each is deleted 30 days after it was written.
+
+Rate limits of incoming events, by person, place and all together, are shared by all processes. Asking the store about
+every message would cost a round trip each. A process takes its rate in portions: a sixth of a minute's rate, and the
+first portion of a minute without asking. So occasional messages cost no round trip, and each process lets a person
+exceed the limit by a sixth at most.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import re
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final, Literal
+from urllib.parse import parse_qsl
 
 from channels import (
+    Address,
     AskfirstError,
     ButtonPress,
     CanAnswer,
     Channel,
     ConversationMoved,
     Event,
+    Json,
     Message,
     MessageEdited,
     OptOut,
@@ -28,8 +46,6 @@ from gateway.engine.decisions.judging import OVERTAKING, named_actions
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.event_bodies import event_body
 from gateway.engine.intake.addressing import Addressing
-from gateway.engine.intake.rates import Rates
-from gateway.engine.intake.shapes import Shapes
 from gateway.engine.reply_limits import note_refusal, once_a_minute, refusals
 from gateway.engine.strangers import Strangers
 from gateway.engine.turns.batch import is_plain
@@ -38,14 +54,13 @@ from gateway.limits import Share
 from gateway.observe.events import DuplicateDropped, MessageReceived, RateExceeded
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
+from gateway.store.base import Store
 from gateway.store.errors import MailboxFull, Overloaded, StoreUnavailable
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Incoming
+from gateway.store.types import Cell, Incoming
 from gateway.stored import keys
 from gateway.wording import say
-
-__all__ = ["Inbox", "NotStarted"]
 
 log = logging.getLogger("askfirst.inbox")
 
@@ -304,3 +319,130 @@ def _has_no_reader(event: Event) -> bool:
 def _is_redelivered(event: Event) -> bool:
     """Return True for a message that a platform delivers again if it is refused. A slash command of Slack is none."""
     return isinstance(event, Message) and event.message_id is not None
+
+
+_MOST_SHAPES: Final = 100
+_KEPT_SECONDS: Final = 30 * 86_400.0
+_DEEPEST, _MOST_FIELDS = 6, 60
+_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+
+
+class Shapes:
+    """Counts shapes in this process. A shape is stored at its 1st, 10th, 100th ... payload."""
+
+    def __init__(self, store: Store, bot: str) -> None:
+        self._store, self._bot = store, bot
+        self._seen: dict[str, Counter[str]] = {}
+
+    async def note(self, channel: str, payload: bytes, at: datetime) -> None:
+        """Count a payload of a channel. Raises StoreUnavailable."""
+        shape = shape_of(payload)
+        name = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+        seen = self._seen.setdefault(channel, Counter())
+        if name not in seen and len(seen) >= _MOST_SHAPES:
+            return
+        seen[name] += 1
+        if not re.fullmatch("10*", str(seen[name])):
+            return
+        conversation = f"{self._bot}/{channel}"
+        key = keys.key(self._store, conversation, keys.shape, name)
+        value: Json = {"conversation": conversation, "shape": shape, "seen": seen[name], "at": at.isoformat()}
+        await self._store.commit(Transaction(partition=key.partition, puts={key.name: Put(value, _KEPT_SECONDS)}))
+
+
+def shape_of(payload: bytes) -> Json:
+    """Return the shape of a payload: of JSON, of a form, or "bytes"."""
+    try:
+        return _shape(json.loads(payload), 0)
+    except (ValueError, RecursionError):
+        pass
+    fields = parse_qsl(payload.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=None)
+    if not any(_FIELD.fullmatch(name) for name, _ in fields):
+        return "bytes"
+    return {
+        _name(name): shape_of(value.encode()) if name == "payload" else "text" for name, value in fields[:_MOST_FIELDS]
+    }
+
+
+def _shape(value: object, depth: int) -> Json:
+    match value:
+        case dict():
+            if depth >= _DEEPEST:
+                return "object"
+            return {_name(str(name)): _shape(each, depth + 1) for name, each in list(value.items())[:_MOST_FIELDS]}
+        case list():
+            kinds = [_shape(each, depth + 1) for each in value[:_MOST_FIELDS]] if depth < _DEEPEST else []
+            unique: dict[str, Json] = {json.dumps(kind, sort_keys=True): kind for kind in kinds}
+            return list(unique.values())[:5]
+        case bool():
+            return "yes or no"
+        case int() | float():
+            return "number"
+        case None:
+            return "nothing"
+    return "text"
+
+
+def _name(name: str) -> str:
+    return name if _FIELD.fullmatch(name) else "?"
+
+
+_MINUTE: Final = 60.0
+_PORTIONS: Final = 6
+_MOST_KNOWN: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Portion:
+    """The events that this process may accept under one rate without asking the store."""
+
+    left: int
+    since: float
+    refused_until: float = 0.0
+
+
+class Rates:
+    """Rate limit per minute. `now` counts seconds."""
+
+    def __init__(self, store: Store, name: str, share: Share, now: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._name, self._share, self._now = store, name, share, now
+        self._portions: OrderedDict[str, _Portion] = OrderedDict()
+
+    async def exceeded(self, person: Person, address: Address) -> Literal["person", "place", "all"] | None:
+        """Count one event. Return which rate it exceeds, or None."""
+        if self._share.person is not None and not await self._take(f"person/{person}", self._share.person):
+            return "person"
+        if self._share.place is not None and not await self._take(_place(address), self._share.place):
+            return "place"
+        if self._share.all is not None and not await self._take("all", self._share.all):
+            return "all"
+        return None
+
+    def give_back(self, person: Person, address: Address) -> None:
+        """Take one event out of the count: it was not stored, and counts when the platform delivers it again."""
+        for name in (f"person/{person}", _place(address), "all"):
+            if (portion := self._portions.get(name)) is not None:
+                portion.left += 1
+
+    async def _take(self, name: str, a_minute: int) -> bool:
+        now, size = self._now(), max(1, a_minute // _PORTIONS)
+        portion = self._portions.pop(name, None) or _Portion(size, now)
+        self._portions[name] = portion
+        if len(self._portions) > _MOST_KNOWN:
+            self._portions.popitem(last=False)
+        if now < portion.refused_until:
+            return False
+        if now - portion.since >= _MINUTE:
+            portion.left, portion.since = max(size, portion.left), now
+        if not portion.left:
+            cell = Cell(name=f"{self._name}/{name}", burst=a_minute, period_seconds=_MINUTE, cost=size)
+            if wait := await self._store.acquire([cell]):
+                portion.refused_until = now + wait
+                return False
+            portion.left = size
+        portion.left -= 1
+        return True
+
+
+def _place(address: Address) -> str:
+    return f"place/{address.channel}:{address.account}:{address.place}"

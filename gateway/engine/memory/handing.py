@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from gateway.engine.context import EngineContext
-from gateway.engine.memory.mail import hand_to_lanes
-from gateway.engine.memory.records import begin_epoch, turn_memories
+from gateway.engine.memory.records import begin_epoch, hand_to_lanes, turn_memories
 from gateway.engine.turns.running import RunningTurn
 from gateway.memory import RESET
 from gateway.store.transaction import Transaction
 from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent
 from gateway.stored.memory_lanes import conversation_lane, person_lane
 from gateway.turn import Outcome
-
-__all__ = ["hand_to_memory"]
 
 
 async def hand_to_memory(

@@ -35,8 +35,6 @@ from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.stored.memory_events import FactsNoted, ForgetDue, MemoryDue, MemoryEvent, QuestionWaits, memory_event_of
 
-__all__ = ["MemoryRunner"]
-
 log = logging.getLogger("askfirst.memory")
 
 _BACKOFF_SECONDS: Final = (30.0, 120.0, 600.0, 3600.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -13,21 +14,11 @@ from gateway.engine.context import EngineContext
 from gateway.memory import Remembered
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Key, Record, Snapshot
+from gateway.store.types import Incoming, Key, Record, Snapshot
 from gateway.stored import keys
+from gateway.stored.memory_events import MemoryEvent, memory_body_of
 from gateway.stored.memory_lanes import conversation_lane, person_lane
 from gateway.turn import Turn
-
-__all__ = [
-    "SUMMARY",
-    "KeptMemory",
-    "begin_epoch",
-    "epoch_of",
-    "memory_key",
-    "remembered",
-    "renew_epoch",
-    "turn_memories",
-]
 
 SUMMARY: Final = "summary"
 """The name of the summary among the memories of a conversation."""
@@ -117,3 +108,15 @@ async def remembered(context: EngineContext, turn: Turn) -> Remembered:
         extracted=[(memory, kept[memory.extracts]) for memory in agent.extractions],
         facts=((), ()) if knowledge is None else knowledge.lines(found[facts_key].value, context.clock.guess()),
     )
+
+
+async def hand_to_lanes(
+    transaction: Transaction, context: EngineContext, events: Sequence[tuple[str, MemoryEvent]]
+) -> None:
+    """Hand events over to memory lanes, each with the name of its lane."""
+    if not events:
+        return
+    now = await context.store.now()
+    for lane, event in events:
+        body = context.keyring.stamped("event", lane, memory_body_of(event))
+        transaction.hand_over.append(Incoming(conversation=lane, event_ids=(event.event_id,), body=body, stamp=now))

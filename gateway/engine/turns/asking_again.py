@@ -16,8 +16,6 @@ from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
 from gateway.wording import say
 
-__all__ = ["ask_again"]
-
 
 async def ask_again(
     context: EngineContext, conversation: str, action_id: str, *, person: Person, tool_context: ToolContext

@@ -22,8 +22,6 @@ from gateway.engine.context import EngineContext
 from gateway.logs import describe_error
 from gateway.tools.context import ReceivedAttachment
 
-__all__ = ["fetch_attachments"]
-
 log = logging.getLogger("askfirst.turns")
 
 LARGEST_BYTES: Final = 20_000_000

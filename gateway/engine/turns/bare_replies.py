@@ -30,8 +30,6 @@ from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.turn import Outcome
 
-__all__ = ["BareReplyHandler"]
-
 _SEND_WAIT_SECONDS = 10.0
 """The longest wait for a prompt that is being sent."""
 _LOOK_SECONDS = 0.05

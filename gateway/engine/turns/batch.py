@@ -15,8 +15,6 @@ from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.store.types import Waiting
 from gateway.stored.events import ActionSettled, AskAgain, FollowUp, event_of, is_note
 
-__all__ = ["Batch", "choose", "is_plain"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Batch:

@@ -15,8 +15,6 @@ from gateway.providers.base import ModelMessage
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
 
-__all__ = ["StoreJournal", "are_genuine", "events_of"]
-
 _UNKNOWN = "The turn ended while this ran: its outcome is unknown, it may or may not have happened."
 _NOT_RUN = "Not run: the turn ended before it."
 

@@ -20,16 +20,6 @@ from gateway.stored import keys
 from gateway.stored.events import action_id_of
 from gateway.stored.people import PeopleOf
 
-__all__ = [
-    "append_lines",
-    "failures_key",
-    "finish_turn",
-    "note_acted",
-    "release",
-    "turn_owner",
-    "write_acted",
-]
-
 
 def finish_turn(context: EngineContext, lease: Lease, batch: Batch) -> Transaction:
     """Return the writes of each end of a turn: its events are consumed, and the lease is given back."""

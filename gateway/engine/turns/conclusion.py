@@ -39,8 +39,6 @@ from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
 from gateway.wording import say
 
-__all__ = ["TurnConcluder"]
-
 
 class TurnConcluder:
     """Commits the outcomes of turns, and starts to send their replies."""

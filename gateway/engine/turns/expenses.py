@@ -25,8 +25,6 @@ from gateway.store.types import Cell, Spending
 from gateway.stored import keys
 from gateway.wording import duration, listing, money, number, say
 
-__all__ = ["PersonExpenses"]
-
 _LONGEST_WINDOW_SECONDS: Final = 32 * 86_400.0
 
 

@@ -26,8 +26,6 @@ from gateway.store.types import Dead, Incoming, Lease
 from gateway.stored import keys
 from gateway.wording import say
 
-__all__ = ["AttemptHistory", "FailurePolicy"]
-
 log = logging.getLogger("askfirst.turns")
 
 _MODEL_BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0)

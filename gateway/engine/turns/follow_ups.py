@@ -11,8 +11,6 @@ from gateway.store.types import Incoming
 from gateway.stored.events import FollowUp, body_of
 from gateway.turn import Outcome
 
-__all__ = ["accept_follow_ups"]
-
 
 async def accept_follow_ups(
     transaction: Transaction, context: EngineContext, running: RunningTurn, outcome: Outcome, language: str

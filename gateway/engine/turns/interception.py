@@ -15,8 +15,6 @@ from gateway.observe.events import InterceptorVetoed
 from gateway.tools import ToolContext
 from gateway.turn import Turn
 
-__all__ = ["drop_vetoed_edits", "vetoes_of"]
-
 log = logging.getLogger("askfirst.turns")
 
 

@@ -12,8 +12,6 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
 from gateway.tools.stopping import Stopping
 
-__all__ = ["SignalInbox", "interrupt"]
-
 
 @dataclass(slots=True)
 class SignalInbox:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-__all__ = ["detect_language", "prepare_detection"]
-
 _LEAST_LETTERS = 20
 """The least number of letters: a shorter text could be of several languages."""
 _MOST_CHARACTERS = 1_000

@@ -23,8 +23,6 @@ from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.tools.escape import plain
 
-__all__ = ["StreamedText", "begun_messages", "streamed_text"]
-
 log = logging.getLogger("askfirst.turns")
 
 FIRST_SECONDS: Final = 0.5

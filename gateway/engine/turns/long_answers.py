@@ -13,8 +13,6 @@ from gateway.artifacts import Artifact, NotKept
 from gateway.engine.context import EngineContext
 from gateway.wording import say
 
-__all__ = ["with_files"]
-
 log = logging.getLogger("askfirst.turns")
 
 _BEGINNING: Final = 1000

@@ -20,8 +20,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
 
-__all__ = ["forget_folded", "gather", "is_said", "keep_folded"]
-
 _MOST_LINES = 20
 _MOST_CHARACTERS = 1_000
 """The most characters of a line. The rest is left out."""

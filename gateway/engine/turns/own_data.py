@@ -22,8 +22,6 @@ from gateway.stored.memory_lanes import forget_lane
 from gateway.tools.pending_action import json_text
 from gateway.wording import say
 
-__all__ = ["OwnData"]
-
 _LASTS_SECONDS: Final = 600
 """A code counts for ten minutes at least, and for twenty at most."""
 

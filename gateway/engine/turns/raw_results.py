@@ -10,8 +10,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 from gateway.turn import Outcome
 
-__all__ = ["earlier_results", "keep_raw_results"]
-
 _TTL_SECONDS: Final = 24 * 3600
 
 

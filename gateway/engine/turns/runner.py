@@ -50,8 +50,6 @@ from gateway.stored import keys
 from gateway.turn import ActionProposer, Outcome, Turn, answer_with_model
 from gateway.wording import say
 
-__all__ = ["TurnRunner"]
-
 log = logging.getLogger("askfirst.turns")
 
 DEADLINE_SECONDS = 60.0

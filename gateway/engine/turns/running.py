@@ -33,8 +33,6 @@ from gateway.tools import ToolContext
 from gateway.turn import Turn
 from gateway.wording import FALLBACK
 
-__all__ = ["RunningTurn", "tool_context", "turn_input", "turn_language"]
-
 _TEXTS_LOOKED_AT = 8
 """The number of a person's earlier messages that are used to detect the language."""
 _EVER: Final = datetime.min.replace(tzinfo=UTC)

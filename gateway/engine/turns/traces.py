@@ -11,8 +11,6 @@ from gateway.observe.trace import AgentTrace
 from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 
-__all__ = ["keep_trace"]
-
 log = logging.getLogger("askfirst.turns")
 
 
