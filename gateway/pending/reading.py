@@ -31,7 +31,6 @@ __all__ = [
     "Spoken",
     "begins_as_answer",
     "decides",
-    "looks_like_decision",
     "read_beside_code",
     "read_code",
     "read_refusal",
@@ -180,59 +179,32 @@ def begins_as_answer(text: str, lang: Spoken) -> bool:
     return any(base_language(each) in readings for each in (*_each(lang), "en"))
 
 
-def looks_like_decision(
-    text: str,
-    lang: Spoken,
-    *,
-    stop: bool = False,
-    replies: bool = False,
-    media: bool = False,
-    command: bool = False,
-    spoiled: bool = False,
-    forwarded: bool = False,
-    edited: bool = False,
-    via_bot: bool = False,
-    transcribed: bool = False,
-) -> bool:
-    """Return True if a message goes through the decision lane, by its shape alone.
-
-    `stop`: it is the command /stop. Any other `command` decides no action, and neither does a `spoiled` message.
-    `replies`: it replies to another message, of any writer. A bare reply goes with the turns instead, where it is read
-    in its place in the conversation.
-    """
-    if media or forwarded or edited or via_bot or transcribed or spoiled:
-        return False
-    if command or stop:
-        return stop
-    if replies and reads_as_answer(text, lang):
-        return True
-    return read_code(text, lang) is not None or read_refused_code(text, lang) is not None
-
-
 def decides(event: Event, lang: Spoken) -> bool:
     """Return True for an event of the decision lane: presses, opt-outs, reports, messages that look like a decision.
 
     `lang` is the language in which its writer is answered.
     """
     if isinstance(event, Message):
-        person = event.person
-        return (
-            person is not None
-            and not person.is_bot
-            and looks_like_decision(
-                event.text,
-                lang,
-                stop=event.command == "stop",
-                command=event.command is not None,
-                spoiled=bool(event.spoiled_by) or event.replayed,
-                replies=event.reply_to is not None,
-                media=bool(event.attachments),
-                forwarded=event.forwarded,
-                via_bot=event.via_bot,
-                transcribed=event.transcribed,
-            )
-        )
+        return event.person is not None and not event.person.is_bot and _looks_like_decision(event, lang)
     return isinstance(event, ButtonPress | ConversationMoved | DeliveryReport | OptOut)
+
+
+def _looks_like_decision(message: Message, lang: Spoken) -> bool:
+    """Return True if a message goes through the decision lane, by its shape alone.
+
+    A yes or a no counts as a reply to another message, of any writer. A bare one goes with the turns instead, where it
+    is read in its place in the conversation.
+    """
+    if message.forwarded or message.via_bot or message.transcribed or message.replayed:
+        return False
+    if message.attachments or message.spoiled_by:
+        return False
+    if message.command is not None:
+        return message.command == "stop"
+    text = message.text
+    if message.reply_to is not None and reads_as_answer(text, lang):
+        return True
+    return read_code(text, lang) is not None or read_refused_code(text, lang) is not None
 
 
 class ConfirmParser(Protocol):

@@ -41,7 +41,6 @@ from gateway.pending.reading import (
     RegexConfirmParser,
     ReplyParser,
     decides,
-    looks_like_decision,
     read_code,
     read_refusal,
     read_refused_code,
@@ -498,11 +497,6 @@ def test_other_message_is_read_in_its_place() -> None:
         Reaction(event_ids=("1",), address=HERE, person=ANA, message_id="1", emoji="👍"),
     ]
     assert [event for event in events if decides(event, "pt")] == []
-
-
-def test_nothing_edited_looks_like_a_decision() -> None:
-    assert looks_like_decision("OK K7P3", "en")
-    assert not looks_like_decision("OK K7P3", "en", edited=True)
 
 
 def test_an_answer_in_any_language_is_an_answer() -> None:
