@@ -44,19 +44,16 @@ async def test_personal_data_is_taken_out(text: str, rewritten: str) -> None:
     assert not any(word in detail for word in text.split() if len(word) > 5)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+async def test_other_numbers_and_words_stay() -> None:
+    texts = [
         "card 4111 1111 1111 1112",
         "invoice 2026-11-26, order 1234567890123",
         "DE00 3704 0044 0532 0130 00",
         "version 1.2.3.4 at 10:30",
         "mail @ana or a@b",
         "",
-    ],
-)
-async def test_other_numbers_and_words_stay(text: str) -> None:
-    assert await verdict(PiiGuardrail(), text) == ("pass", None, "")
+    ]
+    assert [text for text in texts if await verdict(PiiGuardrail(), text) != ("pass", None, "")] == []
 
 
 async def test_a_text_that_is_too_long_to_search_is_blocked() -> None:
