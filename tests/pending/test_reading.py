@@ -339,33 +339,7 @@ def test_hostile_texts_are_unclear_at_once() -> None:
 
 
 def test_words_of_the_conversations_language_and_english_count() -> None:
-    cases = [
-        ("pt-BR", "pode apagar", "confirm"),
-        ("pt_PT", "Sim", "confirm"),
-        ("ES-419", "sí", "confirm"),
-        ("en-GB", "yep", "confirm"),
-        ("fr", "yes", "confirm"),
-        ("fr", "Yes, please!", "confirm"),
-        ("fr", "no thanks", "cancel"),
-        ("fr", "yep", "confirm"),
-        ("fr", "ok", "unclear"),
-        ("fr", "y", "unclear"),
-        ("fr", "oui", "confirm"),
-        ("no-NO", "ja", "confirm"),
-        ("xx", "oui", "unclear"),
-        ("xx", "go ahead", "confirm"),
-        ("pl", "no", "unclear"),
-        ("pl-PL", "No!", "unclear"),
-        ("cs", "no", "unclear"),
-        ("pl", "yes", "confirm"),
-        ("pl", "no thanks", "cancel"),
-        ("es", "sim", "unclear"),
-        ("pt", "sí", "unclear"),
-        ("en", "si", "unclear"),
-        ("en", "sim", "unclear"),
-        ("es", "y", "unclear"),
-        ("pt", "n", "unclear"),
-    ]
+    cases = corpus("languages")["read"]
     wrong = [case for case in cases if PARSER.classify(case[1], case[0], verb="delete") != case[2]]
     assert wrong == []
 
