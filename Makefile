@@ -89,8 +89,10 @@ lock: .venv/test.installed
 		--output-file requirements/lowest.txt
 
 ## The contracts of channels, stores and models with the oldest libraries that pyproject.toml takes.
+CONTRACTS = $(addprefix tests/, channels/test_contract.py providers/test_contract.py store/test_contract.py \
+	store/redis/test_contract.py test_frame.py)
 lowest: .lowest/installed
-	.lowest/bin/pytest -n 2 -m "not nightly" tests/channels tests/providers tests/store tests/test_frame.py
+	.lowest/bin/pytest -n 2 -m "not nightly" $(CONTRACTS)
 
 .lowest/installed: requirements/lowest.txt pyproject.toml
 	@echo "Installing requirements/lowest.txt"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import re
@@ -59,6 +60,15 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(SETTINGS)]:
         del os.environ[name]
     sys.addaudithook(stay_home)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage, and keep each later look away from the tests and all that is imported."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
