@@ -9,16 +9,29 @@ from typing import Any
 from gateway import Agent, ChannelAgent, ToolContext, emit_artifact, tool
 from gateway.providers.base import ModelMessage, Request, Response, ToolCall
 
-__all__ = ["Invoices", "Model"]
+__all__ = ["Invoices", "Model", "Whole"]
 
 
-class Model:
+class Whole:
+    """A model whose replies come whole: `complete` makes them."""
+
+    name = "test"
+
+    async def complete(self, request: Request) -> Response:
+        raise NotImplementedError
+
+    async def stream(self, request: Request) -> Any:
+        yield await self.complete(request)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class Model(Whole):
     """Answers by what the last user message says, so that many conversations can go on at once.
 
     ``delete X`` calls delete_invoice, ``wait`` waits to be let go, anything else is echoed.
     """
-
-    name = "test"
 
     def __init__(self) -> None:
         self.let_go = asyncio.Event()
@@ -42,12 +55,6 @@ class Model:
             await self.let_go.wait()
         return Response(content=f"You said: {text}")
 
-    async def stream(self, request: Request) -> Any:
-        yield await self.complete(request)
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
 
 def _newest(messages: Sequence[ModelMessage]) -> str:
     return next((message.content for message in reversed(messages) if message.role == "user"), "")
@@ -61,7 +68,7 @@ class Invoices:
         self.keys: list[str] = []
         self.hold: asyncio.Event | None = None
         self.running = asyncio.Event()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.model = Model()
 
     def bot(

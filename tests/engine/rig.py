@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from channels import (
     Address,
+    ButtonPress,
     Capabilities,
     Event,
     Forged,
@@ -186,6 +187,10 @@ class Rig:
     async def says(self, person: str, text: str, **more: Any) -> None:
         await self.take(message(person, text, **more))
 
+    async def presses(self, token: str, person: str = "ana", **more: Any) -> None:
+        ids = (f"press {next(_numbers)}",)
+        await self.take(ButtonPress(event_ids=ids, address=here(person), person=_person(person), token=token, **more))
+
     async def edits(self, person: str, message_id: str, text: str, **more: Any) -> None:
         await self.take(
             MessageEdited(
@@ -220,6 +225,12 @@ class Rig:
         """Let time pass, and run the turns that are due."""
         await self.advance(seconds)
         await self.turns()
+
+    async def retries(self, times: int, *, every: float) -> None:
+        """Run what is due and let so many seconds pass, again and again."""
+        for _ in range(times):
+            await self.turns()
+            await self.advance(every)
 
     async def work(self) -> None:
         """Do all that can be done now, effects too."""
@@ -258,6 +269,14 @@ class Rig:
         running = asyncio.create_task(self.worker.turn())
         await cast("Model", self.bot.agent.provider).waiting.wait()
         return running
+
+    async def taken_over(self, calls: int = 2) -> tuple[Worker, Lease, asyncio.Task[Outcome | None]]:
+        """Begin a turn, and lease it to another process during this call to the model: the first one is a zombie."""
+        script = cast("ScriptedProvider", self.bot.agent.provider)
+        zombie = asyncio.create_task(self.worker.turn_of(await self.worker.lease("turn", lease_seconds=0.0)))
+        await until(lambda: len(script.requests) >= calls)
+        other = self.another()
+        return other, await other.lease("turn"), zombie
 
     async def notify(self, *texts: str, place: str = "ana") -> None:
         for text in texts:

@@ -72,8 +72,12 @@ class Group:
         return [line.content for line in lines if line.role in ("user", "event")]
 
 
-async def test_unaddressed_message_leaves_nothing_in_the_store(chat: Rig, invoices: Invoices) -> None:
-    group = Group(chat, invoices)
+@pytest.fixture
+def group(chat: Rig, invoices: Invoices) -> Group:
+    return Group(chat, invoices)
+
+
+async def test_unaddressed_message_leaves_nothing_in_the_store(chat: Rig, group: Group) -> None:
     assert not await group.hears(said("ana", "lunch?", message_id="1"))
     assert not await group.hears(said("bob", "later", thread("t1"), message_id="2"))
     assert (chat.wire.calls["accept"], chat.wire.calls["commit"]) == (0, 0)
@@ -94,8 +98,7 @@ async def test_every_group_message_is_read_with_groups_all(tmp_path: Path, invoi
         assert chat.wire.calls["accept"] == 3
 
 
-async def test_reply_to_another_person_in_a_followed_topic_is_not_read(chat: Rig, invoices: Invoices) -> None:
-    group = Group(chat, invoices)
+async def test_reply_to_another_person_in_a_followed_topic_is_not_read(group: Group) -> None:
     assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True, message_id="1"))
     assert await group.hears(said("bob", "and in May?", thread("t1"), message_id="2"))
     assert not await group.hears(said("ana", "nice picture", thread("t1"), reply_to="77"))
@@ -107,8 +110,7 @@ async def test_a_private_chat_needs_no_mention(chat: Rig, invoices: Invoices) ->
     assert await Group(chat, invoices).hears(message("ana", "hello"))
 
 
-async def test_a_thread_where_the_bot_was_asked_is_followed_for_a_day(chat: Rig, invoices: Invoices) -> None:
-    group = Group(chat, invoices)
+async def test_a_thread_where_the_bot_was_asked_is_followed_for_a_day(chat: Rig, group: Group) -> None:
     assert not await group.hears(said("ana", "so?", thread("t1")))
     assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True))
     assert await group.hears(said("bob", "and then?", thread("t1")))
@@ -122,14 +124,12 @@ async def test_a_thread_where_the_bot_was_asked_is_followed_for_a_day(chat: Rig,
     assert not await group.hears(said("bob", "and now?", thread("t1")))
 
 
-async def test_a_group_itself_is_not_followed(chat: Rig, invoices: Invoices) -> None:
-    group = Group(chat, invoices)
+async def test_a_group_itself_is_not_followed(group: Group) -> None:
     assert await group.hears(said("ana", "hello", mentions_bot=True))
     assert not await group.hears(said("bob", "what was that?"))
 
 
-async def test_a_mention_of_somebody_else_is_not_for_the_bot(chat: Rig, invoices: Invoices) -> None:
-    group = Group(chat, invoices)
+async def test_a_mention_of_somebody_else_is_not_for_the_bot(group: Group) -> None:
     assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True))
     assert not await group.hears(said("ana", "@carol can you?", thread("t1")))
     assert await group.hears(said("ana", "mail it to carol@example.org", thread("t1")))
@@ -137,8 +137,7 @@ async def test_a_mention_of_somebody_else_is_not_for_the_bot(chat: Rig, invoices
     assert await group.hears(said("ana", "@carol and the bot, can you?", thread("t1"), mentions_bot=True))
 
 
-async def test_an_edit_is_read_of_what_was_heard_alone(chat: Rig, invoices: Invoices) -> None:
-    group = Group(chat, invoices)
+async def test_an_edit_is_read_of_what_was_heard_alone(chat: Rig, group: Group) -> None:
     unheard, asked = said("ana", "lunch?", message_id="1"), said("ana", "hi", message_id="2", mentions_bot=True)
     await group.hears(unheard)
     await group.hears(asked)
@@ -203,8 +202,7 @@ async def test_redelivered_message_takes_no_group_context_with_it(tmp_path: Path
         assert "Written in the group before this message, not to you:\nAna: lunch?" in group.told
 
 
-async def test_nothing_is_kept_unless_it_is_asked_for(chat: Rig, invoices: Invoices) -> None:
-    group = Group(chat, invoices)
+async def test_nothing_is_kept_unless_it_is_asked_for(group: Group) -> None:
     await group.hears(said("ana", "lunch?", message_id="1"))
     assert await group.hears(said("bob", "which place?", mentions_bot=True))
     assert not any("lunch" in line for line in group.told)

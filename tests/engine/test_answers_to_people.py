@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from channels import ButtonPress, Person
+from channels import Person
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolFailed, tool
 from gateway.agent import AgentConfig
 from gateway.providers.base import ProviderError
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, message, rig, until
+from tests.engine.rig import Rig, message, rig, until
 
-_numbers = itertools.count(1)
 DELETE = ToolCall("delete_invoice", {"invoice_id": "INV-1"})
 
 
@@ -63,9 +61,7 @@ async def asked(*steps: Any, **options: Any) -> AsyncIterator[tuple[ChatDriver, 
 async def press(chat: Rig, token: str) -> list[str]:
     """What the chat is told of it."""
     before = len(chat.platform.sent)
-    person = Person(channel="test", account="bot", user_id="ana", name="Ana")
-    ids = (f"press {next(_numbers)}",)
-    await chat.take(ButtonPress(event_ids=ids, address=here("ana"), person=person, token=token))
+    await chat.presses(token)
     lease = await chat.store.lease("w", ["action"])
     if lease is not None:
         await chat.worker.engine._actions.run(lease)

@@ -136,12 +136,6 @@ async def test_a_yes_in_reply_to_an_action_is_for_that_action(invoices: Invoices
             await bot.ask_channel("bob", "yes", reply_to=first.pending_action_id, conversation_id="user:ana")
 
 
-async def test_a_yes_by_itself_counts_too(invoices: Invoices) -> None:
-    async with invoices.bot() as bot:
-        await bot.ask_channel("ana", "delete INV-1")
-        assert (await bot.ask_channel("ana", "yes")).content == "Invoice INV-1 is deleted."
-
-
 @pytest.mark.ledger("PEND-37")
 async def test_attachments_are_told_to_the_model() -> None:
     script = ScriptedProvider(["Thanks."])
@@ -179,24 +173,6 @@ async def test_message_while_the_model_is_down_goes_with_the_next_call(entered: 
         assert (result.content, user_lines(script)) == ("Both read.", ["one", "two"])
 
 
-async def test_tool_run_before_the_model_went_down_is_not_rerun() -> None:
-    paid: list[str] = []
-
-    @tool
-    async def pay(invoice_id: str) -> str:
-        """Pay."""
-        paid.append(invoice_id)
-        return f"{invoice_id} is paid"
-
-    script = ScriptedProvider([ToolCall("pay", {"invoice_id": "INV-1"}), DOWN, "It is paid already."])
-    async with ChannelAgent(Agent([pay], provider=script)) as bot:
-        with pytest.raises(ProviderError):
-            await bot.ask_channel("ana", "pay INV-1")
-        assert (await bot.ask_channel("ana", "well?")).content == "It is paid already."
-        results = [each.content for each in script.requests[-1].messages if each.role == "tool"]
-        assert (paid, results) == (["INV-1"], ["INV-1 is paid"])
-
-
 @both
 async def test_an_authors_mistake_is_raised_and_does_not_come_back(entered: Any, tmp_path: Path) -> None:
     def instructions(ctx: ToolContext) -> str:
@@ -215,7 +191,7 @@ async def test_an_authors_mistake_is_raised_and_does_not_come_back(entered: Any,
 
 
 async def test_a_tool_that_lets_out_a_generator_exit_fails_at_once(invoices: Invoices) -> None:
-    invoices.error = GeneratorExit()  # type: ignore[assignment]
+    invoices.error = GeneratorExit()
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         failed = await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
@@ -312,17 +288,13 @@ async def test_a_store_in_memory_forgets(invoices: Invoices) -> None:
         assert lines == ["again"]
 
 
-async def test_a_resumed_plan_is_part_of_the_result() -> None:
-    @tool(confirm=Confirm("Delete {invoice_id}?", after="resume"))
-    async def delete_invoice(invoice_id: str) -> str:
-        """Delete an invoice."""
-        return "It is gone."
-
-    script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Next."])
-    async with ChannelAgent(Agent([delete_invoice], provider=script)) as bot:
+async def test_a_resumed_plan_is_part_of_the_result(invoices: Invoices) -> None:
+    bot = invoices.bot(confirm=Confirm("Delete {invoice_id}?", after="resume"))
+    bot.agent = bot.agent.using(ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Next."]))
+    async with bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1, then go on")).pending
         result = await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
-        assert result.content == "It is gone.\n\nNext."
+        assert result.content == "Invoice INV-1 is deleted.\n\nNext."
 
 
 @both

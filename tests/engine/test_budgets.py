@@ -330,13 +330,6 @@ async def test_usage_command_says_what_has_no_price(tmp_path: Path) -> None:
         ]
 
 
-async def test_usage_is_a_persons_own(tmp_path: Path) -> None:
-    async with rig(bot(Metered(["one"])), tmp_path) as chat:
-        await says(chat, "a")
-        await says(chat, "/usage", person="bob")
-        assert chat.platform.texts("bob")[0].startswith("Today: 0 tokens")
-
-
 # ── another agent of the same bot ──
 
 

@@ -116,18 +116,6 @@ async def test_what_is_asked_together_is_stopped_together(driver: ChatDriver) ->
     assert prompt.text.count("Withdrawn. Nothing was done.") == 2
 
 
-async def test_stop_withdraws_and_ends_the_turn(asked: ChatDriver, invoices: Invoices) -> None:
-    saying = asyncio.create_task(asked.says("ana", "wait"))
-    await invoices.model.waiting.wait()
-    await asked.says("ana", "/stop")
-    await saying
-    texts = [message.text for message in asked.messages]
-    assert any(text.startswith("Stopped.") for text in texts)
-    assert "You said: wait" not in texts
-    await asked.says("ana", "yes")
-    assert invoices.deleted == []
-
-
 async def test_a_tool_that_fails_is_told_without_its_words(invoices: Invoices) -> None:
     invoices.error = RuntimeError("password=hunter2")
     async with ChatDriver(invoices.bot()) as chat:

@@ -110,7 +110,7 @@ async def test_finding_13_late_thread_result_settles_its_action(
     late = slow()
     late.error = error
     async with rig(bot(late.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         process = await effect(chat.worker)
         assert DOUBT in (await told(chat))[-1]
         late.let_go.set()
@@ -122,7 +122,7 @@ async def test_finding_13_late_thread_result_settles_its_action(
 async def test_finding_13_no_second_attempt_while_the_first_runs(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow(idempotent=True)
     async with rig(bot(late.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         process = await effect(chat.worker)
         await chat.advance(3600)
         assert await chat.store.lease("w", ["action"]) is None
@@ -138,10 +138,10 @@ async def test_finding_13_lock_is_held_until_the_late_thread_ends(
 ) -> None:
     late = slow(lock="invoice:{invoice_id}")
     async with rig(bot(late.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         process = await effect(chat.worker)
         await chat.turns()
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat.worker)
         assert "an earlier run of it has not ended, so nothing was done" in (await told(chat))[-1]
         assert "the lock 'invoice:INV-1' is not free" in caplog.text
@@ -149,7 +149,7 @@ async def test_finding_13_lock_is_held_until_the_late_thread_ends(
         await process.late.ended()
         await chat.turns()
         late.let_go.clear()
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat.worker)
         assert DOUBT in (await told(chat))[-1], "the lock is free again"
         assert late.most == 1
@@ -166,7 +166,7 @@ async def test_the_text_says_how_often_it_was_tried(tmp_path: Path) -> None:
         raise TimeoutError
 
     async with rig(bot(delete_invoice), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         for _ in range(3):
             await effect(chat.worker)
             await chat.advance(5)
@@ -187,7 +187,7 @@ async def test_a_failure_says_nothing_of_the_attempts_before_it(error: Exception
         raise errors.pop(0)
 
     async with rig(bot(delete_invoice), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         for _ in range(2):
             await effect(chat.worker)
             await chat.advance(5)
@@ -196,30 +196,24 @@ async def test_a_failure_says_nothing_of_the_attempts_before_it(error: Exception
         assert (await stored(chat)).state == "unknown"
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), asyncio.CancelledError()], ids=repr)
-async def test_finding_14_a_broken_connection_is_no_failure(error: BaseException, tmp_path: Path) -> None:
-    @tool(confirm="Delete {invoice_id}?")
-    async def delete_invoice(invoice_id: str) -> None:
-        """Delete an invoice."""
-        raise error
-
-    async with rig(bot(delete_invoice), tmp_path) as chat:
-        await confirmed(chat)
-        await effect(chat.worker)
-        assert DOUBT in (await told(chat))[-1]
-        assert (await stored(chat)).state == "unknown"
-
-
-async def test_a_refused_connection_is_a_failure(tmp_path: Path) -> None:
-    @tool(confirm="Delete {invoice_id}?")
-    async def delete_invoice(invoice_id: str) -> None:
-        """Delete an invoice."""
-        raise ConnectionRefusedError
-
-    async with rig(bot(delete_invoice), tmp_path) as chat:
-        await confirmed(chat)
-        await effect(chat.worker)
-        assert (await stored(chat)).state == "failed"
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (TimeoutError(), "unknown"),
+        (ConnectionResetError(), "unknown"),
+        (asyncio.CancelledError(), "unknown"),
+        (ConnectionRefusedError(), "failed"),
+    ],
+    ids=repr,
+)
+async def test_finding_14_broken_connection_is_no_failure_unless_refused(
+    chat: Rig, invoices: Invoices, error: BaseException, state: str
+) -> None:
+    invoices.error = error
+    await chat.confirms()
+    await effect(chat.worker)
+    assert (DOUBT in (await told(chat))[-1]) == (state == "unknown")
+    assert (await stored(chat)).state == state
 
 
 class Frozen:
@@ -245,7 +239,7 @@ class Frozen:
 async def test_finding_12_not_done_counts_after_the_longest_run(tmp_path: Path) -> None:
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         first = asyncio.create_task(effect(chat.worker, lease_seconds=0.0))
         await frozen.running.wait()
         other = chat.another()
@@ -267,7 +261,7 @@ async def test_a_probe_that_finds_it_done_counts_at_once(tmp_path: Path) -> None
     frozen = Frozen()
     frozen.found = "done"
     async with rig(bot(frozen.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         first = asyncio.create_task(effect(chat.worker, lease_seconds=0.0))
         await frozen.running.wait()
         await effect(chat.another())
@@ -281,7 +275,7 @@ async def test_a_probe_is_asked_after_a_timeout_of_a_worker_that_lives(tmp_path:
     frozen = Frozen()
     frozen.tool.timeout_seconds = 0.02
     async with rig(bot(frozen.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat.worker)
         assert await told(chat) == []
         frozen.found = "done"
@@ -320,7 +314,7 @@ def edits(chat: Rig) -> list[tuple[str, int]]:
 async def test_an_effect_that_takes_a_while_is_shown_to_be_under_way(tmp_path: Path) -> None:
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
-        await confirmed(chat)
+        await chat.confirms()
         effect_runs = asyncio.create_task(effect(chat.worker, shown_after_seconds=0.0))
         while not (await chat.store.stats()).parts:
             await asyncio.sleep(0.001)
@@ -337,7 +331,7 @@ async def test_an_effect_that_is_over_soon_is_changed_once(tmp_path: Path) -> No
     frozen = Frozen()
     frozen.let_go.set()
     async with rig(bot(frozen.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         await effect(chat.worker)
         await chat.turns()
         assert len(edits(chat)) == 1
@@ -347,7 +341,7 @@ async def test_what_has_ended_is_not_shown_to_be_under_way(tmp_path: Path) -> No
     frozen = Frozen()
     frozen.let_go.set()
     async with rig(bot(frozen.tool), tmp_path) as chat:
-        await confirmed(chat)
+        await chat.confirms()
         found = await stored(chat)
         process = await effect(chat.worker)
         await process._show_progress(found)
@@ -358,7 +352,7 @@ async def test_what_has_ended_is_not_shown_to_be_under_way(tmp_path: Path) -> No
 async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(tmp_path: Path) -> None:
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
-        await confirmed(chat)
+        await chat.confirms()
         effect_runs = asyncio.create_task(effect(chat.worker, shown_after_seconds=0.0))
         while not (await chat.store.stats()).parts:
             await asyncio.sleep(0.001)
@@ -389,7 +383,7 @@ async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path,
 async def test_late_thread_result_during_a_stop_is_told(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow()
     async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
-        await confirmed(chat)
+        await chat.confirms()
         engine = chat.worker.engine
         engine.start()
         await until(lambda: any(DOUBT in text for text in chat.platform.texts()))
@@ -403,7 +397,7 @@ async def test_late_thread_result_during_a_stop_is_told(slow: Callable[..., Slow
 async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow()
     async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
-        await confirmed(chat)
+        await chat.confirms()
         chat.worker.engine.start()
         await until(lambda: any(DOUBT in text for text in chat.platform.texts()))
         await chat.worker.engine.stop(0.01)

@@ -59,7 +59,7 @@ from gateway.testing import ChatDriver
 from gateway.testing.driver import _person, _place
 from gateway.testing.faulty_store import FaultyStore, LostCall
 from gateway.tools.pending_action import PendingAction
-from tests.engine.bots import Invoices
+from tests.engine.bots import Invoices, Whole
 from tests.stored import action_of
 
 WHO, OTHER, BOSS = "qk42", "qk421", "boss"
@@ -68,10 +68,8 @@ HOME, OTHER_HOME, GROUP = f"agent/{PERSON}", f"agent/{OTHER_PERSON}", "agent/tes
 CANARY = re.compile(rb"qk42(?!1)|quokka", re.IGNORECASE)
 
 
-class Model:
+class Model(Whole):
     """Calls the tool that a message names with JSON behind it, and repeats everything else."""
-
-    name = "test"
 
     async def complete(self, request: Request) -> Response:
         usage = Usage(prompt_tokens=10, completion_tokens=5)
@@ -82,12 +80,6 @@ class Model:
         _, name, args = text.split(" ", 2)
         call = Call(call_id=f"c{len(request.messages)}", name=name, args=json.loads(args))
         return Response(tool_calls=(call,), finish="tools", usage=usage)
-
-    async def stream(self, request: Request) -> Any:
-        yield await self.complete(request)
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 class Reader(Model):

@@ -148,35 +148,32 @@ ANSWERS: dict[str, tuple[Callable[[Rig, str], Any], str]] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-async def test_no_answer_to_an_action_is_intercepted(tmp_path: Path, invoices: Invoices, answer: str) -> None:
-    own, vetoing = invoices.bot(), False
+async def test_no_answer_to_an_action_is_intercepted(chat: Rig, answer: str) -> None:
+    vetoing = False
 
-    @own.intercept("message")
+    @chat.bot.intercept("message")
     async def all_of_them() -> None:
         if vetoing:
             raise Vetoed("No.")
 
-    async with rig(own, tmp_path) as chat:
-        (asked,) = await chat.asks(1)
-        vetoing = True
-        gives, state = ANSWERS[answer]
-        await gives(chat, asked.code)
-        await chat.work()
-        assert [action.state for action in await chat.actions()] == [state]
-        assert chat.worker.told.of_kind(InterceptorVetoed) == []
+    (asked,) = await chat.asks(1)
+    vetoing = True
+    gives, state = ANSWERS[answer]
+    await gives(chat, asked.code)
+    await chat.work()
+    assert [action.state for action in await chat.actions()] == [state]
+    assert chat.worker.told.of_kind(InterceptorVetoed) == []
 
 
-async def test_a_veto_is_no_answer_to_an_action(tmp_path: Path, invoices: Invoices) -> None:
-    own = invoices.bot()
-    refuse_bad(own, answer="yes")
-    async with rig(own, tmp_path) as chat:
-        (asked,) = await chat.asks(1)
-        await chat.handles("ana", "bad")
-        assert [action.state for action in await chat.actions()] == ["pending"]
-        assert asked.code in chat.platform.texts()[-1], "what is open is said under the answer"
-        await chat.says("ana", "yes")  # something else was written after the question
-        await chat.work()
-        assert invoices.deleted == []
+async def test_a_veto_is_no_answer_to_an_action(chat: Rig, invoices: Invoices) -> None:
+    refuse_bad(chat.bot, answer="yes")
+    (asked,) = await chat.asks(1)
+    await chat.handles("ana", "bad")
+    assert [action.state for action in await chat.actions()] == ["pending"]
+    assert asked.code in chat.platform.texts()[-1], "what is open is said under the answer"
+    await chat.says("ana", "yes")  # something else was written after the question
+    await chat.work()
+    assert invoices.deleted == []
 
 
 # ── edits ──
@@ -275,18 +272,6 @@ async def test_failing_interceptor_loses_and_lets_through_no_message(
         await chat.work()
         assert chat.platform.texts() == ["Hello."]
     assert "a secret" not in caplog.text
-
-
-async def test_message_is_a_dead_letter_when_its_check_keeps_failing(tmp_path: Path) -> None:
-    own, script = bot()
-    own.intercept("message")(raises)
-    async with rig(own, tmp_path) as chat:
-        await chat.says("ana", "hello")
-        for _ in range(4):
-            await chat.work()
-            await chat.advance(10)
-        assert len(await chat.store.dead_letters()) == 1
-        assert script.requests == [] and "went wrong" in texts(chat)
 
 
 async def test_a_call_of_ask_channel_raises_what_failed() -> None:

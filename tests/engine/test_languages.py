@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
-from channels import Ambiguous, ButtonPress, DeliveryReport, Message, Person, Reply
+from channels import Ambiguous, DeliveryReport, Message, Person, Reply
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolContext, tool
 from gateway.engine.context import EngineContext
 from gateway.engine.turns import language as detection
@@ -138,8 +138,7 @@ async def press(chat: Rig, label: str) -> None:
 
 
 async def press_token(chat: Rig, token: str) -> None:
-    ids = (f"press {next(_numbers)}",)
-    await chat.take(ButtonPress(event_ids=ids, address=here("ana"), person=ANA, token=token, answer_to=ids[0]))
+    await chat.presses(token, answer_to=f"press {next(_numbers)}")
 
 
 def operator(chat: Rig) -> Operator:
@@ -351,9 +350,7 @@ async def notify(chat: Rig, after_seconds: float) -> None:
 async def deliver_in_doubt(chat: Rig) -> None:
     """The first call gets no answer, so that the reply is sent once more behind a warning."""
     chat.platform.will = [LOST]
-    for _ in range(4):
-        await chat.turns()
-        await chat.advance(20)
+    await chat.retries(4, every=20)
 
 
 async def test_a_stranger_is_warned_in_the_bots_language(portuguese: AbstractAsyncContextManager[Rig]) -> None:

@@ -41,6 +41,32 @@ async def beat(chat: Rig, lease: Lease) -> None:
     await until(lambda: chat.wire.calls["renew"] != before)
 
 
+async def held(chat: Rig, lease: Lease, finish: asyncio.Event) -> asyncio.Task[str]:
+    """Begin work under a lease that lasts until it may finish."""
+
+    async def work() -> str:
+        with HeldLease(chat.worker.context, lease):
+            await finish.wait()
+        return "finished"
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    return working
+
+
+async def working_engine(chat: Rig, invoices: Invoices) -> None:
+    """Start the engine, and wait until it runs a turn that lasts."""
+    chat.worker.engine.start()
+    await chat.says("ana", "wait")
+    await invoices.model.waiting.wait()
+
+
+async def begun_to_stop(chat: Rig) -> asyncio.Task[None]:
+    stopping = asyncio.create_task(chat.worker.engine.stop())
+    await asyncio.sleep(0)
+    return stopping
+
+
 def cancel(chat: Rig, work: asyncio.Task[object]) -> None:
     chat.wire.hooks.clear()
     work.cancel()
@@ -48,15 +74,7 @@ def cancel(chat: Rig, work: asyncio.Task[object]) -> None:
 
 async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
     lease = await lapsed(chat)
-    began = asyncio.Event()
-
-    async def work() -> None:
-        with HeldLease(chat.worker.context, lease):
-            began.set()
-            await asyncio.Event().wait()
-
-    working = asyncio.create_task(work())
-    await began.wait()
+    working = await held(chat, lease, asyncio.Event())
     await chat.another().lease("turn")
     await beat(chat, lease)
     with pytest.raises(Fenced):
@@ -70,13 +88,7 @@ async def test_store_away_for_a_while_does_not_end_the_work(chat: Rig) -> None:
     chat.wire.errors["renew"] = [StoreUnavailable("no answer")] * 3
     finish = asyncio.Event()
 
-    async def work() -> str:
-        with HeldLease(chat.worker.context, lease):
-            await finish.wait()
-        return "finished"
-
-    working = asyncio.create_task(work())
-    await asyncio.sleep(0)
+    working = await held(chat, lease, finish)
     for _ in range(4):
         await beat(chat, lease)
     finish.set()
@@ -86,12 +98,7 @@ async def test_store_away_for_a_while_does_not_end_the_work(chat: Rig) -> None:
 async def test_work_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
     lease = await lapsed(chat)
 
-    async def work() -> None:
-        with HeldLease(chat.worker.context, lease):
-            await asyncio.Event().wait()
-
-    working = asyncio.create_task(work())
-    await asyncio.sleep(0)
+    working = await held(chat, lease, asyncio.Event())
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
@@ -255,11 +262,8 @@ async def test_ended_lease_leaves_no_cycle_for_the_garbage_collector(chat: Rig) 
 
 
 async def test_stop_lets_turns_finish_and_sends_what_they_say(chat: Rig, invoices: Invoices) -> None:
-    chat.worker.engine.start()
-    await chat.says("ana", "wait")
-    await invoices.model.waiting.wait()
-    stopping = asyncio.create_task(chat.worker.engine.stop())
-    await asyncio.sleep(0)
+    await working_engine(chat, invoices)
+    stopping = await begun_to_stop(chat)
     invoices.model.let_go.set()
     await stopping
     stats = await chat.store.stats()
@@ -273,8 +277,7 @@ async def test_what_an_action_says_is_sent_before_the_process_ends(chat: Rig, in
     chat.worker.engine.start()
     await chat.says("ana", "yes")
     await invoices.running.wait()
-    stopping = asyncio.create_task(chat.worker.engine.stop())
-    await asyncio.sleep(0)
+    stopping = await begun_to_stop(chat)
     invoices.hold.set()
     await stopping
     assert "Invoice INV-1 is deleted." in chat.platform.texts()
@@ -282,11 +285,8 @@ async def test_what_an_action_says_is_sent_before_the_process_ends(chat: Rig, in
 
 
 async def test_others_are_sent_to_while_a_turn_is_waited_for(chat: Rig, invoices: Invoices) -> None:
-    chat.worker.engine.start()
-    await chat.says("ana", "wait")
-    await invoices.model.waiting.wait()
-    stopping = asyncio.create_task(chat.worker.engine.stop())
-    await asyncio.sleep(0)
+    await working_engine(chat, invoices)
+    stopping = await begun_to_stop(chat)
     await chat.notify("hello", place="bob")
     await until(lambda: chat.platform.texts("bob"))
     assert not stopping.done()
@@ -306,9 +306,7 @@ async def test_a_platform_that_is_down_holds_up_no_end(chat: Rig) -> None:
 
 
 async def test_what_did_not_finish_in_time_is_handed_back_at_once(chat: Rig, invoices: Invoices) -> None:
-    chat.worker.engine.start()
-    await chat.says("ana", "wait")
-    await invoices.model.waiting.wait()
+    await working_engine(chat, invoices)
     await chat.worker.engine.stop(grace_seconds=0.0)
     assert len(chat.worker.context.tasks) == 0 and chat.worker.context.held == {}
     stats = await chat.store.stats()
@@ -347,11 +345,8 @@ async def test_no_task_and_no_lease_is_left_after_work(chat: Rig) -> None:
 
 
 async def test_what_comes_while_it_stops_is_still_stored(chat: Rig, invoices: Invoices) -> None:
-    chat.worker.engine.start()
-    await chat.says("ana", "wait")
-    await invoices.model.waiting.wait()
-    stopping = asyncio.create_task(chat.worker.engine.stop())
-    await asyncio.sleep(0)
+    await working_engine(chat, invoices)
+    stopping = await begun_to_stop(chat)
     await chat.says("bob", "hello")
     invoices.model.let_go.set()
     await stopping

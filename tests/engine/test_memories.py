@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -50,6 +51,17 @@ def system(model: ScriptedProvider) -> str:
 
 def conversation(chat: ChatDriver, place: str) -> str:
     return f"{chat.bot.name}/test:bot:{place}"
+
+
+@asynccontextmanager
+async def remembering(
+    found: Sequence[Any], said: Sequence[Any]
+) -> AsyncIterator[tuple[ChatDriver, ScriptedProvider, ScriptedProvider]]:
+    """Yield a chat with a memory of entities, and the models that read and that answer."""
+    reader, model = ScriptedProvider(found), ScriptedProvider(said)
+    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
+    async with ChatDriver(Agent(config=config), provider=model) as chat:
+        yield chat, reader, model
 
 
 @pytest.mark.ledger("MEM-16", "MEM-18", "MEM-27", "MISC-04")
@@ -103,10 +115,7 @@ async def test_relations_that_share_words_come_first() -> None:
 
 async def test_reply_does_not_wait_for_the_memory() -> None:
     hold = asyncio.Event()
-    reader = ScriptedProvider([hold, entities(ALICE), entities()])
-    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
-    model = ScriptedProvider(["Noted.", "Hello."])
-    async with ChatDriver(Agent(config=config), provider=model) as chat:
+    async with remembering([hold, entities(ALICE), entities()], ["Noted.", "Hello."]) as (chat, reader, model):
         first = asyncio.create_task(chat.says("ana", "Alice called"))
         await until(lambda: reader.requests)
         await until(lambda: len(chat.messages) >= 1)
@@ -249,10 +258,11 @@ async def test_hostile_memories_stay_quoted_on_one_line(hostile: str) -> None:
 
 async def test_reset_empties_the_memories_of_the_conversation() -> None:
     hold = asyncio.Event()
-    reader = ScriptedProvider([hold, entities(ALICE), entities(ACME), entities()])
-    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
-    model = ScriptedProvider(["Noted.", "Hello.", "Hi."])
-    async with ChatDriver(Agent(config=config), provider=model) as chat:
+    async with remembering([hold, entities(ALICE), entities(ACME), entities()], ["Noted.", "Hello.", "Hi."]) as (
+        chat,
+        reader,
+        model,
+    ):
         first = asyncio.create_task(chat.says("ana", "Alice called"))
         await until(lambda: reader.requests)
         second = asyncio.create_task(chat.says("ana", "/new"))
@@ -269,10 +279,11 @@ async def test_reset_empties_the_memories_of_the_conversation() -> None:
 
 async def test_failed_call_is_tried_again_later() -> None:
     down = ProviderError("scripted", "it is down", retryable=True)
-    reader = ScriptedProvider([down, "no JSON at all", entities(ALICE), entities()])
-    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
-    model = ScriptedProvider(["Noted.", "Alice."])
-    async with ChatDriver(Agent(config=config), provider=model) as chat:
+    async with remembering([down, "no JSON at all", entities(ALICE), entities()], ["Noted.", "Alice."]) as (
+        chat,
+        reader,
+        model,
+    ):
         await chat.says("ana", "Alice called")
         assert len(reader.requests) == 1
         await chat.clock.advance(31)
@@ -303,10 +314,7 @@ async def test_memory_that_fails_holds_up_no_other() -> None:
 
 async def test_calls_that_fail_again_and_again_wait_for_a_turn() -> None:
     down = ProviderError("scripted", "it is down", retryable=True)
-    reader = ScriptedProvider([*[down] * 5, entities(ALICE)])
-    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
-    model = ScriptedProvider(["Noted.", "Well."])
-    async with ChatDriver(Agent(config=config), provider=model) as chat:
+    async with remembering([*[down] * 5, entities(ALICE)], ["Noted.", "Well."]) as (chat, reader, _):
         await chat.says("ana", "Alice called")
         for seconds in (31, 121, 601, 3601, 9999):
             await chat.clock.advance(seconds)
@@ -384,10 +392,11 @@ async def test_memories_end_with_the_transcript() -> None:
 
 
 async def test_memory_of_a_reset_conversation_outlives_the_reset() -> None:
-    reader = ScriptedProvider([entities(ALICE), entities(), entities()])
-    config = AgentConfig(entity_memory=EntityMemory(provider=reader))
-    model = ScriptedProvider(["Noted.", "Hello.", "Hello again."])
-    async with ChatDriver(Agent(config=config), provider=model) as chat:
+    async with remembering([entities(ALICE), entities(), entities()], ["Noted.", "Hello.", "Hello again."]) as (
+        chat,
+        _,
+        model,
+    ):
         chat.engine.context.retention = Retention(transcript=30)
         await chat.says("ana", "/new")
         await chat.says("ana", "Alice called")

@@ -34,7 +34,7 @@ from gateway.stored import keys
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.testing.faulty_store import FaultyStore
 from tests.agent.test_compress_context import plainly
-from tests.engine.bots import Model
+from tests.engine.bots import Model, Whole
 from tests.engine.rig import Platform, Rig, Worker, message, rig, until
 from tests.fakes import anthropic, openai
 
@@ -214,11 +214,7 @@ async def test_a_turn_that_dies_leaves_no_half_of_it(tmp_path: Path) -> None:
     model = ScriptedProvider([ToolCall("look", {}), hold, "Never said.", "It is seen.", "Bye."])
     async with rig(bot(model, ConversationMemory()), tmp_path) as chat:
         await chat.says("ana", "look")
-        lease = await chat.worker.lease("turn", lease_seconds=0.0)
-        dying = asyncio.ensure_future(chat.worker.turn_of(lease))
-        await until(lambda: len(model.requests) >= 2)
-        other = chat.another()
-        taken = await other.lease("turn")
+        other, taken, dying = await chat.taken_over()
         assert (taken.died, list(taken.lines)) == (True, []), "nothing of the turn is in the memory yet"
         hold.set()
         assert await dying is None
@@ -242,16 +238,6 @@ async def test_row_of_turns_with_notes_alone_pushes_no_words_out(
         said = [each.content for each in model.requests[-1].messages if each.role == "user"]
         assert said == ["my name is Zora", "who am I?"]
         assert "text 89" in str(model.requests[-1].messages)
-
-
-@pytest.mark.ledger("MEM-07")
-async def test_conversation_is_known_after_a_restart(tmp_path: Path) -> None:
-    for model, text in ((Model(), "my name is Alice"), (last := Model(), "what's my name?")):
-        async with ChannelAgent(
-            Agent(provider=model, memory=ConversationMemory()), store=f"sqlite:///{tmp_path}/bot.db"
-        ) as made:
-            await made.ask_channel("user-123", text)
-    assert read(last) == ["my name is Alice", "You said: my name is Alice", "what's my name?"]
 
 
 async def test_many_lanes_that_wait_for_a_slow_memory_are_no_load(tmp_path: Path) -> None:
@@ -295,10 +281,8 @@ async def delete() -> str:
     return "It is deleted."
 
 
-class Vendors:
+class Vendors(Whole):
     """A model that calls what the last words name, in whose place both vendors check each transcript."""
-
-    name = "test"
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -320,12 +304,6 @@ class Vendors:
         names = ["look"] * last.content.count(" look") + ["delete"] * last.content.count(" delete")
         calls = [Call(call_id=f"c{number}.{at}", name=name) for at, name in enumerate(names)]
         return Response(tool_calls=tuple(calls), finish="tools") if calls else Response(content="Yes?")
-
-    async def stream(self, request: Request) -> Any:
-        yield await self.complete(request)
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 class Summarizer(Vendors):

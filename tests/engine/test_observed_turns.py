@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -40,7 +41,7 @@ from gateway.providers import ProviderError, Response, Usage
 from gateway.stored import keys
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.turn import Outcome
-from tests.engine.rig import Rig, Worker, message, rig, until
+from tests.engine.rig import Rig, Worker, message, rig
 
 PLACE = "agent/test:bot:ana"
 STEPS = ["session_load", "llm_call", "tool_selection", "tool_execution", "llm_call", "session_save"]
@@ -52,9 +53,37 @@ async def look(where: str) -> str:
     return f"nothing {where}"
 
 
-def bot(*steps: object, **options: object) -> ChannelAgent:
+@tool(confirm="Wipe {what}?")
+async def wipe(what: str) -> str:
+    """Wipe."""
+    return f"{what} is wiped"
+
+
+def bot(*steps: object, **options: Any) -> ChannelAgent:
     config = AgentConfig(**options)
-    return ChannelAgent(Agent([look], provider=ScriptedProvider(steps), config=config))  # type: ignore[arg-type]
+    return ChannelAgent(Agent([look, wipe], provider=ScriptedProvider(steps), config=config))  # type: ignore[arg-type]
+
+
+async def heard(chat: Rig, text: str = "hello") -> str:
+    """Have a message answered, and return the id of its run."""
+    written = message("ana", text)
+    await chat.take(written)
+    await chat.turns()
+    return run_id_of(PLACE, written.event_ids[0])
+
+
+@asynccontextmanager
+async def taken_over(files: Path) -> AsyncIterator[tuple[Rig, Worker, str]]:
+    """Yield a chat whose turn was begun by its worker and ended by another, that one, and the id of the run."""
+    hold = asyncio.Event()
+    async with rig(bot(ToolCall("look", {"where": "here"}), hold, "Never said.", "Nothing."), files) as chat:
+        written = message("ana", "look here")
+        await chat.take(written)
+        other, taken, zombie = await chat.taken_over()
+        hold.set()
+        assert await zombie is None
+        assert isinstance(await other.turn_of(taken), Outcome)
+        yield chat, other, run_id_of(PLACE, written.event_ids[0])
 
 
 async def stored_trace(chat: Rig, run_id: str) -> AgentTrace | None:
@@ -99,10 +128,7 @@ async def test_one_id_leads_from_the_receipt_to_the_delivery(tmp_path: Path, cap
 
 async def test_metadata_of_the_author_replaces_none_of_the_gateways(tmp_path: Path) -> None:
     async with rig(bot("Hello.", trace_metadata={"bot": "mine", "team": "billing"}), tmp_path) as chat:
-        written = message("ana", "hello")
-        await chat.take(written)
-        await chat.turns()
-        trace = await stored_trace(chat, run_id_of(PLACE, written.event_ids[0]))
+        trace = await stored_trace(chat, await heard(chat))
         assert trace is not None
         assert (trace.metadata["bot"], trace.metadata["team"]) == ("agent", "billing")
 
@@ -110,19 +136,13 @@ async def test_metadata_of_the_author_replaces_none_of_the_gateways(tmp_path: Pa
 async def test_no_trace_is_stored_when_traces_are_off(tmp_path: Path) -> None:
     async with rig(bot("Hello."), tmp_path) as chat:
         chat.worker.context.traces_ttl_seconds = 0.0
-        written = message("ana", "hello")
-        await chat.take(written)
-        await chat.turns()
-        assert await stored_trace(chat, run_id_of(PLACE, written.event_ids[0])) is None
+        assert await stored_trace(chat, await heard(chat)) is None
 
 
 @pytest.mark.ledger("PYG-31")
 async def test_a_stored_trace_ends_with_its_time(tmp_path: Path) -> None:
     async with rig(bot("Hello."), tmp_path) as chat:
-        written = message("ana", "hello")
-        await chat.take(written)
-        await chat.turns()
-        run_id = run_id_of(PLACE, written.event_ids[0])
+        run_id = await heard(chat)
         trace = await stored_trace(chat, run_id)
         assert trace is not None and AgentTrace.from_dict(trace.to_dict()) == trace
         chat.store.offset_seconds += chat.worker.context.traces_ttl_seconds + 1
@@ -130,22 +150,7 @@ async def test_a_stored_trace_ends_with_its_time(tmp_path: Path) -> None:
 
 
 async def test_a_turn_that_is_taken_over_has_one_trace(tmp_path: Path) -> None:
-    hold = asyncio.Event()
-    served = bot(ToolCall("look", {"where": "here"}), hold, "Never said.", "Nothing.")
-    script = served.agent.provider
-    assert isinstance(script, ScriptedProvider)
-    async with rig(served, tmp_path) as chat:
-        written = message("ana", "look here")
-        await chat.take(written)
-        lease = await chat.worker.lease("turn", lease_seconds=0.0)
-        dying = asyncio.create_task(chat.worker.turn_of(lease))
-        await until(lambda: len(script.requests) >= 2)
-        other = chat.another()
-        taken = await other.lease("turn")
-        hold.set()
-        assert await dying is None
-        assert isinstance(await other.turn_of(taken), Outcome)
-        run_id = run_id_of(PLACE, written.event_ids[0])
+    async with taken_over(tmp_path) as (chat, other, run_id):
         assert _runs(chat.worker) == _runs(other) == {run_id}
         assert [event.kind for event in chat.worker.told.of_kind(LeaseLost)] == ["turn"]
         assert [event.kind for event in other.told.of_kind(LeaseTakenOver)] == ["turn"]
@@ -176,6 +181,13 @@ async def test_a_failed_attempt_is_told_and_its_retry_has_its_id(tmp_path: Path)
         assert (failed.error, failed.why) == (down, "script: unreachable")
         first, second = chat.worker.told.of_kind(TurnStart)
         assert (first.run_id, first.attempt, second.run_id, second.attempt) == (failed.run_id, 1, failed.run_id, 2)
+    spans = spans_of(chat.worker.told.events)
+    (received,) = named(spans, "receive test")
+    one, two = named(spans, "invoke_agent agent")
+    assert {one["parent_span_id"], two["parent_span_id"]} == {received["span_id"]}
+    assert one["span_id"] != two["span_id"]
+    assert [span["status"]["status_code"] for span in (one, two)] == ["ERROR", "UNSET"]
+    assert one["attributes"]["error.type"] == "ProviderError"
 
 
 @pytest.mark.ledger("PYG-36")
@@ -256,17 +268,6 @@ async def test_a_function_that_is_added_later_hears_what_comes_then() -> None:
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-@tool(confirm="Wipe {what}?")
-async def wipe(what: str) -> str:
-    """Wipe."""
-    return f"{what} is wiped"
-
-
-def wiping(*steps: object, **options: Any) -> ChannelAgent:
-    config = AgentConfig(**options)
-    return ChannelAgent(Agent([look, wipe], provider=ScriptedProvider(steps), config=config))  # type: ignore[arg-type]
-
-
 def spans_of(events: Iterable[ObservedEvent]) -> list[dict[str, Any]]:
     """The spans that a process makes of its events. A millisecond passes between two looks at the clock."""
     made: list[dict[str, Any]] = []
@@ -290,23 +291,8 @@ def named(spans: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.ledger("TRC-15")
 async def test_a_turn_that_is_taken_over_has_one_trace_of_spans(tmp_path: Path) -> None:
-    hold = asyncio.Event()
-    served = wiping(ToolCall("look", {"where": "here"}), hold, "Never said.", "Nothing.")
-    script = served.agent.provider
-    assert isinstance(script, ScriptedProvider)
-    async with rig(served, tmp_path) as chat:
-        written = message("ana", "look here")
-        await chat.take(written)
-        lease = await chat.worker.lease("turn", lease_seconds=0.0)
-        dying = asyncio.create_task(chat.worker.turn_of(lease))
-        await until(lambda: len(script.requests) >= 2)
-        other = chat.another()
-        taken = await other.lease("turn")
-        hold.set()
-        assert await dying is None
-        await other.turn_of(taken)
+    async with taken_over(tmp_path) as (chat, other, run_id):
         first, second = spans_of(chat.worker.told.events), spans_of(other.told.events)
-    run_id = run_id_of(PLACE, written.event_ids[0])
     assert {span["trace_id"] for span in (*first, *second)} == {run_id}
     assert [span["name"] for span in first] == ["receive test"]
     (turn,) = named(second, "invoke_agent agent")
@@ -322,23 +308,9 @@ def _model(events: Iterable[ObservedEvent]) -> str:
     return next(event.response.model for event in events if isinstance(event, LlmEnd))
 
 
-async def test_each_attempt_at_a_turn_has_a_span_below_the_receipt(tmp_path: Path) -> None:
-    down = ProviderError("script", "unreachable", retryable=True)
-    async with rig(wiping(down, "Hello.", max_retries=0), tmp_path) as chat:
-        await chat.hears("ana", "hello")
-        await chat.later(6)
-        spans = spans_of(chat.worker.told.events)
-    (received,) = named(spans, "receive test")
-    first, second = named(spans, "invoke_agent agent")
-    assert {first["parent_span_id"], second["parent_span_id"]} == {received["span_id"]}
-    assert first["span_id"] != second["span_id"]
-    assert [span["status"]["status_code"] for span in (first, second)] == ["ERROR", "UNSET"]
-    assert first["attributes"]["error.type"] == "ProviderError"
-
-
 @pytest.mark.ledger("TRC-15")
 async def test_a_twin_is_a_span_of_the_first_ones_trace(tmp_path: Path) -> None:
-    async with rig(wiping("Hello."), tmp_path) as chat:
+    async with rig(bot("Hello."), tmp_path) as chat:
         written = message("ana", "hello")
         await chat.take(written)
         await chat.take(written)
@@ -350,7 +322,7 @@ async def test_a_twin_is_a_span_of_the_first_ones_trace(tmp_path: Path) -> None:
 
 
 async def test_messages_of_one_turn_are_linked(tmp_path: Path) -> None:
-    async with rig(wiping("Hello."), tmp_path) as chat:
+    async with rig(bot("Hello."), tmp_path) as chat:
         await chat.take(message("ana", "one"), message("ana", "two"))
         await chat.turns()
         spans = spans_of(chat.worker.told.events)
@@ -362,7 +334,7 @@ async def test_messages_of_one_turn_are_linked(tmp_path: Path) -> None:
 
 @pytest.mark.ledger("TRC-15")
 async def test_a_word_that_decides_links_to_the_action(tmp_path: Path) -> None:
-    async with rig(wiping(ToolCall("wipe", {"what": "disk"})), tmp_path) as chat:
+    async with rig(bot(ToolCall("wipe", {"what": "disk"})), tmp_path) as chat:
         await chat.hears("ana", "wipe it", "no")
         spans = spans_of(chat.worker.told.events)
         (closed,) = chat.worker.told.of_kind(PendingResolved)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from channels import (
-    ButtonPress,
     DeliveryReport,
     OptedOut,
     OptOut,
@@ -97,16 +96,6 @@ async def test_recorded_state_holds_in_another_process(sms: Rig) -> None:
     await sms.says("ana", "hello?")
     await sms.another().turn()
     assert sms.platform.texts() == [] and (await sms.store.stats()).parts == 0
-
-
-async def test_the_code_of_what_was_withdrawn_does_nothing(sms: Rig, invoices: Invoices) -> None:
-    await asks(sms)
-    (action,) = await sms.actions()
-    before = sms.platform.texts()
-    await sms.take(opts())
-    await sms.hears("ana", f"OK {action.code}")
-    assert invoices.deleted == [] and sms.platform.texts() == before
-    assert await sms.dead() == [SILENT]
 
 
 async def test_opt_out_puts_the_outbox_aside_and_withdraws_the_ask(sms: Rig) -> None:
@@ -340,8 +329,7 @@ async def test_press_from_a_blocked_chat_unblocks_it(chat: Rig, invoices: Invoic
     await chat.hears("ana", "delete INV-1")
     confirm = chat.platform.sent[-1][1].buttons[0]
     await blocked(chat)
-    person = message("ana", "").person
-    await chat.take(ButtonPress(event_ids=("press",), address=here("ana"), person=person, token=confirm.token))
+    await chat.presses(confirm.token)
     await chat.notify("news")
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from channels import ButtonPress, Json, Message, Person
+from channels import Json, Message, Person
 from channels.events import event_to_json
 from gateway.engine.event_bodies import event_body, replay_body
 from gateway.pending.propose import propose_action
@@ -54,9 +54,7 @@ async def press(chat: Rig, number: int, label: str = "Confirm") -> None:
         part for _, part in chat.platform.sent if f"INV\\-{number}" in str(part.arguments["text"]) and part.buttons
     ]
     token = next(button.token for part in parts for button in part.buttons if button.label == label)
-    person = Person(channel="test", account="bot", user_id="ana", name="Ana")
-    ids = (f"press {next(_numbers)}",)
-    await chat.take(ButtonPress(event_ids=ids, address=here("ana"), person=person, token=token))
+    await chat.presses(token)
     await chat.work()
 
 
@@ -419,9 +417,7 @@ async def take_over(chat: Rig, *steps: Any) -> None:
         sealed = chat.worker.context.keyring.stamped("step", context, step) if isinstance(step, dict) else step
         recorded.append(sealed)
     await chat.store.commit(Transaction(partition=lease.partition, lease=lease, steps=recorded))
-    for _ in range(4):
-        await chat.turns()
-        await chat.advance(10)
+    await chat.retries(4, every=10)
 
 
 def verdict(record: Any) -> Any:

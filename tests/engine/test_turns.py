@@ -19,11 +19,12 @@ from gateway.store.types import Lease
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.turn import Outcome
 from gateway.wording import say
-from tests.engine.bots import Invoices
+from tests.engine.bots import Invoices, Whole
 from tests.engine.rig import Rig, Worker, here, killed, message, rig, until, user_lines
 
 pytestmark = pytest.mark.both_stores
 
+RESUMED = Confirm("Delete {invoice_id}?", after="resume")
 DOWN = ProviderError("openai", "503", retryable=False)
 
 
@@ -106,10 +107,8 @@ async def test_a_model_that_fails_after_a_tool_goes_on_behind_it(tmp_path: Path)
 # ── a turn that fails ──
 
 
-class Fragile:
+class Fragile(Whole):
     """A model that fails while somebody says what breaks it."""
-
-    name = "fragile"
 
     def __init__(self, *poison: str) -> None:
         self.poison = set(poison)
@@ -124,12 +123,6 @@ class Fragile:
             raise RuntimeError("secret of the bot")
         return Response(content=f"read {' '.join(new)}")
 
-    async def stream(self, request: Request) -> Any:
-        yield await self.complete(request)
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
 
 @pytest.mark.ledger("LOOP-12", "PYG-25")
 async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(tmp_path: Path) -> None:
@@ -137,9 +130,7 @@ async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(tmp_path: Pat
     async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
         for text in ("good", "bad", "better"):
             await chat.says("ana", text)
-        for _ in range(8):
-            await chat.turns()
-            await chat.advance(6)
+        await chat.retries(8, every=6)
         await chat.turns()
         texts = chat.platform.texts()
         assert [text for text in texts if text.startswith("read")] == ["read good", "read better"]
@@ -158,9 +149,7 @@ async def test_failed_batch_stays_split_until_all_of_it_is_done(tmp_path: Path) 
     async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
         for text in ("good", "better", "best", "bad"):
             await chat.says("ana", text)
-        for _ in range(8):
-            await chat.turns()
-            await chat.advance(6)
+        await chat.retries(8, every=6)
         for text in ("and", "so on"):
             await chat.says("ana", text)
         await chat.turns()
@@ -173,9 +162,7 @@ async def test_another_person_is_not_blamed_for_a_turn_that_fails(tmp_path: Path
     async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
         await chat.says("ana", "bad", place="#team")
         await chat.says("bob", "good", place="#team")
-        for _ in range(4):
-            await chat.turns()
-            await chat.advance(6)
+        await chat.retries(4, every=6)
         assert chat.platform.texts("#team")[-1] == "read good"
         assert len(await chat.store.dead_letters()) == 1
 
@@ -550,21 +537,13 @@ async def test_own_commands_are_answered() -> None:
 # ── what follows an outcome ──
 
 
-async def test_resume_goes_on_after_the_outcome() -> None:
-    done: list[str] = []
-
-    @tool(confirm=Confirm("Delete {invoice_id}?", after="resume"))
-    async def delete_invoice(invoice_id: str) -> str:
-        """Delete an invoice."""
-        done.append(invoice_id)
-        return f"{invoice_id} is gone"
-
+async def test_resume_goes_on_after_the_outcome(invoices: Invoices) -> None:
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Next I would mail Bob."])
-    async with ChatDriver(bot(script, [delete_invoice])) as chat:
+    async with ChatDriver(invoices.bot(confirm=RESUMED), provider=script) as chat:
         await chat.says("ana", "delete INV-1, then mail Bob")
         await chat.presses("ana", "Confirm")
-        assert done == ["INV-1"]
-        assert [each.text for each in chat.messages[1:]] == ["INV-1 is gone", "Next I would mail Bob."]
+        assert invoices.deleted == ["INV-1"]
+        assert [each.text for each in chat.messages[1:]] == ["Invoice INV-1 is deleted.", "Next I would mail Bob."]
         assert "and done" in told(script, "event")[-1]
         script.assert_used_up()
 
@@ -580,18 +559,12 @@ async def test_on_unrelated_drop_withdraws_the_ask_at_other_words(invoices: Invo
         assert invoices.deleted == []
 
 
-async def test_a_resumed_turn_drops_nothing_that_is_still_asked() -> None:
-    @tool(confirm=Confirm("Delete {invoice_id}?", after="resume"))
-    async def delete_invoice(invoice_id: str) -> str:
-        """Delete an invoice."""
-        return "gone"
-
+async def test_a_resumed_turn_drops_nothing_that_is_still_asked(invoices: Invoices) -> None:
     calls = [ToolCall("delete_invoice", {"invoice_id": f"INV-{number}"}) for number in (1, 2)]
     script = ScriptedProvider([calls, "One is gone."])
-    async with ChatDriver(bot(script, [delete_invoice], on_unrelated="drop")) as chat:
+    async with ChatDriver(invoices.bot(confirm=RESUMED, on_unrelated="drop"), provider=script) as chat:
         await chat.says("ana", "delete both")
-        label = next(label for label in chat.last.buttons if label.startswith("Confirm"))
-        await chat.presses("ana", label)
+        await chat.presses("ana", next(label for label in chat.last.buttons if label.startswith("Confirm")))
         texts = [each.text for each in chat.messages]
         assert "One is gone." in texts and say("dropped", "en") not in texts
         await chat.says("ana", "/pending")

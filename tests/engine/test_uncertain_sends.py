@@ -94,9 +94,7 @@ async def test_duplicate_note_keeps_the_pace(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=1.0)) as chat:
         await chat.worker.engine.runtime.notify(here("#team"), Reply(text="one"))
         chat.platform.will = [LOST]
-        for _ in range(12):
-            await chat.turns()
-            await chat.advance(61)
+        await chat.retries(12, every=61)
         assert chat.platform.texts("#team") == [NOTE, "one"]
 
 

@@ -40,9 +40,7 @@ async def test_a_turn_that_cannot_be_read_is_put_aside_and_told(tmp_path: Path, 
         await spoil(chat, table, name)
         await chat.says("ana", "and now?")
         await chat.says("bob", "hi")
-        for _ in range(4):
-            await chat.turns()
-            await chat.advance(10)
+        await chat.retries(4, every=10)
         assert chat.platform.texts("bob") == ["Hello Bob."]
         assert [dead.reason for dead in await chat.store.dead_letters()] == ["its turn failed again and again"]
         assert chat.platform.texts()[0] == "Hello Ana."
