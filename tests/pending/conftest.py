@@ -23,10 +23,13 @@ from gateway.store.types import Key
 from tests.pending.records import GROUP, Table, table
 from tests.store.conftest import prefix, redis_url
 
-__all__ = ["ARGS", "SECRET", "NoYes", "Place", "Ran", "prefix", "redis_url", "stashed", "status"]
+__all__ = ["ARGS", "SECRET", "NoYes", "Place", "Ran", "not_in_memory", "prefix", "redis_url", "stashed", "status"]
 
 SECRET = "kept-for-tests-0123456789-ABCDEFGHIJ"
 ARGS = {"invoice_id": "INV-42"}
+
+not_in_memory = pytest.mark.parametrize("kept", ["file", "redis"], indirect=True)
+"""Where a store outlives its process."""
 
 
 class Place:
@@ -143,9 +146,9 @@ async def group() -> AsyncIterator[Table]:
         yield found
 
 
-@pytest.fixture(params=["memory", "file", "redis"])
+@pytest.fixture(params=["memory", "redis"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Each kind of store, empty, with a secret."""
+    """A store in memory and one on Redis, empty, with a secret. A file has the same store as the memory."""
     kind, url, own = str(request.param), "", ""
     monkeypatch.setenv("ASKFIRST_SECRET", SECRET)
     if kind == "redis":

@@ -1,4 +1,4 @@
-"""selectools' pending stores: stashing, confirming by text, and who may run what. On memory, a file and Redis."""
+"""selectools' pending stores: stashing, confirming by text, and who may run what. In memory and on Redis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gateway.pending.seed.state import state_of
 from gateway.store.errors import Overloaded
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key
-from tests.pending.conftest import ARGS, NoYes, Place, Ran, stashed, status
+from tests.pending.conftest import ARGS, NoYes, Place, Ran, not_in_memory, stashed, status
 from tests.stored import edited
 
 # ── stashing ──
@@ -458,9 +458,8 @@ async def test_arguments_changed_after_the_stash_stay_frozen(place: Place) -> No
 
 
 @pytest.mark.ledger("PEND-26", "PEND-28", "PEND-29", "PEND-31")
+@not_in_memory
 async def test_another_process_needs_a_factory(place: Place, ran: Ran) -> None:
-    if place.kind == "memory":
-        return  # nothing outlives its process
     await stashed(await place.open(), ran.deletes("closure"))
     other = await place.open(elsewhere=True)
     assert (await other.get("ana")) is not None

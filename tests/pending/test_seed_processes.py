@@ -14,10 +14,9 @@ from gateway.pending.seed.base import PendingStore
 from gateway.pending.seed.running import sweep_executors
 from tests.children import children
 from tests.pending import seed_worker
-from tests.pending.conftest import SECRET, Place, Ran, stashed, status
+from tests.pending.conftest import SECRET, Place, Ran, not_in_memory, stashed, status
 
 on_redis = pytest.mark.parametrize("kept", ["redis"], indirect=True)
-not_in_memory = pytest.mark.parametrize("kept", ["file", "redis"], indirect=True)
 
 
 class Process:
