@@ -99,8 +99,7 @@ class BotCommands:
 
 
 def _open_actions(turn: Turn, actions: ConversationActions, elsewhere: Sequence[PendingAction]) -> str:
-    from gateway.pending.offers import described
-    from gateway.pending.prompt import brief
+    from gateway.pending.prompt import brief, described
     from gateway.pending.standing import permissions_of
 
     waiting, allowed = actions.open_for(str(turn.person)), permissions_of(actions, str(turn.person))

@@ -275,8 +275,7 @@ class ActionProposer:
     def _verdict(
         self, actions: ConversationActions, ask: Ask, ballots: Mapping[str, Ballot], plan: str | None
     ) -> Verdict:
-        from gateway.pending.asked import as_asked
-        from gateway.pending.propose import ProposalRefused, propose_action
+        from gateway.pending.propose import ProposalRefused, as_asked, propose_action
         from gateway.pending.seal import compute_digest
 
         turn = self._turn
@@ -313,7 +312,7 @@ class ActionProposer:
 
 def _taken_over(turn: Turn, action: PendingAction) -> PendingAction:
     """Take over an action that the loop proposed, possibly in an earlier attempt at this turn. Raises NotAsked."""
-    from gateway.pending.asked import taken_over
+    from gateway.pending.propose import taken_over
 
     return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
 

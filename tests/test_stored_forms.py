@@ -13,8 +13,7 @@ import pytest
 from channels import Address, Button, Json, Message, Part, Person, Reply
 from channels.events import event_to_json
 from gateway.engine.memory.records import KeptMemory
-from gateway.pending.audit import Noted, chained
-from gateway.pending.pseudonyms import Pseudonyms
+from gateway.pending.audit import Noted, Pseudonyms, chained
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Record

@@ -13,7 +13,7 @@ from gateway.pending import deciding, settling, standing
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index, StandingPermission
 from gateway.pending.loading import Counters, load_actions, stored_action
-from gateway.pending.offers import covers
+from gateway.pending.prompt import covers
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.stored import keys

@@ -10,9 +10,8 @@ from typing import Final
 
 from channels import Json
 from gateway.operations.base import JsonObject, StoreCommands
-from gateway.pending.audit import AuditCheck
+from gateway.pending.audit import AuditCheck, is_pseudonym, people_by_pseudonym
 from gateway.pending.loading import stored_action
-from gateway.pending.pseudonyms import is_pseudonym, people_by_pseudonym
 from gateway.store.form import NewerForm
 from gateway.store.types import Key
 from gateway.stored import keys

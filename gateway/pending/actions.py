@@ -16,16 +16,13 @@ from channels import Capabilities, Person, Reply
 from channels.formatting import drop_dear_accents
 from gateway.artifacts import Artifact
 from gateway.pending import transitions
-from gateway.pending.audit import Noted
+from gateway.pending.audit import Noted, Pseudonyms
 from gateway.pending.changes import Changes
 from gateway.pending.index import Index
-from gateway.pending.pseudonyms import Pseudonyms
 from gateway.pending.seal import Keyring
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.tools.pending_action import Detail, PendingAction
-
-__all__ = ["ConversationActions", "Drift", "OutgoingReply", "codes_of", "in_order"]
 
 Drift: TypeAlias = Callable[[PendingAction], Detail | None]
 """Return the reason why an action may no longer run as it was shown: its tool is missing or changed, or the policy

@@ -17,18 +17,6 @@ from gateway.pending.actions import ConversationActions
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
 from gateway.tools.pending_action import Ballot, BallotOf, PendingAction
 
-__all__ = [
-    "ENDS",
-    "answer_ballot",
-    "ask_ballots",
-    "ballot_id",
-    "ballot_of_person",
-    "end_ballots",
-    "marked",
-    "remind_ballots",
-    "report",
-]
-
 ENDS = ("state", "reason", "detail", "decided_at", "decided_by", "decided_name", "remark")
 """The fields of an action that tell its end."""
 

@@ -27,8 +27,6 @@ from gateway.stored.events import (
 )
 from gateway.tools.pending_action import PendingAction, why_closed
 
-__all__ = ["KEPT_SECONDS", "Changes"]
-
 KEPT_SECONDS = 30 * 86400.0
 """The time for which the record of a settled action is kept and can still be answered for."""
 _NEWER_INTENTS = frozenset({"change", "standing", "confirm_all", "cancel_all"})

@@ -2,35 +2,35 @@
 
 A press and a call return their feedback, which the caller words. A reply is answered in the chat at once: `language` is
 the language of its writer. Sentences about an action are in the action's own language.
+
+A bare reply is a message of nothing but a yes or a no in a one-to-one chat. It is judged at its own stamp: later
+messages and receipts make no difference to the question that it answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
 
 from channels import Person
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, in_order
-from gateway.pending.applying import apply, is_eligible, refuse
-from gateway.pending.bare_reply import BareReply
-from gateway.pending.feedback import PressFeedback
-from gateway.pending.index import IndexEntry
-from gateway.pending.plans import items_of
-from gateway.pending.prompt import is_confirmed_here, outcome_key, statement
-from gateway.pending.prompting import ask_for_code, ask_which, say_feedback, show_once_more
+from gateway.pending.ballots import report
+from gateway.pending.index import LATELY, IndexEntry, Showing
+from gateway.pending.plans import items_of, launch_in_order
+from gateway.pending.prompt import code_only, is_confirmed_here, outcome_key, statement
+from gateway.pending.prompting import PressFeedback, ask_for_code, ask_which, say_feedback, show_once_more
 from gateway.pending.reading import Answer
 from gateway.pending.selecting import LEAST_ITEMS, Selection
-from gateway.pending.settling import close, close_if_drifted, expire
+from gateway.pending.settling import close, close_if_drifted, close_replaced, expire, withdraw_replaced
 from gateway.pending.standing import give
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent
 from gateway.tools.confirm import NO_VERBS
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
-
-__all__ = ["Reads", "code", "decide", "in_group", "press", "reply", "select", "withdraw", "word"]
 
 Reads: TypeAlias = Callable[[str | None, str], Answer]
 """Return the answer that a message gives to a question of this verb, asked in this language."""
@@ -327,3 +327,181 @@ def _which(actions: ConversationActions, entries: Sequence[IndexEntry], person: 
 
 def _may_refuse(entry: IndexEntry, person: Person | None) -> bool:
     return person is not None and (str(person) == entry.requester or str(person) in entry.approvers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareReply:
+    """A bare reply, and the state of the chat at the moment when it was written."""
+
+    at: datetime
+    fresh: bool
+    """True if the person typed it here just now, as plain text in a message of its own."""
+    last: Showing | None
+    """The bot's last message before it; None if there was none, or if another one was being sent."""
+    written: Literal["after", "unknown", "before"]
+    """The order of the two messages, as the platform tells."""
+    acted: datetime | None = None
+    """The time when the person last wrote or pressed anything here before it."""
+    beneath: str | None = None
+    """The id of the bot's message that began the thread in which it was written."""
+
+    def decides(self, intent: Intent, action: PendingAction, person: Person) -> bool:
+        """Return True if it decides `action`, the only open action of this person here.
+
+        The question is the bot's last message and stands alone in it. A no was not written before the question. A yes
+        was written after it, within the answer window of that showing, by an approver who has written and pressed
+        nothing else since. In the thread beneath a prompt a yes counts until the action expires.
+        """
+        shown, prompts = self.last, action.prompts
+        if not self.fresh or person.is_bot or shown is None:
+            return False
+        if not shown.alone or shown.shows != {action.pending_action_id}:
+            return False
+        if intent == "cancel":
+            return self.written != "before"
+        there = self.beneath in prompts
+        asked_in = action.address.thread if action.address is not None else None
+        if not there and self.beneath not in (None, asked_in):
+            return False
+        if self.written != "after" or action.expires_at is None:
+            return False
+        window = timedelta(seconds=action.answer_window_seconds)
+        until = action.expires_at if there else min(action.expires_at, shown.at + window)
+        quiet = self.acted is None or self.acted < shown.at
+        return shown.at <= self.at <= until and quiet and transitions.may_approve(action, str(person))
+
+    def decides_plan(self, items: Sequence[PendingAction], person: Person) -> bool:
+        """Return True if it decides these items, which are all that the bot's last message shows.
+
+        The rules are those for a yes to a single question, within the shortest time of all.
+        """
+        shown = self.last
+        if shown is None or shown.shows != {item.pending_action_id for item in items}:
+            return False
+        each = [(item, replace(shown, shows=frozenset({item.pending_action_id}))) for item in items if item.open]
+        return all(replace(self, last=alone).decides("confirm", item, person) for item, alone in each)
+
+    def meant_of(self, settled: Iterable[IndexEntry]) -> IndexEntry | None:
+        """Return the settled action that it answers too late, or None. `settled` begins with the newest one.
+
+        None if the person or the bot has written since the action settled, except for the message that told its end.
+        """
+        latest = next((entry for entry in settled if entry.at >= self.at - LATELY), None)
+        if latest is None or (self.acted is not None and self.acted > latest.at):
+            return None
+        said = self.last
+        if said is not None and said.at > latest.at and latest.action_id not in said.tells | said.shows:
+            return None
+        return latest
+
+
+def take_vote(
+    actions: ConversationActions,
+    action: PendingAction,
+    intent: Intent,
+    person: Person,
+    at: datetime,
+    *,
+    digest: str,
+    remark: str,
+) -> PressFeedback:
+    """Apply a vote that an approver gave in their own chat at that moment, and return the feedback for them.
+
+    `digest` is that of the question they saw.
+    """
+    if action.settled:
+        return PressFeedback(key=outcome_key(action, at), language=action.language)
+    if digest != action.digest or not is_eligible(actions, action, intent, person, at):
+        return PressFeedback(key="not_yours")
+    return apply(actions, action, intent, person, at, by_code=True, remark=remark)
+
+
+def is_eligible(
+    actions: ConversationActions, action: PendingAction, intent: Intent, person: Person | None, at: datetime
+) -> bool:
+    """Return True if this person may give this answer; otherwise add the refusal to the audit."""
+    may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
+    if person is not None and not person.is_bot and may(action, str(person)):
+        return True
+    refuse(actions, action, person, at)
+    return False
+
+
+def refuse(actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime) -> None:
+    """Add the refusal of this person to the audit."""
+    actions.refused = True
+    actions.put(action, "not_allowed", str(person) if person is not None else None, at)
+
+
+def apply(
+    actions: ConversationActions,
+    action: PendingAction,
+    intent: Intent,
+    person: Person | None,
+    at: datetime,
+    *,
+    by_code: bool = False,
+    remark: str = "",
+    together: bool = False,
+) -> PressFeedback:
+    """Apply the decision of an eligible person to this action. `by_code`: the person has given the action's code.
+
+    `together`: the caller tells the refusals of several actions in one message.
+    """
+    if action.ballot_of is not None:
+        return _pass_on(actions, action, intent, person, at, by_code=by_code, remark=remark)
+    if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
+        return PressFeedback(key=outcome_key(action, at), language=action.language)
+    if close_if_drifted(actions, action, at) or (action.open and transitions.expired(action, at)):
+        expire(actions, action.pending_action_id, at)
+        ended = actions.by_id[action.pending_action_id]
+        return PressFeedback(key=outcome_key(ended, at), language=ended.language, told=True)
+    decider, name = (str(person), person.name) if person is not None else ("", None)
+    if intent == "cancel":
+        withdraw_replaced(actions, action, at)
+        action = replace(action, remark=remark or None)
+        tell = None if together else "cancelled_because" if remark else "cancelled"
+        close(actions, action, "refused", at, by=decider, name=name, tell=tell)
+        return PressFeedback(key="pressed_no", told=True)
+    if not by_code and action.open and code_only(action):
+        ask_for_code(actions, action)
+        return PressFeedback(key="say_code", values={"code": action.code}, told=True)
+    decided = transitions.approve(action, decider, name, at)
+    actions.put(decided, "decided" if decided.state == "approved" else "voted", decider, at)
+    if decided.state != "approved":
+        return PressFeedback(key="pressed_vote", values={"count": len(decided.votes), "need": decided.need})
+    close_replaced(actions, [action.pending_action_id], at)
+    launch_in_order(actions, decided, at)
+    return PressFeedback(key="pressed_ok", told=True)
+
+
+def _pass_on(
+    actions: ConversationActions,
+    ballot: PendingAction,
+    intent: Intent,
+    person: Person | None,
+    at: datetime,
+    *,
+    by_code: bool,
+    remark: str,
+) -> PressFeedback:
+    """Hand the vote of an eligible person over to the action of this ballot. The action's answer comes from there."""
+    if ballot.settled or ballot.vote == intent:
+        return PressFeedback(key=outcome_key(ballot, at), language=ballot.language)
+    if intent == "confirm" and not by_code and code_only(ballot):
+        ask_for_code(actions, ballot)
+        return PressFeedback(key="say_code", values={"code": ballot.code}, told=True)
+    voter, name = (str(person), person.name) if person is not None else ("", None)
+    voted = replace(
+        ballot,
+        state="approved",
+        vote=intent,
+        decided_at=at,
+        decided_by=voter,
+        decided_name=name,
+        remark=remark or None,
+    )
+    actions.put(voted, "ballot_voted", voter, at)
+    actions.changes.no_longer_due(voted, "undelivered")
+    report(actions, voted, intent, at, name=name)
+    return PressFeedback(key="vote_passed_on", told=True)

@@ -6,8 +6,6 @@ import re
 import unicodedata
 from functools import lru_cache
 
-__all__ = ["base_language", "fold", "unaccented", "without_invisible"]
-
 _APOSTROPHES = dict.fromkeys(map(ord, "’‘ʼ´`＇"), "'")
 _MARKS = {**dict.fromkeys(map(ord, "、،。"), ","), **dict.fromkeys(map(ord, "۔।॥"), ".")}
 """In Chinese and Japanese a full stop may stand in the place of a comma."""

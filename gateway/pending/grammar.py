@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from gateway.pending.words import Form, Intent, Piece, Words
 
-__all__ = ["Reading", "readings"]
-
 _MOST_WORDS = 12
 """The most words of an answer with its politeness. In a language without spaces three characters count as a word."""
 _PER_WORD = 3

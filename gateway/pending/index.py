@@ -18,8 +18,6 @@ from channels import Address, Json
 from gateway.store.codec import micros
 from gateway.tools.pending_action import PendingAction, State, canonical_json, json_text
 
-__all__ = ["LATELY", "Index", "IndexEntry", "Showing", "StandingPermission", "same_ask"]
-
 LATELY = timedelta(minutes=10)
 """The time for which a settled action still takes a bare reply for itself."""
 _KEPT = 20

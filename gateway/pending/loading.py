@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 
 from channels import Capabilities, Json
 from gateway.pending.actions import ConversationActions, Drift
+from gateway.pending.audit import Pseudonyms
 from gateway.pending.index import Index, IndexEntry
-from gateway.pending.pseudonyms import Pseudonyms
 from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
 from gateway.store.base import Store
@@ -24,8 +24,6 @@ from gateway.store.form import NewerForm
 from gateway.store.types import Key, Record, Snapshot
 from gateway.stored import keys
 from gateway.tools.pending_action import Ballot, PendingAction
-
-__all__ = ["Counters", "Find", "ReadIndex", "conversation_of", "load_actions", "read_index", "stored_action"]
 
 _COUNTERS = 2_000
 _LIVE = frozenset({"pending", "approved", "running"})

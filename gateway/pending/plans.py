@@ -13,8 +13,6 @@ from datetime import datetime
 from gateway.pending.actions import ConversationActions, in_order
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["is_next", "items_of", "launch_in_order", "launch_next", "together"]
-
 _MARKS = {"done": "✅", "failed": "❌", "unknown": "❔"}
 _NOT_DONE = "🚫"
 

@@ -6,43 +6,18 @@ The gateway writes them from the frozen record. No text of the model is part of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from channels import Button, Json, Person, Reply, Settled
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
-from gateway.pending.offers import offered
+from gateway.pending.index import StandingPermission
 from gateway.pending.words import Intent, safe_words
 from gateway.tools.confirm import NO_VERBS, as_text
 from gateway.tools.escape import has_right_to_left, legible, named, plain, shown, visible
-from gateway.tools.pending_action import PendingAction, why_closed
+from gateway.tools.pending_action import PendingAction, StandingOffer, why_closed
 from gateway.wording import clock_time, date_and_time, duration, isolated, listing, say
-
-__all__ = [
-    "asker",
-    "attached",
-    "brief",
-    "code_only",
-    "decided_by",
-    "ending",
-    "full_text",
-    "is_confirmed_here",
-    "is_you",
-    "labels",
-    "outcome_key",
-    "people_of",
-    "plan_of",
-    "prompt",
-    "question",
-    "receipt",
-    "remark",
-    "settled",
-    "settled_note",
-    "statement",
-    "waits_for",
-    "what_became",
-]
 
 _QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
 _LONGEST_QUESTION = 3_000
@@ -384,3 +359,36 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     if action.address is not None and action.address.group:
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer
+
+
+def offered(action: PendingAction, offer: StandingOffer, letters: Callable[[str], str]) -> str:
+    """Return the text of the permission that a prompt offers: all that it covers, and its code."""
+    language, (yes, _) = action.language, safe_words(action.language)
+    values = {
+        "duration": duration(offer.seconds, language),
+        "count": offer.uses,
+        "same": _fixed({name: action.args.get(name) for name in offer.same}, language),
+        "yes_word": letters(yes),
+        "code": offer.code,
+    }
+    return say("standing_offer", language, letters, **values)
+
+
+def covers(permission: StandingPermission, language: str) -> str:
+    """Return the tool and the fixed arguments of a permission, as Markdown."""
+    return f"{plain(permission.kind.replace('_', ' '))} ({_fixed(permission.same, language)})"
+
+
+def described(permission: StandingPermission, now: datetime, language: str, letters: Callable[[str], str] = str) -> str:
+    """Return the sentence that tells a permission, with the uses and the time that are left."""
+    values = {
+        "duration": duration((permission.until - now).total_seconds(), language),
+        "count": permission.uses,
+        "covered": covers(permission, language),
+    }
+    return say("standing_given", language, letters, **values)
+
+
+def _fixed(arguments: Mapping[str, Json], language: str) -> str:
+    """Return the arguments that a standing permission fixes, with their values, as Markdown."""
+    return listing([f"{plain(name)} {plain(shown(value))}" for name, value in arguments.items()], language)

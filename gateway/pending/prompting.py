@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from channels import Address, Button, Reply
@@ -12,7 +12,6 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply, in_order
 from gateway.pending.ballots import report
 from gateway.pending.changes import KEPT_SECONDS
-from gateway.pending.feedback import PressFeedback
 from gateway.pending.index import Showing
 from gateway.pending.prompt import (
     attached,
@@ -34,21 +33,6 @@ from gateway.pending.words import INTENTS, safe_words
 from gateway.tools.escape import plain
 from gateway.tools.pending_action import ButtonIntent, PendingAction, Token
 from gateway.wording import say
-
-__all__ = [
-    "again_button",
-    "ask_for_code",
-    "ask_which",
-    "edit_prompt",
-    "first_shown",
-    "move",
-    "note_arrived",
-    "remind",
-    "say_feedback",
-    "show_again",
-    "show_once_more",
-    "show_prompt",
-]
 
 _HANDED_OVER_WITHIN = timedelta(seconds=10)
 """The time after a deadline in which votes of other chats that were given before it still arrive."""
@@ -295,3 +279,20 @@ def _mint(actions: ConversationActions, action: PendingAction, intents: Sequence
     for token in tokens:
         actions.changes.tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + KEPT_SECONDS)
     return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PressFeedback:
+    """The feedback on a decision. After a press, it goes to the presser alone; after a reply, to the chat."""
+
+    key: str
+    """The name of the sentence in `gateway.wording`."""
+    values: Mapping[str, str | int] = field(default_factory=dict)
+    language: str | None = None
+    """The language of the action that the sentence is about; None: it is about none, and in the reader's language."""
+    told: bool = False
+    """True if the chat has been told already, so that it gets no feedback."""
+
+    def text(self, language: str) -> str:
+        """Return the sentence for a reader of this language."""
+        return say(self.key, self.language or language, **self.values)

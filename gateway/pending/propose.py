@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from channels import Address, Json, Person
+from channels import Address, AskfirstError, Json, Person
 from gateway.pending.actions import ConversationActions, codes_of
 from gateway.pending.index import same_ask
 from gateway.pending.prompt import code_only
@@ -19,8 +19,6 @@ from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
 from gateway.tools.confirm import asked_with, differing, frozen
 from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
-
-__all__ = ["QUOTA", "ProposalRefused", "asked_elsewhere", "asks_more", "propose_action"]
 
 QUOTA = 5
 """The most open actions of one person in one conversation."""
@@ -290,3 +288,62 @@ def _approvers(tool: Tool, requester: str) -> tuple[tuple[str, ...] | None, int]
     if rule.requester:
         people[requester] = None
     return tuple(people), rule.need
+
+
+_ASKED = (
+    "pending_action_id",
+    "salt",
+    "kind",
+    "tool_version",
+    "args",
+    "precondition",
+    "preview",
+    "table",
+    "code",
+    "requester",
+    "requester_name",
+    "conversation",
+    "address",
+    "language",
+    "approvers",
+    "need",
+    "args_digest",
+    "digest",
+    "template",
+    "supersedes",
+    "verb",
+    "parser_version",
+    "after",
+    "ttl_seconds",
+    "answer_window_seconds",
+    "requested_at",
+    "standins",
+    "remind_seconds",
+    "ballots",
+    "plan",
+    "on_item_failure",
+    "replaces",
+    "standing",
+)
+"""The fields that `propose_action` fills in. The other fields hold the later life of the action."""
+
+
+class NotAsked(AskfirstError):
+    """A checkpoint was changed: its action is not a new action of its turn."""
+
+
+def as_asked(action: PendingAction) -> PendingAction:
+    """Return the action without votes, showings, decision and outcome."""
+    return PendingAction(**{name: getattr(action, name) for name in _ASKED})
+
+
+def taken_over(action: PendingAction, *, conversation: str, requester: str) -> PendingAction:
+    """Return the action of a checkpoint, as `as_asked` made it.
+
+    Raises NotAsked for an action with votes or an outcome, or of another person or conversation.
+    """
+    if action != as_asked(action):
+        raise NotAsked(f"action {action.pending_action_id} is more than asked already: it is not asked")
+    if (action.conversation, action.requester) != (conversation, requester):
+        raise NotAsked(f"action {action.pending_action_id} is of another person or conversation: it is not asked")
+    return action

@@ -9,38 +9,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
-from gateway.pending.folding import base_language, without_invisible
+from gateway.pending.folding import base_language, fold, without_invisible
 from gateway.pending.grammar import Reading, readings
-from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
-from gateway.pending.words import INTENTS, Intent, common, heads, words_of
+from gateway.pending.words import INTENTS, Intent, Words, common, heads, words_of
 from gateway.tools.confirm import NO_VERBS
-
-__all__ = [
-    "ANY_VERB",
-    "MAX_LENGTH",
-    "Answer",
-    "CodeReply",
-    "ConfirmParser",
-    "RegexConfirmParser",
-    "ReplyParser",
-    "Spoken",
-    "begins_as_answer",
-    "decides",
-    "read_beside_code",
-    "read_code",
-    "read_refusal",
-    "read_refused_code",
-    "read_words",
-    "reads_as_answer",
-    "reason_of",
-    "unwrapped",
-    "without_emoji",
-]
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
 """The answer that a message gives to a question."""
@@ -366,3 +343,55 @@ def without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
         if core.endswith(emoji):
             yield _bare(core.removesuffix(emoji).strip()), fitting
             return
+
+
+_RULE = re.compile(r"[-_—–]{1,3}")
+_SIGNATURE_END = " ,.!:;—–-"
+_MOST_NAMES = 4
+_PARTICLES = frozenset("al bin da das de del della den der di do dos du el la le ten ter van von y".split())  # noqa: SIM905
+"""Small words in names, as in Sanne de Vries."""
+
+
+def without_signature(text: str, languages: Iterable[str]) -> list[str]:
+    """Return the folded lines of a text without the empty ones and without its signature."""
+    lines = [(raw.strip(), folded) for raw in text.splitlines() if (folded := fold(raw))]
+    tables = [words_of(lang) for lang in languages] if len(lines) > 1 else []
+    while len(lines) > 1 and (below := _signed(lines, tables)):
+        del lines[-below:]
+    return [folded for _, folded in lines]
+
+
+def _signed(lines: list[tuple[str, str]], tables: list[Words]) -> int:
+    """Return how many of the last lines are a signature or a part of one."""
+    raw, last = lines[-1][0], lines[-1][1].strip(_SIGNATURE_END)
+    if _RULE.fullmatch(lines[-1][1]) or any(_closes(raw, last, words) for words in tables):
+        return 1
+    if not _is_name(raw):
+        return 0
+    before = lines[-2][1].strip(_SIGNATURE_END)
+    named = _RULE.fullmatch(lines[-2][1]) or any(before in words.closings for words in tables)
+    return min(2, len(lines) - 1) if named else 0
+
+
+def _closes(raw: str, last: str, words: Words) -> bool:
+    """Return True for a closing, alone or with a name, and for the line of a phone or mail program."""
+    for pattern in words.sent_from:
+        if (found := pattern.fullmatch(last)) and common().is_device(found.groupdict().get("device", "") or ""):
+            return True
+    if last in words.closings:
+        return True
+    parts = re.split(r"[\s,]+", raw.strip(_SIGNATURE_END))
+    return any(
+        fold(" ".join(parts[:-count])) in words.closings and _is_name(" ".join(parts[-count:]))
+        for count in range(1, min(_MOST_NAMES, len(parts) - 1) + 1)
+    )
+
+
+def _is_name(raw: str) -> bool:
+    """Return True for up to four words that begin like a name: with a capital, if the script has capitals."""
+    parts = raw.strip(_SIGNATURE_END).split()
+    return 0 < len(parts) <= _MOST_NAMES and all(
+        (not part[0].islower() or (place > 0 and part in _PARTICLES))
+        and all(char in ".'’-" or unicodedata.category(char)[0] in "LM" for char in part)
+        for place, part in enumerate(parts)
+    )

@@ -17,8 +17,6 @@ from channels import Json
 from gateway.store.form import FORM, SEALED, NewerForm
 from gateway.tools.pending_action import PendingAction, canonical_json, json_text
 
-__all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed", "step_context"]
-
 Purpose: TypeAlias = Literal["record", "event", "part", "step", "note", "person"]
 
 _MAC_HEX = 32

@@ -20,8 +20,6 @@ from gateway.pending.reading import MAX_LENGTH, unwrapped, without_emoji
 from gateway.pending.words import PlanPart, PlanRole, PlanWords, Words
 from gateway.pending.words.plan import MOST_ITEMS
 
-__all__ = ["LEAST_ITEMS", "Selection", "read_selection"]
-
 LEAST_ITEMS: Final = 2
 """The fewest items of a plan. A single action is answered by a yes or a no."""
 _MOST_PARTS = 40

@@ -17,24 +17,6 @@ from gateway.pending.prompting import again_button, edit_prompt
 from gateway.tools.pending_action import Detail, PendingAction, Reason, why_closed
 from gateway.wording import say
 
-__all__ = [
-    "close",
-    "close_drifted",
-    "close_if_drifted",
-    "close_replaced",
-    "close_undelivered",
-    "close_vetoed",
-    "end_tampered",
-    "expire",
-    "expire_approval",
-    "finish",
-    "launch",
-    "not_arrived",
-    "settle",
-    "supersede",
-    "withdraw_replaced",
-]
-
 
 def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
     """Close an open action whose deadline has come, as expired or drifted."""

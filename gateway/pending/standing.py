@@ -12,15 +12,12 @@ from datetime import datetime, timedelta
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import StandingPermission
-from gateway.pending.offers import described
 from gateway.pending.plans import launch_in_order
-from gateway.pending.prompt import statement
+from gateway.pending.prompt import described, statement
 from gateway.pending.tokens import make_action_id
 from gateway.tools import Tool
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.wording import say
-
-__all__ = ["give", "permissions_of", "revoke", "use"]
 
 
 def permissions_of(actions: ConversationActions, person: str) -> list[StandingPermission]:

@@ -6,8 +6,6 @@ import hashlib
 import secrets
 from collections.abc import Collection
 
-__all__ = ["CODE_LETTERS", "make_action_id", "make_code", "make_salt", "make_token", "token_partition", "token_sha256"]
-
 CODE_LETTERS = "34679ACDEFGHJKMNPQRTUVWXY"
 """The characters of codes. None looks or sounds like another: neither 0 O, 1 I L, 2 Z, 5 S nor 8 B."""
 _DIGITS = "34679"

@@ -19,27 +19,6 @@ from typing import Literal
 from channels.errors import Portable
 from gateway.tools.pending_action import Detail, PendingAction, Reason, Vote
 
-__all__ = [
-    "APPROVED_FOR",
-    "PROBED_NOT_DONE",
-    "SETTLED_BY",
-    "WrongState",
-    "approve",
-    "close",
-    "expired",
-    "finish",
-    "is_stale",
-    "launch",
-    "may_approve",
-    "may_ask_again",
-    "may_close",
-    "may_refuse",
-    "may_relaunch",
-    "settle",
-    "show",
-    "tighten",
-]
-
 APPROVED_FOR = timedelta(minutes=15)
 """The time after the decision in which an effect may be launched. A later one would surprise the person."""
 PROBED_NOT_DONE = "found not done by its probe"

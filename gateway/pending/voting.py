@@ -13,7 +13,6 @@ from datetime import datetime
 from channels import Json, Person
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, codes_of
-from gateway.pending.applying import take_vote
 from gateway.pending.ballots import (
     ENDS,
     answer_ballot,
@@ -23,6 +22,7 @@ from gateway.pending.ballots import (
     marked,
     remind_ballots,
 )
+from gateway.pending.deciding import take_vote
 from gateway.pending.prompt import asker, code_only, ending, people_of
 from gateway.pending.prompting import edit_prompt, first_shown, show_once_more, show_prompt
 from gateway.pending.settling import close, close_replaced
@@ -30,9 +30,6 @@ from gateway.pending.tokens import make_code
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
-
-__all__ = ["ask_standins", "lose_ballots", "remind_approvers", "take_news", "take_question", "take_update"]
-
 
 # ── in the chat of an approver ──
 

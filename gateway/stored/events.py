@@ -16,25 +16,6 @@ from channels.events import event_from_json
 from gateway.store.form import BALLOTS
 from gateway.stored.outbox import address_from_json, address_to_json, reply_from_json, reply_to_json
 
-__all__ = [
-    "ActionDeadline",
-    "ActionSettled",
-    "AskAgain",
-    "BallotAsked",
-    "BallotNews",
-    "BallotUpdate",
-    "Deadline",
-    "DecisionRequested",
-    "FollowUp",
-    "InternalEvent",
-    "Notification",
-    "action_id_of",
-    "body_of",
-    "event_of",
-    "is_internal",
-    "is_note",
-]
-
 Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched", "remind", "standin"]
 """The end of the time to answer, to deliver the prompt, to launch a confirmed action, or to wait for a silent approver
 before they are reminded, and before the stand-ins are asked."""

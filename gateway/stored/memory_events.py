@@ -12,8 +12,6 @@ from typing import TypeAlias
 from channels import Json
 from gateway.store.form import BALLOTS
 
-__all__ = ["FactsNoted", "ForgetDue", "MemoryDue", "MemoryEvent", "QuestionWaits", "memory_body_of", "memory_event_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDue:

@@ -11,8 +11,6 @@ from typing import Final
 
 from channels import Address
 
-__all__ = ["conversation_lane", "forget_lane", "is_memory_lane", "person_lane"]
-
 _CHANNEL: Final = "memory"
 
 

@@ -11,18 +11,6 @@ from pydantic import TypeAdapter
 
 from channels import Address, Json, Part, Reply
 
-__all__ = [
-    "NOTHING",
-    "OutboxItem",
-    "address_from_json",
-    "address_to_json",
-    "part_from_json",
-    "part_to_json",
-    "reply_from_json",
-    "reply_to_json",
-]
-
-
 NOTHING: Final = Part(call="", arguments={})
 """The part of an item that only takes a message away."""
 

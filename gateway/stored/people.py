@@ -9,8 +9,6 @@ from typing import Final, Self
 
 from channels import Json
 
-__all__ = ["PeopleOf"]
-
 _MOST: Final = 500
 """The most people of one conversation that are kept, the newest."""
 

@@ -13,7 +13,7 @@ import pytest
 from gateway import Agent, ChannelAgent, tool
 from gateway.assembly import open_store
 from gateway.operations import audit
-from gateway.pending.pseudonyms import forget_person
+from gateway.pending.audit import forget_person
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.cli.pages import Page
 from tests.cli.processes import running

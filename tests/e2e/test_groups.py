@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
-from gateway.pending.pseudonyms import people_by_pseudonym
+from gateway.pending.audit import people_by_pseudonym
 from tests.e2e.house import House
 from tests.e2e.test_confirming import code_of
 from tests.fakes.openai import Say

@@ -20,7 +20,7 @@ from channels import Address, Attachment, ButtonPress, Event, Json, Message, Mes
 from channels import WebhookResponse as Answered
 from gateway import Agent, Approvers, ChannelAgent, Confirm, Preview, ToolPolicy, tool
 from gateway.pending import compute_args_digest
-from gateway.pending.pseudonyms import people_by_pseudonym
+from gateway.pending.audit import people_by_pseudonym
 from gateway.pending.tokens import make_token
 from gateway.store.errors import StoreUnavailable
 from gateway.store.form import FORM

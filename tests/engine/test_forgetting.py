@@ -44,8 +44,7 @@ from gateway.forgetting import NotForgotten
 from gateway.observe.runs import run_id_of
 from gateway.operations.operator import Operator
 from gateway.pending import changes
-from gateway.pending.audit import AuditLine, Noted
-from gateway.pending.pseudonyms import Pseudonyms, forget_person, is_pseudonym, people_by_pseudonym
+from gateway.pending.audit import AuditLine, Noted, Pseudonyms, forget_person, is_pseudonym, people_by_pseudonym
 from gateway.pending.seal import compute_digest
 from gateway.providers.base import ModelMessage, Request, Response, Usage
 from gateway.providers.base import ToolCall as Call

@@ -22,7 +22,6 @@ from gateway.engine.tool_locks import HeldLock
 from gateway.engine.turns import bare_replies
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.pending import (
-    applying,
     ballots,
     deciding,
     loading,
@@ -216,7 +215,7 @@ def no_of_an_approver_forgotten(patch: pytest.MonkeyPatch) -> None:
         if what != "cancel":
             real(actions, ballot, what, *args, **more)
 
-    patch.setattr(applying, "report", report)
+    patch.setattr(deciding, "report", report)
 
 
 def requester_approves(patch: pytest.MonkeyPatch) -> None:
@@ -243,7 +242,7 @@ def items_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def replaced_still_runs(patch: pytest.MonkeyPatch) -> None:
     """A question stays open when another one takes its place."""
-    for module in (outbox, voting, applying):
+    for module in (outbox, voting, deciding):
         patch.setattr(module, "close_replaced", lambda actions, action_ids, at: None)
 
 

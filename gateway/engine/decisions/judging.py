@@ -23,8 +23,7 @@ from gateway.observe.runs import run_id_of
 from gateway.pending import deciding, settling, standing, voting
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.index import Index
-from gateway.pending.offers import covers
-from gateway.pending.prompt import statement
+from gateway.pending.prompt import covers, statement
 from gateway.pending.prompting import move
 from gateway.pending.reading import (
     Answer,

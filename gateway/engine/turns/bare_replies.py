@@ -21,7 +21,7 @@ from gateway.engine.turns.commits import finish_turn, note_acted
 from gateway.engine.turns.notes import keep_folded
 from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
-from gateway.pending.bare_reply import BareReply
+from gateway.pending.deciding import BareReply
 from gateway.pending.index import LATELY, Index, Showing
 from gateway.pending.reading import Answer, read_words, reads_as_answer
 from gateway.pending.selecting import Selection, read_selection

@@ -36,8 +36,6 @@ from gateway.tools.stash import (
     new_action,
 )
 
-__all__ = ["PendingStore"]
-
 T = TypeVar("T")
 A = TypeVar("A", PendingAction, PendingAction | None)
 

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 from gateway.artifacts import Artifact
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["DEFAULT_IGNORE_TTL_SECONDS", "ConfirmOutcome", "OutcomeStatus"]
-
 DEFAULT_IGNORE_TTL_SECONDS = 10.0
 
 OutcomeStatus: TypeAlias = Literal[

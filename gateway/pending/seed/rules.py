@@ -14,19 +14,6 @@ from gateway.pending.seal import compute_digest
 from gateway.pending.seed.outcome import DEFAULT_IGNORE_TTL_SECONDS, OutcomeStatus
 from gateway.tools.pending_action import Detail, PendingAction, Reason, compute_args_digest
 
-__all__ = [
-    "ScopeAnswer",
-    "Verdict",
-    "check_seconds",
-    "drop",
-    "end_expired",
-    "intent_of",
-    "judge",
-    "stash",
-    "tighten",
-    "waiting",
-]
-
 log = logging.getLogger("askfirst.pending")
 
 _SHOWN = 40

@@ -19,9 +19,8 @@ from gateway.logs import describe_error
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
 from gateway.pending.seal import Keyring
-from gateway.pending.seed.heartbeat import heartbeat_put, is_alive
 from gateway.pending.seed.outcome import ConfirmOutcome
-from gateway.pending.seed.state import AdapterState, state_of
+from gateway.pending.seed.state import AdapterState, heartbeat_put, is_alive, state_of
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, StoreError, StoreUnavailable
 from gateway.store.transaction import Transaction
@@ -30,8 +29,6 @@ from gateway.stored import keys
 from gateway.tools import OutcomeUnknown, leaves_open, serialise
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.stash import Executor, called
-
-__all__ = ["end_dead", "run", "sweep_executors"]
 
 log = logging.getLogger("askfirst.pending")
 

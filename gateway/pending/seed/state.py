@@ -26,7 +26,6 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
-from gateway.pending.seed.heartbeat import heartbeat_put
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.codec import micros, moment
@@ -37,8 +36,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import Executor
-
-__all__ = ["AdapterState", "Scope", "at_path", "at_url", "state_of"]
 
 log = logging.getLogger("askfirst.pending")
 
@@ -303,3 +300,23 @@ def _part(given: str | None) -> str:
 
 def _quoted(text: str) -> str:
     return quote(text, safe="", errors="surrogatepass")
+
+
+_ALIVE_SECONDS = 6.0
+"""A process without a heartbeat for so long is dead."""
+_KEPT_SECONDS = 30 * 86400.0
+
+
+def heartbeat_put(action: PendingAction, now: datetime) -> Put:
+    """Return the record to write now.
+
+    It counts as alive for 6 s. It is kept for longer, so that `sweep_executors` finds the actions of a dead process.
+    """
+    until = micros(now + timedelta(seconds=_ALIVE_SECONDS))
+    return Put({"conversation": action.conversation, "until": until}, _KEPT_SECONDS)
+
+
+def is_alive(stored: Json, now: datetime) -> bool:
+    """Return True if the process that runs the action wrote its heartbeat within the last 6 s."""
+    until = stored.get("until") if isinstance(stored, dict) else None
+    return isinstance(until, int) and until >= micros(now)

@@ -11,8 +11,6 @@ from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
 from gateway.tools.stash import DEFAULT_TTL_SECONDS
 
-__all__ = ["InMemoryPendingStore", "RedisPendingStore", "SqlitePendingStore"]
-
 
 class InMemoryPendingStore(PendingStore):
     """A pending store in memory: its actions end with the process. For tests, and for bots that may forget."""

@@ -11,11 +11,21 @@ from typing import Any
 
 from gateway.pending.folding import fold
 from gateway.pending.words.plan import check_plan, plan_of
-from gateway.pending.words.table import CARRIER_WORDS, INTENTS, UNSPACED, Common, Form, Intent, Piece, Role, Words
-from gateway.pending.words.texts import spellings, text_of, texts
+from gateway.pending.words.table import (
+    CARRIER_WORDS,
+    INTENTS,
+    UNSPACED,
+    Common,
+    Form,
+    Intent,
+    Piece,
+    Role,
+    Words,
+    spellings,
+    text_of,
+    texts,
+)
 from gateway.tools.confirm import NO_VERBS, VERBS
-
-__all__ = ["NAMES", "check_words", "parsed"]
 
 _ALPHABETS = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW"})
 _ENDS = frozenset({"cancel", "drop", "reject", "skip", "stop"})

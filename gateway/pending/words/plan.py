@@ -7,10 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, Final, get_args
 
-from gateway.pending.words.table import UNSPACED, Common, Piece, PlanPart, PlanRole, PlanWords, Words
-from gateway.pending.words.texts import spellings, texts
-
-__all__ = ["MOST_ITEMS", "check_plan", "plan_of"]
+from gateway.pending.words.table import UNSPACED, Common, Piece, PlanPart, PlanRole, PlanWords, Words, spellings, texts
 
 MOST_ITEMS: Final = 10
 """The most items of a plan."""
