@@ -17,7 +17,6 @@ from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Store
-from gateway.store.form import NewerForm
 from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
 from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
@@ -196,10 +195,7 @@ class Conversations:
         """Return the readable actions that are wanted, oldest first."""
         found: list[PendingAction] = []
         for key, record in await self._store.scan(keys.action("")):
-            try:
-                action = stored_action(self._keyring, key, record)
-            except NewerForm:
-                continue
+            action = stored_action(self._keyring, key, record)
             if action is not None and is_wanted(action):
                 found.append(action)
         found.sort(key=lambda action: action.requested_at)
@@ -217,11 +213,11 @@ class Conversations:
 
 
 def _messages(entries: Iterable[LogEntry]) -> list[tuple[datetime, ModelMessage]]:
-    """Return the messages of these lines. Lines of a newer release, and broken ones, are left out."""
+    """Return the messages of these lines. Broken ones are left out."""
     found: list[tuple[datetime, ModelMessage]] = []
     for entry in entries:
         if entry.value != RESET:
-            with contextlib.suppress(NewerForm, ValueError):
+            with contextlib.suppress(ValueError):
                 found += [(entry.stamp, message) for message in from_entries([entry.value])]
     return found
 

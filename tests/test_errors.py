@@ -33,7 +33,6 @@ from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState
 from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault, TranscriptionFailed
 from gateway.store.errors import MailboxFull
-from gateway.store.form import NewerForm
 from gateway.tools.errors import Problem, ToolBusy, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
 from gateway.tools.function import GoesOn
 from tests.pending.records import record
@@ -53,7 +52,6 @@ MADE: dict[type, Make] = {
     MailboxFull: by("telegram:42", 50),
     MissingSetting: by("TELEGRAM_BOT_TOKEN", "copy it from @BotFather"),
     Moved: by("-10042"),
-    NewerForm: by(3),
     TranscriptionFailed: by("the server answered 503"),
     NoConnection: by("the server is not there", is_paused=True),
     ProviderFault: by("openai", "it raised RuntimeError"),

@@ -30,7 +30,6 @@ from gateway.pending.words import prepare, prepared
 from gateway.providers.base import Transcriber
 from gateway.retention import Retention
 from gateway.store.base import Store
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import Lease, QueuedPart, Record, Snapshot, Waiting
 from gateway.stored import keys
@@ -179,13 +178,6 @@ class EngineContext:
         """Return `language`, with that of the conversation's newest question for a person that names none."""
         return self.language(person, (await self.load_index(conversation)).index.last_asked_language())
 
-    async def language_of_place(self, conversation: str) -> str:
-        """Return the language for a conversation whose person is not known, also if a newer release wrote there."""
-        try:
-            return await self.language_there(conversation, None)
-        except NewerForm:
-            return self.language(None)
-
     def language_asked(self, lease: Lease) -> str | None:
         """Return the language of the newest question, from the index that came with the lease; None without one."""
         read = self.prefetched_index(lease)
@@ -194,12 +186,12 @@ class EngineContext:
     # ── actions ──
 
     async def load_index(self, conversation: str) -> ReadIndex:
-        """Load the index of a conversation. Raises StoreError and NewerForm."""
+        """Load the index of a conversation. Raises StoreError."""
         key = keys.key(self.store, conversation, keys.index)
         return self.read_index(conversation, (await self.store.get([key]))[key])
 
     def read_index(self, conversation: str, record: Record) -> ReadIndex:
-        """Read the index of a conversation from its record. Raises NewerForm."""
+        """Read the index of a conversation from its record."""
         return read_index(self.keyring, self.counters, conversation, record)
 
     def has_prefetch(self, lease: Lease) -> bool:
@@ -207,10 +199,7 @@ class EngineContext:
         return bool(lease.prefetched.records)
 
     def prefetched_index(self, lease: Lease) -> ReadIndex | None:
-        """Return the index that came with the lease of a turn or an outbox; None if it could not be read.
-
-        Raises NewerForm.
-        """
+        """Return the index that came with the lease of a turn or an outbox; None if it could not be read."""
         if not self.has_prefetch(lease):
             return None
         return self.read_index(lease.lane, lease.prefetched[keys.key(self.store, lease.lane, keys.index)])

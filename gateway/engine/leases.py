@@ -16,8 +16,6 @@ from gateway.engine.context import EngineContext
 from gateway.memory import lines_read
 from gateway.observe.events import LeaseLost, LeaseTakenOver
 from gateway.store.errors import Fenced, StoreError
-from gateway.store.form import NewerForm
-from gateway.store.transaction import Transaction
 from gateway.store.types import Kind, Lease, Prefetch
 from gateway.stored import keys
 
@@ -58,12 +56,6 @@ async def lease_lane(
         lease_seconds=context.lease_seconds,
         prefetch=prefetch(context, kind),
     )
-
-
-def release_to_newer(lease: Lease, newer: NewerForm) -> Transaction:
-    """Return the transaction that gives a lease back for a worker of a newer release. Its lane stays as it was."""
-    log.warning("the %s of %s is left: %s", lease.kind, lease.lane, newer)
-    return Transaction(partition=lease.partition, lease=lease, finish="left", requires_form=newer.needs)
 
 
 async def shielded_commit(work: Awaitable[object]) -> None:

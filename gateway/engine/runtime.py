@@ -6,7 +6,6 @@ with its own conversation, and a record that cannot be read hides no other.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -36,7 +35,6 @@ from gateway.pending.prompt import code_only
 from gateway.pending.reading import decides, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id, token_sha256
 from gateway.pending.transitions import may_approve, may_refuse
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming, Lease
 from gateway.stored import keys
@@ -153,7 +151,7 @@ class BotRuntime:
             due = await context.store.now() + timedelta(seconds=after_seconds)
             transaction.timers = [schedule_reply(context.keyring, conversation, address, reply, due)]
         else:
-            replies, language = [OutgoingReply(reply=reply)], await context.language_of_place(conversation)
+            replies, language = [OutgoingReply(reply=reply)], await context.language_there(conversation, None)
             transaction.parts = context.parts.render(conversation, address, replies, cause="notify", language=language)
         await context.store.commit(transaction)
 
@@ -322,23 +320,18 @@ async def find_by_code(
 
 
 async def _indexes(context: EngineContext, conversation: str | None) -> dict[str, Sequence[IndexEntry]]:
-    """Return the entries of the indexes by conversation: of this one, or of all that can be read."""
+    """Return the entries of the indexes by conversation: of this one, or of all."""
     found: dict[str, Sequence[IndexEntry]] = {}
     if conversation is not None:
-        with contextlib.suppress(NewerForm):
-            found[conversation] = (await context.load_index(conversation)).index.entries
+        found[conversation] = (await context.load_index(conversation)).index.entries
         return found
     prefix = keys.index("")
     for key, record in await context.store.scan(prefix):
         where = key.name.removeprefix(prefix)
-        with contextlib.suppress(NewerForm):
-            found[where] = context.read_index(where, record).index.entries
+        found[where] = context.read_index(where, record).index.entries
     return found
 
 
 async def _action(context: EngineContext, conversation: str, action_id: str) -> PendingAction | None:
-    """Return the action as its conversation has it, or None if only a newer release can read it."""
-    try:
-        return (await context.actions(conversation, action_id)).get(action_id)
-    except NewerForm:
-        return None
+    """Return the action as its conversation has it, or None."""
+    return (await context.actions(conversation, action_id)).get(action_id)

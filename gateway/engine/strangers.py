@@ -20,7 +20,6 @@ from gateway.engine.retrying import attempts
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import Keyring
 from gateway.store.base import Store
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Record
 from gateway.stored import keys
@@ -226,11 +225,8 @@ class Newcomers:
         await self._store.commit(transaction)
 
     def _opened(self, key: Key, record: Record) -> str | None:
-        """Return the text of a sealed record. None if there is none, or another key or a newer release wrote it."""
-        try:
-            sealed = self._keyring.open(key.name, record.value)
-        except NewerForm:
-            return None
+        """Return the text of a sealed record. None if there is none, or another key wrote it."""
+        sealed = self._keyring.open(key.name, record.value)
         return sealed.text if sealed is not None else None
 
 

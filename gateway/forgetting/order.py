@@ -5,7 +5,6 @@ The files that only forgotten lines and records name are deleted.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from channels import Json, Person
+from channels import Json
 from gateway.artifacts import ArtifactStore
 from gateway.forgetting.scope import Extent, NotForgotten, find_scope, refuse_what_runs
 from gateway.forgetting.shared import clean, lines_of, names_in, no_longer_there, without
@@ -25,7 +24,6 @@ from gateway.store.base import Store
 from gateway.store.codec import dead_to_text, encode
 from gateway.store.embedded import is_embedded
 from gateway.store.errors import Conflict
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Dead, Forgotten, Key
 from gateway.stored import keys
@@ -135,30 +133,19 @@ def _is_theirs(scope: Extent, letter: Dead) -> bool:
     if letter.incoming is not None and scope.is_by_person(letter.incoming.body):
         return True
     text = dead_to_text(letter)
-    told = any(needle in text for needle in scope.needles)
-    return told or (letter.payload is not None and _names(letter.payload, scope.person))
-
-
-def _names(payload: str, person: str | None) -> bool:
-    """Return True if the bytes of a platform have the id of a person."""
-    try:
-        user_id = Person.parse(person or "").user_id
-    except ValueError:
-        return False
-    return re.search(rf"(?<!\w){re.escape(user_id)}(?!\w)", payload) is not None
+    return any(needle in text for needle in scope.needles)
 
 
 async def _forget_newcomer(store: Store, keyring: Keyring, scope: Extent) -> None:
     key = Key(store.partition(keys.NEWCOMERS), keys.NEWCOMERS)
     record = (await store.get([key]))[key]
-    with contextlib.suppress(NewerForm):
-        sealed = keyring.open(key.name, record.value)
-        known = json.loads(sealed.text) if sealed is not None else []
-        others = [each for each in known if each.get("person") != scope.person]
-        if others != known:
-            put = Put(keyring.seal(key.name, json.dumps(others)), _NEWCOMERS_SECONDS)
-            expect = {key.name: record.version}
-            await store.commit(Transaction(partition=key.partition, puts={key.name: put}, expect=expect))
+    sealed = keyring.open(key.name, record.value)
+    known = json.loads(sealed.text) if sealed is not None else []
+    others = [each for each in known if each.get("person") != scope.person]
+    if others != known:
+        put = Put(keyring.seal(key.name, json.dumps(others)), _NEWCOMERS_SECONDS)
+        expect = {key.name: record.version}
+        await store.commit(Transaction(partition=key.partition, puts={key.name: put}, expect=expect))
 
 
 async def _clean_security(store: Store, scope: Extent) -> None:

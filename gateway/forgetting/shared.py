@@ -187,12 +187,10 @@ async def _decisions(
         if action.conversation == conversation:
             key = Key(transaction.partition, keys.action(name))
             record = (await store.get([key]))[key]
-            form = record.value.get("form") if isinstance(record.value, dict) else None
-            if isinstance(form, int):
-                sealed = keyring.seal(key.name, _undecided(scope, action).to_text(), form=form)
-                seals[name] = str(sealed["seal"])
-                transaction.puts[key.name] = Put(sealed, KEPT_SECONDS)
-                transaction.expect[key.name] = record.version
+            sealed = keyring.seal(key.name, _undecided(scope, action).to_text())
+            seals[name] = str(sealed["seal"])
+            transaction.puts[key.name] = Put(sealed, KEPT_SECONDS)
+            transaction.expect[key.name] = record.version
     key = keys.key(store, conversation, keys.index)
     record = (await store.get([key]))[key]
     sealed_index = keyring.open(key.name, record.value)

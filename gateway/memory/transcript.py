@@ -15,7 +15,6 @@ from gateway.memory.tokens import TokenCount
 from gateway.memory.window import ConversationMemory, Trim
 from gateway.providers.base import ModelMessage
 from gateway.store.codec import decode_all
-from gateway.store.form import check_form
 
 __all__ = ["HISTORY", "RESET", "Transcripts", "from_entries", "lines_read", "to_entries"]
 
@@ -82,8 +81,8 @@ class Transcripts:
         """Return the messages since the last reset, within the limits of the memory.
 
         Without a memory they are at most HISTORY without notes, and the first one is a person's or a note, so that no
-        result of a tool stands without its call. `lines` are from `to_entries`, as JSON text. Raises NewerForm for
-        a line of a newer form, and ValueError for a line that cannot be read.
+        result of a tool stands without its call. `lines` are from `to_entries`, as JSON text. Raises ValueError
+        for a line that cannot be read.
         """
         lines = tuple(lines)
         known = self._known.pop(conversation, None)
@@ -93,7 +92,6 @@ class Transcripts:
         values = dict(zip(anew, decode_all(lines[number] for number in anew), strict=True))
         begin = 0
         for number, value in values.items():
-            check_form(value)
             begin = number + 1 if value == RESET else begin
         counts = [number for number in anew if number >= begin]
         messages = said[:]

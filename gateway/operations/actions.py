@@ -14,7 +14,6 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index, StandingPermission
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.prompt import covers
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
@@ -39,10 +38,7 @@ class ActionCommands(StoreCommands):
         found: list[PendingAction] = []
         unreadable: list[JsonObject] = []
         for key, record in await self._store.scan(_ACTIONS):
-            try:
-                action = stored_action(self._keyring, key, record)
-            except NewerForm:
-                continue
+            action = stored_action(self._keyring, key, record)
             if action is None:
                 unreadable.append(_unreadable(key.name.removeprefix(_ACTIONS)))
             elif action.ballot_of is None and (not action.settled or action.state == "unknown"):
@@ -95,7 +91,7 @@ class ActionCommands(StoreCommands):
         prefix, now = keys.index(""), await self._store.now()
         found: list[tuple[str, StandingPermission]] = []
         for key, record in await self._store.scan(prefix):
-            with contextlib.suppress(NewerForm, ValueError):
+            with contextlib.suppress(ValueError):
                 sealed = self._keyring.open(key.name, record.value)
                 held = Index.from_text(sealed.text).permissions if sealed is not None else ()
                 found += [(key.name.removeprefix(prefix), each) for each in held if each.uses and each.until >= now]
@@ -134,10 +130,7 @@ class ActionCommands(StoreCommands):
             raise NotDone(f"{len(found)} actions begin with {action_id}: give more of the id")
         if not found:
             raise NotDone(f"there is no action {action_id}")
-        try:
-            action = stored_action(self._keyring, *found[0])
-        except NewerForm:
-            raise NotDone(f"action {action_id} was written by a newer release: use that one") from None
+        action = stored_action(self._keyring, *found[0])
         if action is None:
             raise NotDone(f"action {action_id} was changed by somebody without the key, or ASKFIRST_SECRET is another")
         return action

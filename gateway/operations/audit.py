@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, time
 from typing import Final
 
@@ -12,7 +11,6 @@ from channels import Json
 from gateway.operations.base import JsonObject, StoreCommands
 from gateway.pending.audit import AuditCheck, is_pseudonym, people_by_pseudonym
 from gateway.pending.loading import stored_action
-from gateway.store.form import NewerForm
 from gateway.store.types import Key
 from gateway.stored import keys
 
@@ -85,20 +83,16 @@ class AuditCommands(StoreCommands):
         for partition in {key.partition for key in wanted}:
             snapshot = await self._store.get([key for key in wanted if key.partition == partition])
             for key, record in snapshot.records.items():
-                with suppress(NewerForm):
-                    action = stored_action(self._keyring, key, record)
-                    if action is not None and action.run_id:
-                        found[action.pending_action_id] = {"run": action.run_id}
+                action = stored_action(self._keyring, key, record)
+                if action is not None and action.run_id:
+                    found[action.pending_action_id] = {"run": action.run_id}
         return found
 
     async def _heads(self, action_id: str) -> tuple[dict[str, str], dict[str, str]]:
         """Return the heads in the records by action, and the faults of records."""
         heads, faults = dict[str, str](), dict[str, str]()
         for key, record in await self._store.scan(keys.action(action_id)):
-            try:
-                action = stored_action(self._keyring, key, record)
-            except NewerForm:
-                continue
+            action = stored_action(self._keyring, key, record)
             name = key.name.removeprefix(_ACTIONS)
             if action is None:
                 faults[name] = "its record was changed without the key, or ASKFIRST_SECRET is another"

@@ -34,7 +34,7 @@ class DeadLetterCommands(StoreCommands):
             return shape
         dead = await self._find_dead(dead_id)
         held = dead.incoming or dead.part
-        return {**_summary(dead), "body": dict(held.body) if held is not None else dead.payload}
+        return {**_summary(dead), "body": dict(held.body) if held is not None else None}
 
     async def replay(self, dead_id: str) -> JsonObject:
         """Put a dead letter back into its mailbox or outbox. Raises NotDone."""
@@ -81,7 +81,7 @@ def _removed(dead: Dead, *, was_there: bool) -> JsonObject:
 
 
 def _summary(dead: Dead) -> JsonObject:
-    what = "event" if dead.incoming is not None else "part" if dead.part is not None else "payload"
+    what = "event" if dead.incoming is not None else "part" if dead.part is not None else "unreadable"
     return {
         "id": dead.dead_id,
         "what": what,

@@ -20,7 +20,6 @@ from gateway.pending.audit import Noted, Pseudonyms
 from gateway.pending.changes import Changes
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.tools.pending_action import Detail, PendingAction
 
@@ -81,7 +80,7 @@ class ConversationActions:
     ) -> None:
         """`capabilities` are those of the channel, for prompts; None: it shows buttons and files.
 
-        `rewrites`: all records are written in any case, because the stored form is an older one or broken.
+        `rewrites`: all records are written in any case, because the index is broken.
         """
         self.conversation, self.partition, self.now = conversation, partition, now
         self.has_buttons = capabilities is None or capabilities.buttons > 0
@@ -92,8 +91,6 @@ class ConversationActions:
         """True if each message costs its sender. After two further showings an unclear answer gets no reply."""
         self.index, self.drift, self._pseudonyms = index, drift, pseudonyms
         self.by_id: dict[str, PendingAction] = dict(actions)
-        self.newer = newer
-        """Id of an action that a newer release wrote -> its form. That release alone works on it."""
         self.changes = Changes(
             conversation=conversation,
             keyring=keyring,
@@ -113,9 +110,7 @@ class ConversationActions:
         """True if a person without the right tried to decide. Then only a line of the audit is written."""
 
     def get(self, action_id: str) -> PendingAction | None:
-        """Return a loaded action, or None. Raises NewerForm for an action that a newer release wrote."""
-        if action_id in self.newer:
-            raise NewerForm(self.newer[action_id])
+        """Return a loaded action, or None."""
         return self.by_id.get(action_id)
 
     @property
@@ -132,11 +127,6 @@ class ConversationActions:
         """Return the open action that this person pressed Change for just now, or None."""
         action = self.by_id.get(self.index.changing.get(person, ""))
         return action if action is not None and action.open else None
-
-    def check_all_are_known(self) -> None:
-        """Raise NewerForm if a newer release has an open action here: only it can tell which action is meant."""
-        if needs := [self.newer[entry.action_id] for entry in self.index.open if entry.action_id in self.newer]:
-            raise NewerForm(max(needs))
 
     @property
     def language(self) -> str | None:

@@ -10,7 +10,6 @@ from channels import Json
 from gateway.pending.audit import Noted, chained
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
-from gateway.store.form import BALLOTS, SEALED
 from gateway.store.transaction import Put, Timer, Transaction
 from gateway.store.types import Incoming
 from gateway.stored import keys
@@ -29,8 +28,6 @@ from gateway.tools.pending_action import PendingAction, why_closed
 
 KEPT_SECONDS = 30 * 86400.0
 """The time for which the record of a settled action is kept and can still be answered for."""
-_NEWER_INTENTS = frozenset({"change", "standing", "confirm_all", "cancel_all"})
-"""The buttons that a release before ballots does not know."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +41,7 @@ class Changes:
     index_read: Index
     index_version: int
     rewrites: bool = False
-    """True if the index and its records are written in any case, because an older release wrote them."""
+    """True if the index and its records are written in any case, because the index is broken."""
     actions: dict[str, PendingAction] = field(default_factory=dict)
     """Action id -> its new record."""
     tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -98,8 +95,7 @@ class Changes:
         for action_id, action in self.actions.items():
             name = keys.action(action_id)
             transaction.expect[name] = self.versions.get(action_id, 0)
-            form = BALLOTS if _is_of_ballots(action) else SEALED
-            sealed = self.keyring.seal(name, action.to_text(), form=form)
+            sealed = self.keyring.seal(name, action.to_text())
             seals[action_id] = str(sealed["seal"])
             transaction.puts[name] = Put(sealed, KEPT_SECONDS if action.settled else None)
         if seals or self.rewrites or index != self.index_read:
@@ -157,9 +153,3 @@ class Changes:
 
     def _sealed(self, event: InternalEvent) -> dict[str, Json]:
         return self.keyring.stamped("event", self.conversation, body_of(event))
-
-
-def _is_of_ballots(action: PendingAction) -> bool:
-    """Return True for a record that a release before ballots could not work on."""
-    asked_elsewhere = bool(action.ballots) or action.ballot_of is not None
-    return asked_elsewhere or any(token.intent in _NEWER_INTENTS for token in action.tokens)

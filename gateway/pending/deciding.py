@@ -136,7 +136,6 @@ def select(
 
     Open items that it does not name are shown again.
     """
-    actions.check_all_are_known()
     shown = said.last.shows if said.last is not None else frozenset()
     items = in_order([actions.by_id[each] for each in shown if each in actions.by_id])
     selection = selects(len(items)) if len(items) >= LEAST_ITEMS else None
@@ -223,7 +222,6 @@ def reply(
 
 def word(actions: ConversationActions, reads: Reads, person: Person, said: BareReply, language: str) -> bool:
     """Apply a bare reply, in a one-to-one chat. Returns False if it is an ordinary message here."""
-    actions.check_all_are_known()
     mine = actions.open_for(str(person))
     if not mine:
         return _late_word(actions, reads, person, said, language)

@@ -20,7 +20,6 @@ from gateway.pending.index import Index, IndexEntry
 from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
 from gateway.store.base import Store
-from gateway.store.form import NewerForm
 from gateway.store.types import Key, Record, Snapshot
 from gateway.stored import keys
 from gateway.tools.pending_action import Ballot, PendingAction
@@ -72,7 +71,7 @@ class ReadIndex:
 
 
 def read_index(keyring: Keyring, counters: Counters, conversation: str, record: Record) -> ReadIndex:
-    """Return the index of a conversation. Raises NewerForm when a newer release wrote it.
+    """Return the index of a conversation.
 
     A broken index still names its actions, as far as it can be decoded, so that they can be ended.
     """
@@ -84,13 +83,11 @@ def read_index(keyring: Keyring, counters: Counters, conversation: str, record: 
     if (known := counters.get(conversation, value)) is not None:
         return ReadIndex(known, record.version, "sealed")
     sealed = keyring.open(keys.index(conversation), value)
-    if sealed is None:
-        return ReadIndex(_salvaged(str(value["body"])), record.version, "broken")
     try:
-        index = Index.from_text(sealed.text)
-    except ValueError as error:
-        raise NewerForm from error
-    if counters.is_old(conversation, index.counter):
+        index = Index.from_text(str(value["body"]))
+    except ValueError:
+        return ReadIndex(Index(), record.version, "broken")
+    if sealed is None or counters.is_old(conversation, index.counter):
         return ReadIndex(index, record.version, "broken")
     counters.note(conversation, value, index)
     return ReadIndex(index, record.version, "sealed")
@@ -111,21 +108,16 @@ async def load_actions(
     """Read the index of the conversation, its live actions, the actions of `also` and of `find`, and all actions that
     were asked in one message with any of them.
 
-    `seen` holds the index when it was read already. Raises NewerForm when a newer release wrote the index.
+    `seen` holds the index when it was read already.
     """
     read, records, now = await _read_together(
         store, conversation, keyring=keyring, counters=counters, also=also, find=find, seen=seen
     )
     judged: dict[str, tuple[PendingAction | None, _Verdict]] = {}
-    newer: dict[str, int] = {}
     for name, record in records.items():
-        try:
-            found, verdict = _judged(keyring, name, record.value, read.index.get(name), read)
-        except NewerForm as error:
-            newer[name] = error.needs
-        else:
-            if found is None or found.conversation == conversation:
-                judged[name] = found, verdict
+        found, verdict = _judged(keyring, name, record.value, read.index.get(name), read)
+        if found is None or found.conversation == conversation:
+            judged[name] = found, verdict
     held = {name: found for name, (found, verdict) in judged.items() if found is not None and verdict == "held"}
     index = read.index if read.kind == "sealed" else Index(counter=read.index.counter, address=read.index.address)
     actions = ConversationActions(
@@ -135,7 +127,6 @@ async def load_actions(
         index_version=read.version,
         actions=held,
         versions={name: record.version for name, record in records.items()},
-        newer=newer,
         rewrites=read.kind != "sealed",
         keyring=keyring,
         pseudonyms=Pseudonyms(store),
@@ -179,7 +170,7 @@ async def _read_together(
 def _judged(
     keyring: Keyring, name: str, value: Json, entry: IndexEntry | None, read: ReadIndex
 ) -> tuple[PendingAction | None, _Verdict]:
-    """Return a record as far as it can be decoded, and the verdict on it. Raises NewerForm.
+    """Return a record as far as it can be decoded, and the verdict on it.
 
     ``held``: the record of the last write, which may be decided, launched and told of. ``tampered``: it takes the place
     of a live action. ``unknown``: any other, which is left alone.
@@ -200,7 +191,7 @@ def _judged(
 
 
 def stored_action(keyring: Keyring, key: Key, record: Record) -> PendingAction | None:
-    """Return the action of a record if its own seal holds, else None. Raises NewerForm.
+    """Return the action of a record if its own seal holds, else None.
 
     Only the index of its conversation tells whether the record is that of the last write.
     """
@@ -219,14 +210,14 @@ def conversation_of(stored: Json) -> str | None:
 
 
 def _opened(keyring: Keyring, name: str, value: Json) -> tuple[PendingAction | None, str]:
-    """Return the action and its seal, or None if the record's own seal does not hold. Raises NewerForm."""
+    """Return the action and its seal, or None if the record's own seal does not hold or it cannot be read."""
     sealed = keyring.open(keys.action(name), value)
     if sealed is None:
         return None, "none"
     try:
         return PendingAction.from_text(sealed.text), sealed.seal
-    except ValueError as error:
-        raise NewerForm from error
+    except ValueError:
+        return None, "none"
 
 
 def _end(actions: ConversationActions, found: PendingAction | None, entry: IndexEntry | None, *, trusted: bool) -> None:
@@ -255,11 +246,3 @@ def _stub(entry: IndexEntry, actions: ConversationActions) -> PendingAction:
         ballots=tuple(Ballot(person=person, conversation=where) for person, where in entry.ballots),
         salt=entry.salt,
     )
-
-
-def _salvaged(text: str) -> Index:
-    """Return an index as far as it can be decoded."""
-    try:
-        return Index.from_text(text)
-    except ValueError:
-        return Index()

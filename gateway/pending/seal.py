@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard
 
 from channels import Json
-from gateway.store.form import FORM, SEALED, NewerForm
+from gateway.store.form import FORM
 from gateway.tools.pending_action import PendingAction, canonical_json, json_text
 
 Purpose: TypeAlias = Literal["record", "event", "part", "step", "note", "person"]
@@ -89,26 +89,17 @@ class Keyring:
 
     # ── records ──
 
-    def seal(self, name: str, text: str, *, form: int = SEALED) -> dict[str, Json]:
+    def seal(self, name: str, text: str) -> dict[str, Json]:
         """Return the stored form of a record: its text, and the seal over the text, its form and its name."""
-        seal = self._mac("record", name, f"{form}\n{text}")
-        return {"form": form, "seal": seal, "body": text}
+        seal = self._mac("record", name, f"{FORM}\n{text}")
+        return {"form": FORM, "seal": seal, "body": text}
 
     def open(self, name: str, stored: Json) -> Sealed | None:
-        """Return the text and the seal of a record whose seal holds, else None.
-
-        Raises NewerForm for a genuine record that a newer release wrote.
-        """
-        if not isinstance(stored, dict):
-            return None
-        form, text, seal = stored.get("form"), stored.get("body"), stored.get("seal")
-        if not (isinstance(form, int) and isinstance(text, str) and isinstance(seal, str)):
-            return None
-        if not self._holds("record", seal, name, f"{form}\n{text}"):
-            return None
-        if form > FORM:
-            raise NewerForm(form)
-        return Sealed(text, seal)
+        """Return the text and the seal of a record of this form whose seal holds, else None."""
+        match stored:
+            case {"form": int(form), "body": str(text), "seal": str(seal)} if form == FORM:
+                return Sealed(text, seal) if self._holds("record", seal, name, f"{FORM}\n{text}") else None
+        return None
 
     def pseudonym(self, person: str) -> str:
         """Return a keyed pseudonym of a person: 16 hex digits, the same in every process with these keys."""

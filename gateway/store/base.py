@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from gateway.store.form import FORM
 from gateway.store.transaction import Committed, Timer, Transaction
 from gateway.store.types import (
     Cell,
@@ -93,12 +92,8 @@ class Store(Protocol):
         *,
         older_than_seconds: float = 0.0,
         limit: int = 100,
-        knows: int = FORM,
     ) -> list[Waiting]:
-        """Return the head of the decision lane: events with a pointer, of one conversation or of all.
-
-        Events that were deferred to a form above `knows` are left out.
-        """
+        """Return the head of the decision lane: events with a pointer, of one conversation or of all."""
         ...
 
     async def lease(
@@ -110,7 +105,6 @@ class Store(Protocol):
         pool: str = "",
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
-        knows: int = FORM,
         prefetch: Prefetch = Prefetch(),  # noqa: B008 - it is immutable
     ) -> Lease | None:
         """Lease the lane that has been ready longest. Return None if none was ready within `wait_seconds`.
@@ -121,8 +115,8 @@ class Store(Protocol):
         A lane is ready when it has work, is due, and is not held by a lease that has not lapsed. The work of a turn is
         one of two things. (a) A waking event without a pointer, with the events before it. (b) A note that is
         `FOLDED_AFTER_SECONDS` old. The work of an outbox is its parts. The work of an action is its id in
-        `Transaction.actions`. A lane that was left to a form above `knows` is not leased. A caller that is cancelled
-        holds no lease: the lane is there for the next caller.
+        `Transaction.actions`. A caller that is cancelled holds no lease:
+        the lane is there for the next caller.
         """
         ...
 
@@ -208,7 +202,7 @@ class Store(Protocol):
     async def timers(self, conversation: str | None = None) -> list[Timer]:
         """Return the timers whose event is of a conversation, or all, in no order. All timers are looked at.
 
-        A timer of a newer release is left out.
+        A timer that cannot be read is left out.
         """
         ...
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from channels import Json
-from gateway.store.form import NewerForm, check_form
 from gateway.store.types import Dead, Incoming, QueuedPart, Written
 
 __all__ = [
@@ -25,6 +24,8 @@ __all__ = [
     "open_letter",
     "span",
 ]
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -75,13 +76,13 @@ def incoming_to_text(incoming: Incoming) -> str:
     return encode(_incoming_to_json(incoming))
 
 
-def incoming_from_text(text: str) -> Incoming:
-    """Return the event that `incoming_to_text` was given. Raises NewerForm."""
-    return _incoming_from_json(decode(text))
+def incoming_from_text(text: str | bytes) -> Incoming:
+    """Return the event that `incoming_to_text` was given. Raises ValueError for any other text."""
+    return _read(lambda: _incoming_from_json(json.loads(text)))
 
 
 def dead_to_text(dead: Dead) -> str:
-    """Return the content of a dead letter: its event, its part or a payload."""
+    """Return the content of a dead letter: its event or its part."""
     part = dead.part
     return encode(
         {
@@ -96,32 +97,32 @@ def dead_to_text(dead: Dead) -> str:
                 "stamp": None if part.stamp is None else micros(part.stamp),
                 "tries": part.tries,
             },
-            "payload": dead.payload,
         }
     )
 
 
-def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None, str | None]:
-    """Return the event, the part and the payload that `dead_to_text` was given. Raises NewerForm."""
-    value = decode(text)
-    check_form(value)
+def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None]:
+    """Return the event and the part that `dead_to_text` was given. Raises ValueError for any other text."""
+    return _read(lambda: _dead_from_json(decode(text)))
+
+
+def _dead_from_json(value: Any) -> tuple[Incoming | None, QueuedPart | None]:
     incoming, part = value["incoming"], value["part"]
     if part is not None:
         part["stamp"] = None if part["stamp"] is None else moment(part["stamp"])
     return (
         None if incoming is None else _incoming_from_json(incoming),
         None if part is None else QueuedPart(**part),
-        value["payload"],
     )
 
 
 def open_letter(seq: int, dead_id: str, conversation: str, reason: str, stamp: int, held: str) -> Dead:
-    """Return a dead letter. Its content is left out if a newer release wrote it."""
+    """Return a dead letter. Its content is left out if it cannot be read."""
     try:
-        incoming, part, payload = dead_from_text(held)
-    except NewerForm as newer:
-        incoming = part = payload = None
-        reason = f"{reason} ({newer})"
+        incoming, part = dead_from_text(held)
+    except ValueError:
+        incoming = part = None
+        reason = f"{reason} (its content cannot be read)"
     return Dead(
         seq=seq,
         dead_id=dead_id,
@@ -130,7 +131,6 @@ def open_letter(seq: int, dead_id: str, conversation: str, reason: str, stamp: i
         stamp=moment(stamp),
         incoming=incoming,
         part=part,
-        payload=payload,
     )
 
 
@@ -144,15 +144,23 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
         "refusable": incoming.refusable,
         "keep_seconds": incoming.keep_seconds,
         "stamp": None if incoming.stamp is None else micros(incoming.stamp),
-        # An older release that runs beside this one does not know these keys.
-        **({"collects": True} if incoming.collects else {}),
-        **({"about": incoming.about} if incoming.about is not None else {}),
+        "collects": incoming.collects,
+        "about": incoming.about,
     }
 
 
 def _incoming_from_json(value: dict[str, Any]) -> Incoming:
-    check_form(value)
     stamp = cast("int | None", value["stamp"])
-    return Incoming(
-        **value | {"event_ids": tuple(value["event_ids"]), "stamp": None if stamp is None else moment(stamp)},
-    )
+    ids = tuple(value["event_ids"])
+    names = (value["conversation"], *ids)
+    if not (isinstance(value["body"], dict) and all(isinstance(name, str) for name in names)):
+        raise TypeError("not an event")
+    return Incoming(**value | {"event_ids": ids, "stamp": None if stamp is None else moment(stamp)})
+
+
+def _read(reading: Callable[[], T]) -> T:
+    """Return the result of a function that reads a stored text. Raises ValueError if it cannot."""
+    try:
+        return reading()
+    except (LookupError, OverflowError, RecursionError, TypeError) as error:
+        raise ValueError("the stored text cannot be read") from error

@@ -1,17 +1,14 @@
 """The errors of a store.
 
-    StoreError (AskfirstError)
-    ├── Conflict         a version, an event or a pointer was not as the transaction expected
-    ├── Fenced           the lease was lost to another worker
-    ├── TooLate          the store's clock was past `not_after`
-    ├── Overloaded       a new message was refused, and no event of its batch was stored
-    │   └── MailboxFull  because too many events wait in its own conversation
-    ├── StoreRefused     the store cannot be opened as it is
-    │   └── StoreInUse   because another process holds it now
-    └── StoreUnavailable the outcome is unknown: read, do not repeat
-
-`gateway.store.form.NewerForm` is not one of them. The store works: a newer release wrote the record, and a worker of
-that release handles it.
+StoreError (AskfirstError)
+├── Conflict         a version, an event or a pointer was not as the transaction expected
+├── Fenced           the lease was lost to another worker
+├── TooLate          the store's clock was past `not_after`
+├── Overloaded       a new message was refused, and no event of its batch was stored
+│   └── MailboxFull  because too many events wait in its own conversation
+├── StoreRefused     the store cannot be opened as it is
+│   └── StoreInUse   because another process holds it now
+└── StoreUnavailable the outcome is unknown: read, do not repeat
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from itertools import count
 from typing import Literal, NamedTuple
 
 from channels import Json
-from gateway.store.form import FORM
 from gateway.store.types import Dead, Incoming, Kind, Lease, Prefetch, QueuedPart, Spending
 
 __all__ = ["Chained", "Committed", "LogCut", "Put", "Timer", "Transaction"]
@@ -67,12 +66,10 @@ class Transaction:
     partition: str
     lease: Lease | None = None
     """A lease that must still be held, else Fenced."""
-    finish: Literal["done", "failed", "left"] | None = None
+    finish: Literal["done", "failed"] | None = None
     """How the lease ends. `done` clears the lane's tries and checkpoint. `failed` adds a try and keeps the checkpoint.
     After both, the lane is ready again if work is left in it; `done` of an action removes the work that was there when
-    it was leased. `left` gives the lane back unchanged, for a worker that knows the form `requires_form`."""
-    requires_form: int = FORM
-    """The form for finish `left` and for `defer_decisions`."""
+    it was leased."""
     due: datetime | None = None
     """With finish: the lane is not ready before this."""
     collect_until: datetime | None = None
@@ -96,9 +93,6 @@ class Transaction:
     drop_pointers: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): each must still have its pointer, else Conflict. The event stays without it, and now wakes
     the conversation if it was accepted with `wakes`."""
-    defer_decisions: list[tuple[str, int]] = field(default_factory=list)
-    """(conversation, seq): each must still have its pointer, else Conflict. From now on the decision lane shows the
-    event only to a caller that knows the form `requires_form`."""
     replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
     """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
     accept: list[Incoming] = field(default_factory=list)
@@ -148,7 +142,7 @@ class Transaction:
 
     def conversations(self) -> Iterator[str]:
         """Yield the conversations whose mailboxes and outboxes this transaction writes to."""
-        for conversation, _ in (*self.consume, *self.drop_pointers, *self.defer_decisions):
+        for conversation, _ in (*self.consume, *self.drop_pointers):
             yield conversation
         for conversation, _, _ in self.replace:
             yield conversation

@@ -158,8 +158,6 @@ class Waiting:
     collects: bool = False
     tries: int = 0
     """Number of turns that held it and failed or died."""
-    needs: int = 1
-    """The form that a worker must know to decide it."""
 
 
 class Mailbox(NamedTuple):
@@ -244,8 +242,6 @@ class Dead:
     """The event. Replay puts it at the end of its mailbox."""
     part: QueuedPart | None = None
     """The part. Replay puts it at the end of its outbox."""
-    payload: str | None = None
-    """A platform's request that could not be read, kept by an earlier release. It cannot be replayed."""
     seq: int | None = None
     """Its place in the order of dead letters, set by the store."""
 
@@ -336,7 +332,7 @@ class Stats:
     """Lanes that could be leased at this moment."""
     leased: int
     parked: int
-    """Lanes with work that is due later or left to a newer release. Conversations with notes alone are not counted."""
+    """Lanes with work that is due later. Conversations with notes alone are not counted."""
     parts: int
     timers: int
     dead: int

@@ -13,7 +13,6 @@ from typing import Final, Literal, TypeAlias
 
 from channels import Address, Event, Json, MessageEdited, Reply
 from channels.events import event_from_json
-from gateway.store.form import BALLOTS
 from gateway.stored.outbox import address_from_json, address_to_json, reply_from_json, reply_to_json
 
 Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched", "remind", "standin"]
@@ -170,8 +169,7 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
     """Return the stored body of an event, which is not sealed yet."""
     match event:
         case ActionDeadline():
-            form: dict[str, Json] = {"form": BALLOTS} if event.kind in ("remind", "standin") else {}
-            return {"kind": event.kind, "event_id": event.event_id, "action_id": event.action_id, **form}
+            return {"kind": event.kind, "event_id": event.event_id, "action_id": event.action_id}
         case AskAgain():
             return {"kind": "again", "event_id": event.event_id, "action_id": event.action_id}
         case FollowUp():
@@ -270,7 +268,7 @@ def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
 
 
 def _ballot_body(event: BallotAsked | BallotNews | BallotUpdate) -> dict[str, Json]:
-    ids: dict[str, Json] = {"form": BALLOTS, "event_id": event.event_id, "action_id": event.action_id}
+    ids: dict[str, Json] = {"event_id": event.event_id, "action_id": event.action_id}
     match event:
         case BallotAsked():
             return {"kind": "ballot", **ids, "record": dict(event.record)}

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from channels import Json
-from gateway.store.form import BALLOTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +58,13 @@ MemoryEvent: TypeAlias = MemoryDue | FactsNoted | ForgetDue | QuestionWaits
 def memory_body_of(event: MemoryEvent) -> dict[str, Json]:
     """Return the stored body of an event, which is not sealed yet."""
     if isinstance(event, MemoryDue):
-        return {"kind": "memory_due", "form": BALLOTS, **asdict(event)}
+        return {"kind": "memory_due", **asdict(event)}
     if isinstance(event, QuestionWaits):
-        return {"kind": "question_waits", "form": BALLOTS, **asdict(event)}
+        return {"kind": "question_waits", **asdict(event)}
     if isinstance(event, ForgetDue):
-        return {"kind": "forget_due", "form": BALLOTS, **asdict(event)}
+        return {"kind": "forget_due", **asdict(event)}
     facts: list[Json] = [dict(fact) for fact in event.facts]
-    return {"kind": "facts_noted", "form": BALLOTS, "event_id": event.event_id, "facts": facts}
+    return {"kind": "facts_noted", "event_id": event.event_id, "facts": facts}
 
 
 def memory_event_of(body: Mapping[str, Json]) -> MemoryEvent:

@@ -100,8 +100,7 @@ class OutboxItem:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Json]) -> OutboxItem:
-        """Read a stored form, also of the first release, which knew no `asks`, `tells`, `alone`, `cause` and
-        `language`. Raises ValueError when it is none."""
+        """Read a stored form. Raises ValueError when it is none."""
         edits, finishes, cause = body.get("edits"), body.get("finishes"), body.get("cause")
         shows = _texts(body.get("shows"))
         return cls(

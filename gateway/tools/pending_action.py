@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias
 
 import orjson
 import rfc8785
@@ -203,8 +203,6 @@ class PendingAction:
     """The id of the standing permission that decided it."""
     told: str | None = None
     """The text about the end of an item, until the plan has told it."""
-    unknown: Mapping[str, Json] = field(default_factory=dict)
-    """Fields that a newer release wrote. They stay in the record."""
 
     @property
     def status(self) -> Literal["pending", "confirmed", "cancelled", "expired", "consumed"]:
@@ -235,25 +233,20 @@ class PendingAction:
     def to_json(self) -> dict[str, Json]:
         """Return the record as JSON. Fields with their default are left out."""
         stored: dict[str, Json] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
-        unknown = cast("dict[str, Json]", stored.pop("unknown", {}))
-        return {**unknown, **stored}
+        return stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Json]) -> Self:
-        """Return the record of its JSON form. Fields that this release does not know are kept in `unknown`.
-
-        Raises ValueError when the JSON is not a record.
-        """
-        known = {name: value for name, value in stored.items() if name in _names()}
-        unknown = {name: value for name, value in stored.items() if name not in _names()}
-        action: Self = _adapter().validate_python({**known, "unknown": unknown})
+        """Return the record of its JSON form. Raises ValueError when the JSON is not a record."""
+        if unknown := stored.keys() - _names():
+            raise ValueError(f"a record of an action has no {', '.join(sorted(unknown))}")
+        action: Self = _adapter().validate_python(stored)
         return action
 
     def to_text(self) -> str:
         """Return the text that is stored and sealed."""
-        if not self.unknown:
-            with suppress(ValueError):  # a lone surrogate in the name of a person
-                return _adapter().dump_json(self, exclude_defaults=True).decode()
+        with suppress(ValueError):  # a lone surrogate in the name of a person
+            return _adapter().dump_json(self, exclude_defaults=True).decode()
         return json_text(self.to_json())
 
     @classmethod
@@ -267,7 +260,7 @@ class PendingAction:
 
 @cache
 def _names() -> frozenset[str]:
-    return frozenset(each.name for each in fields(PendingAction)) - {"unknown"}
+    return frozenset(each.name for each in fields(PendingAction))
 
 
 @cache

@@ -23,7 +23,6 @@ from gateway.pending import compute_args_digest
 from gateway.pending.audit import people_by_pseudonym
 from gateway.pending.tokens import make_token
 from gateway.store.errors import StoreUnavailable
-from gateway.store.form import FORM
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
@@ -655,16 +654,6 @@ async def test_f7_a_store_that_fails_for_a_moment_costs_no_decision(
 
 async def unavailable(keys: Sequence[Key]) -> None:
     raise StoreUnavailable("the disk is full")
-
-
-async def test_f10_a_record_of_a_newer_release_is_left_alone(asked: ChatDriver, invoices: Invoices) -> None:
-    context = asked.engine.context
-    [(key, _)] = await context.store.scan("action/")
-    newer = Put(context.keyring.seal(key.name, '{"more": 1}', form=FORM + 1))
-    await context.store.commit(Transaction(partition=key.partition, puts={key.name: newer}))
-    await asked.presses("ana", "Confirm")
-    assert invoices.deleted == []
-    assert (await context.store.get([key]))[key].value == newer.value
 
 
 async def test_f14_a_flood_of_presses_by_somebody_else_fills_no_audit(driver: ChatDriver, invoices: Invoices) -> None:

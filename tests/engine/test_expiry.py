@@ -145,7 +145,7 @@ async def test_sweep_that_is_killed_anywhere_is_done_by_another(chat: Rig) -> No
 async def test_dead_letters_expire_the_oldest_first(chat: Rig) -> None:
     await begun(chat)
     for number in range(4):
-        letter = Dead(dead_id=f"d{number}", conversation="c", reason="r", payload="{}")
+        letter = Dead(dead_id=f"d{number}", conversation="c", reason="r")
         await chat.store.commit(Transaction(partition=chat.store.partition("c"), dead=[letter]))
         await chat.advance(DAY)
     assert await sweep(chat, dead_letters=3)

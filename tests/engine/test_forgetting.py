@@ -223,12 +223,10 @@ async def plant(chat: ChatDriver, who: str, word: str) -> None:
             names = {name: put for name, put in names.items() if word == "quokka" or "raw" not in name}
         await store.commit(Transaction(partition=store.partition(conversation), puts=names, dead=[letter]))
     part = QueuedPart(part_id=f"part {word}", conversation=home, body={"text": f"{word} unsent"}, pool="test")
-    platform = Dead(dead_id=f"raw {word}", conversation="-", reason="old", payload=f'{{"id": "{who}", "t": "{word}"}}')
     line: Json = {"what": "stranger", "person": f"test:bot:{who}", "at": now.isoformat(), "conversation": home}
     await store.commit(
         Transaction(partition=store.partition(home), parts=[part], appends=[(keys.SECURITY, line)], cancel=[])
     )
-    await store.commit(Transaction(partition=store.partition("-"), dead=[platform]))
     known = [
         {"person": each, "name": each, "address": each, "language": "en", "at": ""} for each in (PERSON, OTHER_PERSON)
     ]

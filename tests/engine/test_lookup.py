@@ -21,11 +21,13 @@ from gateway.store.form import FORM
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.testing import ChatDriver
 from gateway.tools import Approvers, Confirm
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
+from tests.stored import action_of
 
 ZOE = "agent/app:-:user:zoe"
 
@@ -127,15 +129,14 @@ async def test_an_action_of_another_conversation_is_not_found(invoices: Invoices
 
 # ── unreadable records ──
 
-NEWER: list[Json] = [{"form": FORM + 1}, {"schema": FORM + 1}]
-UNREADABLE: list[Json] = ["{", 7, [], {}, {"schema": FORM}, {"conversation": "x"}, {"schema": None, "state": "maybe"}]
+UNREADABLE: list[Json] = ["{", 7, [], {}, {"form": FORM}, {"form": FORM + 1}, {"conversation": "x"}, {"state": "maybe"}]
 
 
 @pytest.mark.parametrize("named", ["action_id", "code", "token"])
 async def test_what_cannot_be_read_keeps_nobody_from_deciding(invoices: Invoices, named: str) -> None:
     async with invoices.bot() as bot:
         store = shared_of(bot).store
-        for number, value in enumerate([*UNREADABLE, *NEWER]):
+        for number, value in enumerate(UNREADABLE):
             await keep(store, **{f"action__{number:032}": value, f"open__agent__app:-:{number}": value})
         await spoil(store, f"action/{'9' * 32}")
         await spoil(store, f"open/{ZOE}")
@@ -171,8 +172,7 @@ async def test_what_is_in_doubt_is_listed_first(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         context = shared_of(bot)
         operator = Operator(context.store, context.channels, context.keyring, bot="agent")
-        newer = context.keyring.seal("action/02", "{}", form=FORM + 1)
-        await keep(context.store, action__00={"schema": FORM}, action__01=[], action__02=newer)
+        await keep(context.store, action__00={"form": FORM + 1}, action__01=[])
         await spoil(context.store, "action/03")
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         (doubted,) = (await bot.ask_channel("bob", "delete INV-2")).pending
@@ -187,8 +187,6 @@ async def test_what_is_in_doubt_is_listed_first(invoices: Invoices) -> None:
         for operation in (operator.action, operator.cancel):
             with pytest.raises(NotDone, match="action 03 was changed by somebody without the key"):
                 await operation("03")
-        with pytest.raises(NotDone, match="newer release"):
-            await operator.action("02")
 
 
 SECRET = secrets.token_urlsafe(32)
@@ -275,3 +273,38 @@ async def test_a_store_in_memory_leaves_no_key(
         await bot.ask_channel("ana", "delete INV-1")
         assert (await bot.ask_channel("ana", "yes")).content == "Invoice INV-1 is deleted."
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.both_stores
+async def test_decision_without_the_key_counts_in_no_restart(opened: Callable[[], Store], invoices: Invoices) -> None:
+    """Somebody with the store but without the key removes all that shows it was sealed, and waits for a restart."""
+
+    def decides(action: PendingAction) -> Incoming:
+        body = {
+            "kind": "decide",
+            "action_id": action.pending_action_id,
+            "intent": "confirm",
+            "person": action.requester,
+            "event_id": f"forged {action.code}",
+        }
+        return Incoming(conversation=action.conversation, event_ids=(f"forged {action.code}",), body=body, decides=True)
+
+    async with invoices.bot(store=opened()) as bot:
+        (first,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+    store = opened()
+    await store.open()
+    for prefix in ("action/", "open/", "first_form"):
+        for key, _ in await store.scan(prefix):
+            await store.commit(Transaction(partition=key.partition, deletes=[key.name]))
+    await store.accept([decides(first)])
+    await store.close()
+    async with invoices.bot(store=opened()) as bot:
+        (second,) = (await bot.ask_channel("ana", "delete INV-2")).pending
+        store = bot._running().context.store  # type: ignore[attr-defined]
+        await store.accept([decides(second)])
+        await bot.ask_channel("ana", "hello")
+        reasons = [letter.reason for letter in await store.dead_letters()]
+        [(_, record)] = await store.scan("action/")
+    assert reasons == ["a decision that cannot be worked: made by somebody without the key"] * 2
+    assert action_of(record.value).state == "pending"
+    assert invoices.deleted == []

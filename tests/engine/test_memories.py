@@ -357,7 +357,6 @@ async def test_forged_event_of_a_memory_lane_does_no_work() -> None:
         lane = person_lane(chat.bot.name, "test:bot:ben")
         body: dict[str, Json] = {
             "kind": "facts_noted",
-            "form": 3,
             "event_id": "facts/x",
             "facts": [{"content": "may pay alone"}],
         }

@@ -15,15 +15,17 @@ import pytest
 from channels import Json, Message, Person
 from channels.events import event_to_json
 from gateway.engine.event_bodies import event_body, replay_body
+from gateway.pending import seal
 from gateway.pending.propose import propose_action
 from gateway.pending.seal import compute_digest
 from gateway.store.errors import Conflict
+from gateway.store.form import FORM
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Record
 from gateway.tools import PendingAction, Preview
 from gateway.tools.pending_action import Token, Vote
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, message
+from tests.engine.rig import Rig, code_of, here, message
 from tests.stored import action_of, edited
 
 CHAT = "agent/test:bot:ana"
@@ -157,13 +159,25 @@ async def test_an_edited_record_is_ended_and_told(chat: Rig, invoices: Invoices,
     assert invoices.deleted == ["INV-2"]
 
 
-@pytest.mark.parametrize("form", [1, 2, 99, None, "2", "absent"], ids=str)
-async def test_another_form_or_schema_is_ended_and_told(chat: Rig, invoices: Invoices, form: Any) -> None:
+def as_form(chat: Rig, name: str, text: str, form: int) -> Json:
+    """The record as a release of another form seals it, with the same key."""
+    with pytest.MonkeyPatch.context() as release:
+        release.setattr(seal, "FORM", form)
+        return chat.worker.context.keyring.seal(name, text)
+
+
+@pytest.mark.parametrize("form", [1, FORM - 1, FORM + 1, None, str(FORM), "absent"], ids=str)
+@pytest.mark.parametrize("genuine", [False, True])
+async def test_record_of_another_form_is_ended_and_told(
+    chat: Rig, invoices: Invoices, form: Any, genuine: bool
+) -> None:
     one, _ = await chat.asks(1, 2)
     name = f"action/{one.pending_action_id}"
-    record = {**await read(chat, name), "form": form, "schema": form}
+    record: Any = {**await read(chat, name), "form": form}
     if form == "absent":
-        del record["form"], record["schema"]
+        del record["form"]
+    elif genuine and isinstance(form, int):
+        record = as_form(chat, name, record["body"], form)
     await write(chat, name, record)
     await press(chat, 2)
     assert invoices.deleted == ["INV-2"]
@@ -237,18 +251,28 @@ async def test_an_old_index_put_back_alone_is_no_longer_true(chat: Rig, invoices
     assert invoices.deleted == []
 
 
-async def test_genuine_unreadable_index_is_left_to_a_newer_release(chat: Rig, invoices: Invoices) -> None:
-    """It is not taken for an empty one, in which nothing is open."""
-    (one,) = await chat.asks(1)
-    context, name = chat.worker.context, f"open/{CHAT}"
-    before = await read(chat, name)
-    await write(chat, name, context.keyring.seal(name, json.dumps({"counter": "of another kind"})))
-    await chat.says("ana", f"ok {one.code}")
-    assert (invoices.deleted, chat.platform.texts()[1:]) == ([], [])
-    assert (await chat.store.stats()).waiting == 1
-    await write(chat, name, before)
+@pytest.mark.parametrize("form", [FORM, FORM + 1])
+async def test_odd_index_ends_its_questions_and_no_others(chat: Rig, invoices: Invoices, form: int) -> None:
+    await chat.asks(1)
+    name = f"open/{CHAT}"
+    await write(chat, name, as_form(chat, name, json.dumps({"counter": "of another kind"}), form))
+    await chat.hears("bob", "delete INV-2")
     await press(chat, 1)
-    assert invoices.deleted == ["INV-1"]
+    assert invoices.deleted == []
+    assert GONE in texts(chat)
+    await chat.handles("bob", f"ok {code_of(chat.platform.texts('bob')[-1])}")
+    assert invoices.deleted == ["INV-2"]
+
+
+@pytest.mark.parametrize("form", [FORM - 1, FORM + 1])
+async def test_approved_action_that_gets_another_form_does_not_run(chat: Rig, invoices: Invoices, form: int) -> None:
+    one, two = await chat.asks(1, 2)
+    name = f"action/{one.pending_action_id}"
+    await chat.says("ana", f"ok {one.code}")
+    await write(chat, name, as_form(chat, name, (await read(chat, name))["body"], form))
+    await chat.handles("ana", f"ok {two.code}")
+    assert invoices.deleted == ["INV-2"]
+    assert GONE in texts(chat)
 
 
 async def test_one_conversations_index_in_anothers_place_is_none(chat: Rig, invoices: Invoices) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Unreachable
 from gateway.engine.calls import Calls
 from gateway.engine.event_bodies import received_body
-from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Incoming, Key
+from gateway.store import codec
+from gateway.store.form import FORM
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Dead, Incoming, Key
 from gateway.tools import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, rig
@@ -90,6 +93,46 @@ async def test_an_unknown_word_about_a_turn_is_an_error(chat: Rig, value: Json) 
         await call.read_posted_result("app/1")
         with pytest.raises(AskfirstError, match="cannot be read"):
             await call.result()
+
+
+async def test_event_of_an_unknown_kind_is_put_aside_alone(chat: Rig, invoices: Invoices) -> None:
+    """Sealed or not, and whatever form it claims to have."""
+    bodies: list[dict[str, Json]] = [{"kind": "Unheard"}, {"kind": "Unheard", "form": FORM + 1}]
+    for number, body in enumerate(bodies):
+        sealed = chat.worker.context.keyring.stamped("event", CHAT, body)
+        for event in (body, sealed):
+            for decides in (False, True):
+                ids = (f"odd {number} {len(event)} {decides}",)
+                await chat.store.accept([Incoming(conversation=CHAT, event_ids=ids, body=event, decides=decides)])
+    await chat.worker.engine.due()
+    await chat.hears("ana", "hello")
+    await chat.turns()
+    assert len(await chat.dead()) == 8
+    assert invoices.model.requests[-1].messages[-1].content == "hello"
+
+
+@pytest.mark.both_stores
+async def test_unreadable_timer_and_dead_letter_stop_no_other(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    partition, due = chat.store.partition(CHAT), await chat.store.now() + timedelta(seconds=10)
+    event = Incoming(conversation=CHAT, event_ids=("late",), body={"kind": "Unheard"})
+    with pytest.MonkeyPatch.context() as other:
+        other.setattr(codec, "encode", lambda value, real=codec.encode: real({**value, "incoming": 7, "more": 1}))
+        timer = Timer(timer_id="odd", due=due, incoming=event)
+        letter = Dead(dead_id="odd", conversation=CHAT, reason="r", incoming=event)
+        await chat.store.commit(Transaction(partition=partition, timers=[timer], dead=[letter]))
+    timer = Timer(timer_id="ours", due=due, incoming=event)
+    letter = Dead(dead_id="ours", conversation=CHAT, reason="r", incoming=event)
+    await chat.store.commit(Transaction(partition=partition, timers=[timer], dead=[letter]))
+    assert [timer.timer_id for timer in await chat.store.timers()] == ["ours"]
+    chat.store.offset_seconds += 20
+    assert await chat.store.run_timers() is None
+    stats = await chat.store.stats()
+    assert (stats.waiting, stats.timers) == (1, 0)
+    assert "timer odd cannot be read, and was removed" in caplog.text
+    told = {letter.dead_id: letter for letter in await chat.store.dead_letters()}
+    assert told["ours"].incoming is not None
+    assert (told["odd"].incoming, told["odd"].reason) == (None, "r (its content cannot be read)")
+    assert await chat.store.drop("odd")
 
 
 @pytest.mark.parametrize("kind", ["approve", "confirmed", "Settled", 7, None], ids=str)

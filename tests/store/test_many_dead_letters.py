@@ -12,7 +12,7 @@ from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Dead
+from gateway.store.types import Dead, Incoming
 from gateway.testing.store_contract.helpers import event
 from tests.store.conftest import prefix, redis_url
 
@@ -35,7 +35,12 @@ async def fill(store: Store) -> None:
     for begin in range(0, MANY, AT_ONCE):
         numbers = range(begin, begin + AT_ONCE)
         letters = [
-            Dead(dead_id=f"d{number}", conversation="c", reason=f"reason {number % 3}", payload="x" * 200)
+            Dead(
+                dead_id=f"d{number}",
+                conversation="c",
+                reason=f"reason {number % 3}",
+                incoming=Incoming(conversation="c", event_ids=(), body={"text": "x" * 50}),
+            )
             for number in numbers
         ]
         settled = {

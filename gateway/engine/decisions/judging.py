@@ -92,7 +92,7 @@ class Judge:
     async def judge(self, waiting: Waiting, event: Event | InternalEvent, transaction: Transaction) -> Judgement:
         """Judge an event. `transaction` gets the writes that are no matter of an action.
 
-        Raises StoreError and NewerForm, and any other error for an event that cannot be worked.
+        Raises StoreError, and any other error for an event that cannot be worked.
         """
         if not isinstance(event, Event):
             return await self._judge_internal(waiting, event)

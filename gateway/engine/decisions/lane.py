@@ -22,7 +22,6 @@ from gateway.logs import describe_error
 from gateway.observe.events import DecisionJudged, DoubtRaised
 from gateway.pending.actions import ConversationActions
 from gateway.store.errors import StoreError
-from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting
 from gateway.stored.events import FollowUp, InternalEvent, Notification, event_of
@@ -82,25 +81,18 @@ class Decisions:
         Raises StoreError.
         """
         transaction = Transaction(partition=self._context.store.partition(waiting.conversation))
-        newer = waiting.needs > FORM or is_newer(waiting.body)
-        if not newer and not self._context.is_genuine("event", waiting.conversation, waiting.body):
+        if not self._context.is_genuine("event", waiting.conversation, waiting.body):
             log.error("event %s of %s was made by somebody without the key", waiting.seq, waiting.conversation)
             self._context.events.tell_now(DoubtRaised, conversation=waiting.conversation, why="forged")
             forged = self._dead_letter(waiting, "made by somebody without the key", genuine=False)
             return forged, None, Judgement(None, decided=True)
         try:
-            check_form(waiting.body)
             stored = event_of(waiting.body)
             event = stored if isinstance(stored, Event) else None
             judgement = await self._judge.judge(waiting, stored, transaction)
             if judgement.actions is not None:
                 await self._context.files.keep_for_questions(judgement.actions)
             await self._write(transaction, waiting, stored, event, judgement)
-        except NewerForm as newer:
-            log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
-            transaction = Transaction(partition=transaction.partition, requires_form=newer.needs)
-            transaction.defer_decisions.append((waiting.conversation, waiting.seq))
-            return transaction, None, Judgement(None, decided=False)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept

@@ -56,13 +56,12 @@ from gateway.engine.delivery.attempt_state import (
 )
 from gateway.engine.delivery.links import series_of
 from gateway.engine.delivery.outbox import Outbox, OutgoingPart
-from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.leases import HeldLease, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import cause_of_part
 from gateway.observe.events import DeliveryRetried, milliseconds_since
 from gateway.pending.actions import OutgoingReply
 from gateway.store.errors import Fenced
-from gateway.store.form import NewerForm, check_form
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
@@ -83,8 +82,6 @@ class PartSender:
         try:
             with HeldLease(self._context, lease) as held:
                 await _Lane(self._context, lease, self._unwritten, held.make_sure).run()
-        except NewerForm as newer:
-            await self._context.commit(release_to_newer(lease, newer))
         except Fenced:
             log.warning("outbox of %s: somebody else has taken over", lease.lane)
         finally:
@@ -113,9 +110,8 @@ class _Lane:
                 return
 
     async def _deliver(self, record: AttemptRecord) -> None:
-        """Take one part out of the outbox, by sending it or otherwise, or give the lane back. Raises NewerForm."""
+        """Take one part out of the outbox, by sending it or otherwise, or give the lane back."""
         queued = record.queued
-        check_form(queued.body)
         if not self._context.is_genuine("part", queued.conversation, queued.body):
             await self._outbox.give_up(record, "it was changed by somebody without the key", forged=True)
             return

@@ -18,7 +18,7 @@ from gateway.agent.interceptors import InterceptorFailed, Veto
 from gateway.engine.concurrency import BackgroundTasks, DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.execution.effects import EffectResult, Effects
-from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.leases import HeldLease, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.signs_of_life import SignsOfLife
 from gateway.logs import describe_error
@@ -26,11 +26,10 @@ from gateway.observe.events import InterceptorVetoed, LeaseLost
 from gateway.observe.runs import action_event_id, run_id_of
 from gateway.pending import settling
 from gateway.pending.actions import ConversationActions
-from gateway.pending.loading import conversation_of, stored_action
+from gateway.pending.loading import conversation_of
 from gateway.pending.prompting import edit_prompt
 from gateway.pending.transitions import is_stale
 from gateway.store.errors import Conflict, Fenced, StoreError
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
@@ -124,8 +123,6 @@ class ActionExecutor:
                             finally:
                                 showing.end()
                             ended = await self._end(launched, end, lease)
-        except NewerForm as newer:
-            await self._context.commit(release_to_newer(lease, newer))
         except Fenced:
             log.warning("action %s: somebody else has taken over", lease.lane)
             if launched is not None and lease.lane not in self._going_on:
@@ -138,15 +135,11 @@ class ActionExecutor:
         return ended
 
     async def _find(self, lease: Lease) -> PendingAction | None:
-        """Return the action of this lease, or None if it cannot be read. A tampered action is closed.
-
-        Raises NewerForm.
-        """
+        """Return the action of this lease, or None if it cannot be read. A tampered action is closed."""
         context, key = self._context, Key(lease.partition, keys.action(lease.lane))
         snapshot = lease.prefetched if context.has_prefetch(lease) else await context.store.get([key])
         conversation = conversation_of(snapshot[key].value)
         if conversation is None or context.store.partition(conversation) != lease.partition:
-            stored_action(context.keyring, key, snapshot[key])  # may raise NewerForm
             log.error("action %s cannot be read: it will not run", lease.lane)
             return None
         return (await context.actions(conversation, lease.lane)).get(lease.lane)

@@ -15,8 +15,7 @@ from channels import Event, Json, Message, MessageEdited, Person
 from gateway.engine.context import EngineContext
 from gateway.engine.retrying import attempts
 from gateway.pending.reading import decides, reads_as_answer
-from gateway.store.errors import Conflict, StoreUnavailable
-from gateway.store.form import NewerForm
+from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 from gateway.stored import keys
@@ -89,10 +88,7 @@ class Addressing:
         language = self._context.language(message.person)
         if message.person is None or not (decides(message, language) or reads_as_answer(message.text, language)):
             return False
-        try:
-            read = await self._context.load_index(conversation)
-        except NewerForm as error:  # the platform delivers it again, perhaps to a process of that release
-            raise StoreUnavailable(str(error)) from error
+        read = await self._context.load_index(conversation)
         person = str(message.person)
         return any(person in (entry.requester, *entry.approvers) for entry in read.index.open)
 

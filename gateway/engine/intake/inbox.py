@@ -55,8 +55,7 @@ from gateway.observe.events import DuplicateDropped, MessageReceived, RateExceed
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
 from gateway.store.base import Store
-from gateway.store.errors import MailboxFull, Overloaded, StoreUnavailable
-from gateway.store.form import NewerForm
+from gateway.store.errors import MailboxFull, Overloaded
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell, Incoming
 from gateway.stored import keys
@@ -199,11 +198,7 @@ class Inbox:
         thread = event.address.thread
         if thread is not None and (isinstance(event, ButtonPress) or getattr(event, "reply_to", None) == thread):
             around = self._context.conversation(replace(event.address, thread=None))
-            try:
-                index = (await self._context.load_index(around)).index
-            except NewerForm as error:  # the platform delivers it again, perhaps to a process of that release
-                raise StoreUnavailable(str(error)) from error
-            if index.by_prompt(thread):
+            if (await self._context.load_index(around)).index.by_prompt(thread):
                 return around
         if not event.address.group:
             return conversation
@@ -228,10 +223,7 @@ class Inbox:
             return True
         if not decides(event, language):
             return False
-        try:
-            read = await self._context.load_index(conversation)
-        except NewerForm:
-            return True
+        read = await self._context.load_index(conversation)
         return read.kind != "sealed" or bool(named_actions(read.index, event, language))
 
     async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:

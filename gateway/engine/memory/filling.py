@@ -15,7 +15,6 @@ from gateway.memory.extraction import with_words
 from gateway.observe.events import MemorySummarize
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ModelMessage, ProviderError
-from gateway.store.form import check_form
 from gateway.store.transaction import Put
 from gateway.stored import keys
 
@@ -115,12 +114,10 @@ class NumberedMessages:
 
 
 async def read_messages(context: EngineContext, conversation: str) -> NumberedMessages:
-    """Return the last messages of a conversation. Raises NewerForm, StoreError, and ValueError for a line that cannot
+    """Return the last messages of a conversation. Raises StoreError, and ValueError for a line that cannot
     be read."""
     log = keys.key(context.store, conversation, keys.transcript)
     entries = await context.store.read(log, last=lines_read(context.bot.agent.memory) + _MOST_LINES)
-    for entry in entries:
-        check_form(entry.value)
     resets = [place for place, entry in enumerate(entries) if entry.value == RESET]
     entries = entries[resets[-1] + 1 :] if resets else entries
     return NumberedMessages([entry.seq for entry in entries], from_entries([entry.value for entry in entries]))

@@ -16,7 +16,7 @@ from typing import Final
 
 from channels import Person
 from gateway.engine.context import EngineContext
-from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.leases import HeldLease, shielded_commit
 from gateway.engine.memory.filling import MemoryFiller
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.traces import keep_trace
@@ -29,7 +29,6 @@ from gateway.observe.teller import RunTeller, begin_run
 from gateway.providers.base import ProviderError
 from gateway.store.embedded import is_embedded
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.form import NewerForm, check_form
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
@@ -71,8 +70,6 @@ class MemoryRunner:
         try:
             with HeldLease(self._context, lease):
                 await self._work(lease)
-        except NewerForm as newer:
-            await self._context.commit(release_to_newer(lease, newer))
         except Fenced:
             log.warning("the memory lane %s is worked by another worker", lease.lane)
         finally:
@@ -102,10 +99,9 @@ class MemoryRunner:
             raise
 
     def _events(self, lease: Lease) -> list[MemoryEvent]:
-        """Return the genuine events of the lane. Others are consumed without work. Raises NewerForm."""
+        """Return the genuine events of the lane. Others are consumed without work."""
         found = []
         for waiting in lease.events:
-            check_form(waiting.body)
             try:
                 if not self._context.keyring.is_genuine("event", lease.lane, waiting.body):
                     raise ValueError("somebody without the key has made or changed it")
@@ -162,7 +158,7 @@ class MemoryRunner:
         try:
             if await expenses.used_up() is None:
                 filled, failure = await MemoryFiller(context, due.conversation, events, expenses).fill()
-        except (Fenced, NewerForm):
+        except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - a memory must not end the loop of the turns
             failure = error

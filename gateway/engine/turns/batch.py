@@ -11,7 +11,6 @@ from typing import Final
 from channels import Event, Message, MessageEdited
 from gateway.pending.reading import reads_as_answer
 from gateway.providers.base import ModelMessage
-from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.store.types import Waiting
 from gateway.stored.events import ActionSettled, AskAgain, FollowUp, event_of, is_note
 
@@ -96,22 +95,18 @@ def choose(
     joined. With `one`, the batch has at most one message, since one of several may make turns fail. `only`: the
     sequence numbers of a turn that another worker began. The batch takes no other events. The edit of a taken message
     is applied wherever it waits. An edit to a text that `is_said` already is ignored.
-
-    Raises NewerForm when the first event needs a newer release. A later one waits.
     """
     batch = Batch()
     events = [waiting for waiting in events if not only or waiting.seq in only]
     left = list(events)
     for waiting in events:
-        if batch.again is not None or (waiting.pointed and (waiting.needs <= FORM or batch.taken)):
+        if batch.again is not None or waiting.pointed:
             break
         try:
             event = _read(waiting, genuine)
-        except (NewerForm, ValueError) as error:
+        except ValueError as error:
             if batch.taken:
                 break
-            if isinstance(error, NewerForm):
-                raise
             forged = isinstance(error, _NotGenuine)
             return Batch(taken=[waiting], forged=forged, unreadable=not forged)
         if not _add(batch, waiting, event, language=language, one=one, is_said=is_said):
@@ -128,12 +123,9 @@ def is_plain(message: Message, language: str) -> bool:
 
 
 def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | ActionSettled | AskAgain | FollowUp:
-    """Read an event. Raises _NotGenuine, NewerForm, and ValueError for a body that no turn can take."""
-    if not is_newer(waiting.body) and not genuine(waiting):
+    """Read an event. Raises _NotGenuine, and ValueError for a body that no turn can take."""
+    if not genuine(waiting):
         raise _NotGenuine("an event without a valid seal")
-    if waiting.needs > FORM:
-        raise NewerForm(waiting.needs)
-    check_form(waiting.body)
     event = event_of(waiting.body)
     if isinstance(event, Event | ActionSettled | AskAgain | FollowUp):
         return event
@@ -192,7 +184,7 @@ def _take_edits(batch: Batch, left: Sequence[Waiting], genuine: Callable[[Waitin
     """Take the edits of the batch's messages among the events that are left. An unreadable one is left to its turn."""
     for waiting in left:
         if is_note(waiting.body):
-            with contextlib.suppress(NewerForm, ValueError):
+            with contextlib.suppress(ValueError):
                 event = _read(waiting, genuine)
                 if isinstance(event, MessageEdited) and _edit(batch, event, language):
                     _take(batch, waiting, event)

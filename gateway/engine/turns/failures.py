@@ -20,7 +20,6 @@ from gateway.engine.turns.notes import keep_folded
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompting import remind
 from gateway.providers.base import Refusal
-from gateway.store.form import NewerForm
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Dead, Incoming, Lease
 from gateway.stored import keys
@@ -208,7 +207,7 @@ class FailurePolicy:
         the failure."""
         try:
             actions = await self._context.actions(conversation)
-        except (ValueError, NewerForm):
+        except ValueError:
             return []
         remind(actions, actions.open_for(str(person)))
         return actions.says

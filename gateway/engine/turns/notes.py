@@ -15,7 +15,6 @@ from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import Batch
 from gateway.providers.base import ModelMessage
 from gateway.store.codec import encode
-from gateway.store.form import check_form
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
@@ -26,7 +25,7 @@ _MOST_CHARACTERS = 1_000
 
 
 def gather(context: EngineContext, lease: Lease, batch: Batch) -> None:
-    """Join the folded notes and the batch's own in one message of the batch. Raises NewerForm."""
+    """Join the folded notes and the batch's own in one message of the batch."""
     folded = _folded(context, lease)
     lines = [*folded, *(note.content for note in batch.notes)]
     batch.folded = bool(folded)
@@ -55,12 +54,10 @@ def is_said(lines: Sequence[str], text: str) -> bool:
 
 
 def _folded(context: EngineContext, lease: Lease) -> list[str]:
-    """Return the lines of the folded notes, as they were read with the lease. Raises NewerForm."""
+    """Return the lines of the folded notes, as they were read with the lease."""
     if not context.has_prefetch(lease):
         return []
-    value = lease.prefetched[_key(context, lease)].value
-    check_form(value)
-    match value:
+    match lease.prefetched[_key(context, lease)].value:
         case {"lines": list(lines)}:
             return [str(line) for line in lines]
     return []

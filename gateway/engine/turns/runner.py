@@ -18,7 +18,7 @@ from gateway.engine.calls import post_result
 from gateway.engine.concurrency import KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
-from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.leases import HeldLease, shielded_commit
 from gateway.engine.memory.records import remembered
 from gateway.engine.signs_of_life import SignsOfLife
 from gateway.engine.strangers import Strangers
@@ -43,7 +43,6 @@ from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, 
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ProviderError, ProviderFault
 from gateway.store.errors import Fenced
-from gateway.store.form import NewerForm, check_form
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease, Snapshot
 from gateway.stored import keys
@@ -105,8 +104,6 @@ class TurnRunner:
                 undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
                 if undecided:
                     await self._decisions.decide(lease.lane)
-                for step in lease.steps:
-                    check_form(step)
                 history = await self._failures.history(lease)
                 batch = self._choose(lease, history)
                 until = None if lease.tries or lease.steps else await self._collects_until(batch)
@@ -123,9 +120,6 @@ class TurnRunner:
                     share.enter_context(self._people.one(person))
                 prefetched = lease.prefetched if self._context.has_prefetch(lease) and not undecided else None
                 return await self._run_batch(lease, batch, signals, history, prefetched)
-        except NewerForm as newer:
-            await self._context.commit(release_to_newer(lease, newer))
-            return None
         except Fenced:
             log.warning(
                 "turn of %s: the lease is no longer ours: somebody else has taken over, or our commit was applied and "
@@ -217,11 +211,11 @@ class TurnRunner:
         return "its turn killed its worker again and again" if history.deadly else None
 
     async def _attempt(self, running: RunningTurn, history: AttemptHistory) -> Outcome | None:
-        """Run a turn, and see to its failure. Raises Fenced and NewerForm, and all errors of a direct turn."""
+        """Run a turn, and see to its failure. Raises Fenced, and all errors of a direct turn."""
         context, lease, batch = self._context, running.lease, running.batch
         try:
             return await self._turn(running)
-        except (Fenced, NewerForm):
+        except Fenced:
             raise
         except asyncio.CancelledError:
             await shielded_commit(self._failures.hand_back(lease, history))

@@ -137,7 +137,7 @@ class AdapterState:
                 await store.close()
 
     async def load(self, store: Store, conversation: str, *also: str) -> ConversationActions:
-        """Read the actions of a conversation, the last settled one included. Raises NewerForm."""
+        """Read the actions of a conversation, the last settled one included."""
         if self.keyring is None:
             raise RuntimeError("the home of a pending store was not opened")
         actions = await load_actions(

@@ -43,7 +43,6 @@ local checks = {
     return answer
   end,
   drop_pointer = function(conversation, seq) return has_pointer(conversation, seq) end,
-  defer_decision = function(conversation, seq) return has_pointer(conversation, seq) end,
   replace = function(conversation, seq) return waits(conversation, seq) end,
 }
 
@@ -67,12 +66,6 @@ local changes = {
       redis.call('ZREM', key('stamps'), seq)
       rest(conversation)
     end
-  end,
-  defer_decision = function(conversation, seq, needs)
-    take_pointer(conversation, seq)
-    redis.call('HSET', key('event', seq), 'needs', needs)
-    redis.call('ZADD', key(points_of(needs)), seq, seq)
-    redis.call('ZADD', key(points_of(needs), conversation), seq, seq)
   end,
   replace = function(_, seq, body) redis.call('HSET', key('event', seq), 'body', body) end,
   accept = accept,
@@ -106,10 +99,10 @@ local changes = {
     redis.call('ZADD', key('dead'), tick(), dead_id)
     redis.call('HSET', key('letter', dead_id), 'conversation', conversation, 'reason', reason, 'stamp', now, 'held', held)
   end,
-  chain = function(kind, lane, worker, long, knows, ...)
+  chain = function(kind, lane, worker, long, ...)
     local state = read_lane(kind, lane)
     local free = not state.worker or state.lapses <= real
-    if not (free and state.ready and state.ready <= latest and state.needs <= tonumber(knows)) then return end
+    if not (free and state.ready and state.ready <= latest) then return end
     shown = take_lane(kind, lane, worker, tonumber(long), ...)
     local others = false
     for _, operation in ipairs(operations) do
@@ -118,13 +111,6 @@ local changes = {
     if kind == 'out' and not others then news[ready_index(kind, state)] = nil end -- no other worker can lease it
   end,
   step = function(conversation, value) redis.call('RPUSH', key('steps', conversation), value) end,
-  left = function(kind, lane, needs)
-    local state = read_lane(kind, lane)
-    state.worker, state.needs = nil, tonumber(needs)
-    redis.call('SADD', key('ways'), ready_index(kind, state))
-    save_lane(kind, lane, state)
-    news[ready_index(kind, state)] = true
-  end,
   finish = function(kind, lane, outcome, due, collect_until)
     local state = read_lane(kind, lane)
     local done = outcome == 'done'

@@ -1,15 +1,13 @@
--- ARGV: the most timers, the newest form that is known
+-- ARGV: the most timers
 -- Returns the timers that are due, in order (id, due, event), the microseconds to the next one (-1: none), and the
--- count of pending decisions of the known forms. It also removes some expired records and counts, which no script returns any more.
-local most, knows = tonumber(argument()), tonumber(argument())
+-- count of pending decisions. It also removes some expired records and counts, which no script returns any more.
+local most = tonumber(argument())
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('ends'), '-inf', now, 'LIMIT', 0, most)) do remove_record(name) end
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('spent_ends'), '-inf', now, 'LIMIT', 0, most)) do forget_spent(name) end
 local found = redis.call('ZRANGEBYSCORE', key('timers'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
 local timers = {}
 for i = 1, #found, 2 do
-  timers[#timers + 1] = { found[i], found[i + 1], redis.call('HGET', key('timer'), found[i]) }
+  timers[#timers + 1] = { found[i], found[i + 1], redis.call('HGET', key('timer'), found[i]) or '' }
 end
 local next_one = redis.call('ZRANGE', key('timers'), #timers, #timers, 'WITHSCORES')
-local pending = 0
-for needs = 1, knows do pending = pending + redis.call('ZCARD', key(points_of(needs))) end
-return { timers, next_one[2] and math.max(0, tonumber(next_one[2]) - now) or -1, pending }
+return { timers, next_one[2] and math.max(0, tonumber(next_one[2]) - now) or -1, redis.call('ZCARD', key('points')) }

@@ -5,7 +5,7 @@ for _ = 1, tonumber(argument()) do
   local timer_id, due, held = argument(), tonumber(argument()), argument()
   local event = flag() and read_event()
   local same = tonumber(redis.call('ZSCORE', key('timers'), timer_id)) == due
-    and redis.call('HGET', key('timer'), timer_id) == held
+    and (redis.call('HGET', key('timer'), timer_id) or '') == held
   if same then
     redis.call('ZREM', key('timers'), timer_id)
     redis.call('HDEL', key('timer'), timer_id)

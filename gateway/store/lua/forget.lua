@@ -25,7 +25,7 @@ for _, lane in ipairs(lanes) do
   redis.call('DEL', key('mail', lane), key('wakes', lane), key('points', lane), key('about', lane))
   for _, kind in ipairs(KINDS) do
     local state = read_lane(kind, lane)
-    state.ready, state.worker, state.tries, state.died, state.due, state.needs = nil, nil, 0, false, 0, 1
+    state.ready, state.worker, state.tries, state.died, state.due = nil, nil, 0, false, 0
     save_lane(kind, lane, state)
   end
 end

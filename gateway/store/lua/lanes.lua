@@ -1,29 +1,27 @@
 -- Lanes: which of them are ready to be leased, their leases, and the state that is kept from one lease to the next.
 --
 -- lane:<kind>:<lane>  hash: ready (the moment from which it may be leased; absent: no work), due (not ready before,
---                     also with work that comes later), tries, died, pool, needs (the form that a worker must know; absent:
---                     1), rests (only notes wait: ready once they are old); while it is held also worker, fence, until
---                     (real time), upto (the last seq that the lease was given; out: the first)
--- free:<index>        lanes with work that are not held, by ready. An index is a kind; an outbox has its pool after it,
---                     and a lane that was left to a newer release has its form before it
+--                     also with work that comes later), tries, died, pool, rests (only notes wait: ready once they are old);
+--                     while it is held also worker, fence, until (real time), upto (the last seq that the lease was
+--                     given; out: the first)
+-- free:<index>        lanes with work that are not held, by ready. An index is a kind; an outbox has its pool after it
 -- held:<index>        lanes with work that are held, by until
 -- idle:<index>        lanes without work that are held, by until
 -- ways                all indexes, without those that are a kind alone
 -- rests               conversations with notes alone that are not held, by ready
 
 local function ready_index(kind, state)
-  local index = state.pool ~= '' and kind .. '/' .. state.pool or kind
-  return state.needs > 1 and text(state.needs) .. '+' .. index or index
+  return state.pool ~= '' and kind .. '/' .. state.pool or kind
 end
 
 local function read_lane(kind, lane)
   local found = redis.call('HMGET', key('lane', kind .. ':' .. lane),
-    'ready', 'due', 'tries', 'died', 'worker', 'fence', 'until', 'upto', 'pool', 'needs', 'rests')
+    'ready', 'due', 'tries', 'died', 'worker', 'fence', 'until', 'upto', 'pool', 'rests')
   local state = {
     ready = tonumber(found[1]), due = tonumber(found[2]) or 0,
     tries = tonumber(found[3]) or 0, died = found[4] == '1',
     worker = found[5], fence = tonumber(found[6]), lapses = tonumber(found[7]), upto = tonumber(found[8]),
-    pool = found[9] or '', needs = tonumber(found[10]) or 1, rests = found[11] == '1',
+    pool = found[9] or '', rests = found[10] == '1',
   }
   state.indexed, state.rested = ready_index(kind, state), state.rests
   return state
@@ -34,14 +32,13 @@ local function save_lane(kind, lane, state)
   redis.call('DEL', name)
   for _, set in ipairs({ 'free', 'held', 'idle' }) do redis.call('ZREM', key(set, state.indexed), lane) end
   if state.rested then redis.call('ZREM', key('rests'), lane) end
-  local known = state.ready or state.worker or state.tries > 0 or state.died or state.needs > 1
+  local known = state.ready or state.worker or state.tries > 0 or state.died
   if not known and state.due <= now then return end
   redis.call('HSET', name, 'due', state.due, 'tries', state.tries, 'died', state.died and 1 or 0, 'pool', state.pool)
-  if state.needs > 1 then redis.call('HSET', name, 'needs', state.needs) end
   if state.ready then redis.call('HSET', name, 'ready', state.ready) end
   if state.ready and state.rests then
     redis.call('HSET', name, 'rests', 1)
-    if not state.worker and state.needs == 1 then redis.call('ZADD', key('rests'), state.ready, lane) end
+    if not state.worker then redis.call('ZADD', key('rests'), state.ready, lane) end
   end
   if state.worker then
     redis.call('HSET', name, 'worker', state.worker, 'fence', state.fence, 'until', state.lapses, 'upto', state.upto)
@@ -147,14 +144,13 @@ local function count_try(kind, lane, upto)
   end
 end
 
--- Reads a query for lanes: the kinds, each followed by its index; the one lane, if only that is wanted; the newest form
--- that the caller knows.
+-- Reads a query for lanes: the kinds, each followed by its index; the one lane, if only that is wanted.
 local function read_query()
-  return list(), flag() and argument() or nil, tonumber(argument())
+  return list(), flag() and argument() or nil
 end
 
 -- Returns the lane of a query that has been ready longest: its kind, its name and since when.
-local function choose(kinds, only, knows)
+local function choose(kinds, only)
   local best
   local function consider(kind, lane, ready)
     if ready and ready <= now and (not best or ready < best[3]) then best = { kind, lane, ready } end
@@ -163,8 +159,7 @@ local function choose(kinds, only, knows)
     local kind, index = kinds[i], kinds[i + 1]
     if only then
       local state = read_lane(kind, only)
-      local free = not state.worker or state.lapses <= real
-      if free and state.needs <= knows then consider(kind, only, state.ready) end
+      if not state.worker or state.lapses <= real then consider(kind, only, state.ready) end
     else
       local free = redis.call('ZRANGE', key('free', index), 0, 0, 'WITHSCORES')
       if free[1] then consider(kind, free[1], tonumber(free[2])) end

@@ -23,7 +23,7 @@ local function take_lane(kind, lane, worker, long, log, last, ...)
   else
     state.upto = redis.call('GET', key('launch', lane))
   end
-  state.worker, state.fence, state.lapses, state.needs = worker, tick(), real + long, 1
+  state.worker, state.fence, state.lapses = worker, tick(), real + long
   save_lane(kind, lane, state)
   local records = {}
   for i, name in ipairs({ ... }) do records[i] = show_record(name .. '/' .. lane) end

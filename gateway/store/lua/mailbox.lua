@@ -1,11 +1,10 @@
 -- Mailboxes and outboxes.
 --
 -- seen:<event id>        the moment until which the id is remembered
--- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, needs (the form that a
---                        worker must know to decide it; absent: 1), about (the subject of a note)
+-- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, about (the subject of a
+--                        note)
 -- mail:<conversation>    the seqs of its events, in order; wakes:<conversation>: of the ones that make it ready
--- points, points:<c>     the seqs of events with a pointer: of all, and of one conversation; the name begins with the
---                        form if they were deferred to a newer release
+-- points, points:<c>     the seqs of events with a pointer: of all, and of one conversation
 -- stamps                 the seqs of all events by stamp, without notes, which neither wake nor have a pointer
 -- about:<conversation>   hash: subject of a note -> its seq
 -- part:<part id>         hash: conversation, seq, stamp, body, pool, tries
@@ -49,12 +48,9 @@ local function make_ready(conversation, seq, collects)
   wake('turn', conversation, nil, collects)
 end
 
-local function points_of(needs) return tonumber(needs or 1) > 1 and needs .. '+points' or 'points' end
-
 local function take_pointer(conversation, seq)
-  local name = points_of(redis.call('HGET', key('event', seq), 'needs'))
-  redis.call('ZREM', key(name), seq)
-  redis.call('ZREM', key(name, conversation), seq)
+  redis.call('ZREM', key('points'), seq)
+  redis.call('ZREM', key('points', conversation), seq)
 end
 
 local function remove_event(conversation, seq)
@@ -107,8 +103,7 @@ local function accept(event)
 end
 
 local function show_event(seq)
-  local found = redis.call(
-    'HMGET', key('event', seq), 'conversation', 'stamp', 'body', 'pointed', 'collects', 'tries', 'needs')
+  local found = redis.call('HMGET', key('event', seq), 'conversation', 'stamp', 'body', 'pointed', 'collects', 'tries')
   return { seq, unpack(found) }
 end
 

@@ -6,13 +6,9 @@ local all = redis.call('SMEMBERS', key('ways'))
 for _, kind in ipairs({ 'turn', 'action', 'out' }) do all[#all + 1] = kind end
 for _, index in ipairs(all) do
   local function count(set, from, to) return redis.call('ZCOUNT', key(set, index), from, to) end
-  if index:match('^%d+%+') then -- left to a newer release
-    parked = parked + count('free', '-inf', '+inf')
-  else
-    ready = ready + count('free', '-inf', now) + count('held', '-inf', real)
-    leased = leased + count('held', '(' .. text(real), '+inf') + count('idle', '(' .. text(real), '+inf')
-    parked = parked + count('free', '(' .. text(now), '+inf')
-  end
+  ready = ready + count('free', '-inf', now) + count('held', '-inf', real)
+  leased = leased + count('held', '(' .. text(real), '+inf') + count('idle', '(' .. text(real), '+inf')
+  parked = parked + count('free', '(' .. text(now), '+inf')
 end
 parked = parked - redis.call('ZCOUNT', key('rests'), '(' .. text(now), '+inf') -- lanes with notes alone
 local kinds, counted = {}, {}

@@ -47,12 +47,12 @@ async def drop_all(server: Server, reason: str | None) -> int:
 
 
 async def replay(server: Server, dead_id: str) -> bool:
-    """Put the event or part of a dead letter back. Return False if there is none of this id. Raises NewerForm."""
+    """Put the event or part of a dead letter back. Return False if there is none of this id."""
     found = await server.run(scripts.GET_DEAD, PARTITIONS, to_bytes(dead_id))
     for partition, held in zip(PARTITIONS, found, strict=True):
         if held is not None:
             becomes: list[Value] = ["nothing"]
-            incoming, part, _ = dead_from_text(held.decode())
+            incoming, part = dead_from_text(held.decode())
             if incoming is not None:
                 becomes = ["event", *wire.event_arguments(incoming)]
             elif part is not None:

@@ -13,7 +13,6 @@ from typing import Final
 
 from gateway.store.codec import decode, incoming_from_text, moment
 from gateway.store.errors import Conflict
-from gateway.store.form import NewerForm
 from gateway.store.redis import dead_letters, scripts, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
@@ -83,11 +82,11 @@ async def forget(server: Server, forgotten: Forgotten) -> Mapping[str, int]:
 
 
 async def timers(server: Server, conversation: str | None) -> list[Timer]:
-    """Return the timers whose event is of a conversation, or all. A newer release's are left out."""
+    """Return the timers whose event is of a conversation, or all. Unreadable ones are left out."""
     found: list[Timer] = []
     for partition in PARTITIONS:
         async for timer_id, due, held in _timers(server, partition):
-            with suppress(NewerForm):
+            with suppress(ValueError):
                 incoming = incoming_from_text(held)
                 if conversation in (None, incoming.conversation):
                     found.append(Timer(timer_id=timer_id, due=moment(due), incoming=incoming))

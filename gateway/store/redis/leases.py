@@ -33,8 +33,6 @@ class LaneQuery(NamedTuple):
     kinds: tuple[Kind, ...]
     only: str | None
     pool: str
-    knows: int
-    """The newest form that the worker knows."""
 
 
 class _Request(NamedTuple):
@@ -250,4 +248,4 @@ def _topics(query: LaneQuery) -> list[bytes]:
     """Return the topics whose notifications may concern the query. An outbox that is named may be of any pool."""
     if query.only is not None and "out" in query.kinds:
         return [EVERYTHING]
-    return [index for _, index in ready_indexes(query.kinds, query.pool, query.knows)]
+    return [index for _, index in ready_indexes(query.kinds, query.pool)]

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import decode, decode_all, decode_loosely, micros, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
-from gateway.store.form import FORM
 from gateway.store.redis import dead_letters, forgetting, log_names, scripts, spent, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
@@ -138,15 +137,12 @@ class RedisStore:
         *,
         older_than_seconds: float = 0.0,
         limit: int = 100,
-        knows: int = FORM,
     ) -> list[Waiting]:
-        if conversation is None and knows <= FORM and self._timers.had_no_decision(older_than_seconds, self._offset):
+        if conversation is None and self._timers.had_no_decision(older_than_seconds, self._offset):
             return []  # decisions that came since then are not old enough yet
         which: list[Value] = [0] if conversation is None else [1, to_bytes(conversation)]
         partitions = PARTITIONS if conversation is None else [self.partition(conversation)]
-        found = await self._server.run(
-            scripts.PENDING_DECISIONS, partitions, *which, span(older_than_seconds), limit, knows
-        )
+        found = await self._server.run(scripts.PENDING_DECISIONS, partitions, *which, span(older_than_seconds), limit)
         events = [wire.read_waiting(event) for answer in found for event in answer]
         return sorted(events, key=lambda event: event.seq)[:limit]
 
@@ -161,10 +157,9 @@ class RedisStore:
         pool: str = "",
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
-        knows: int = FORM,
         prefetch: Prefetch = Prefetch(),  # noqa: B008 - it is immutable
     ) -> Lease | None:
-        query = LaneQuery(tuple(kinds), only, pool, knows)
+        query = LaneQuery(tuple(kinds), only, pool)
         return await self._parts.leases.take(worker, query, prefetch, wait_seconds, lease_seconds)
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:

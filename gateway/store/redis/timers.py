@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -9,12 +10,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.store.codec import incoming_from_text, moment
-from gateway.store.form import FORM, NewerForm
 from gateway.store.redis import scripts, wire
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS
 
 __all__ = ["RedisTimers"]
+
+log = logging.getLogger("askfirst.store")
 
 _TIMERS: Final = 500
 """The most timers of one partition that are read in one call."""
@@ -41,7 +43,7 @@ class RedisTimers:
         await server.look_for_losses()
         await server.keep_clock()
         began = time.monotonic(), server.offset
-        answers = await server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS, FORM)
+        answers = await server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS)
         if not any(pointed for *_, pointed in answers):
             self._no_decision = began
         for partition, (timers, *_) in zip(PARTITIONS, answers, strict=True):
@@ -51,19 +53,20 @@ class RedisTimers:
 
     async def fire(self, server: Server, partition: str) -> None:
         """Accept the events of one partition's timers that are due, as after a commit that handed events over."""
-        [[timers, *_]] = await server.run(scripts.DUE_TIMERS, [partition], _TIMERS, FORM)
+        [[timers, *_]] = await server.run(scripts.DUE_TIMERS, [partition], _TIMERS)
         if timers:
             await self._fire(server, partition, timers)
 
     async def _fire(self, server: Server, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
         sent: list[Any] = [len(timers)]
         for timer_id, due, held in timers:
-            try:
-                event = replace(incoming_from_text(held.decode()), stamp=moment(int(due)))
-            except NewerForm:  # a worker of that release fires it
-                sent[0] -= 1
-                continue
             sent += [timer_id, due, held]
+            try:
+                event = replace(incoming_from_text(held), stamp=moment(int(due)))
+            except ValueError:
+                log.error("timer %s cannot be read, and was removed", wire.text_of(timer_id))
+                sent.append(0)
+                continue
             if self._partition(event.conversation) == partition:
                 sent += [1, *wire.event_arguments(event)]
             else:  # stored in its own partition first, with an id of the timer, so that a repeat is a twin

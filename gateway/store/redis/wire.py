@@ -16,7 +16,6 @@ from gateway.store.codec import (
     open_letter,
     span,
 )
-from gateway.store.form import FORM
 from gateway.store.redis.client import Value
 from gateway.store.redis.keys import PARTITIONS, to_bytes
 from gateway.store.transaction import Transaction
@@ -77,7 +76,6 @@ def only_adds(transaction: Transaction) -> bool:
     takes_off = (
         transaction.consume,
         transaction.drop_pointers,
-        transaction.defer_decisions,
         transaction.sent,
         transaction.cut,
         transaction.rewrite,
@@ -85,17 +83,15 @@ def only_adds(transaction: Transaction) -> bool:
     return transaction.lease is None and not any(takes_off)
 
 
-def ready_indexes(kinds: Sequence[Kind], pool: str, knows: int) -> list[tuple[Kind, bytes]]:
+def ready_indexes(kinds: Sequence[Kind], pool: str) -> list[tuple[Kind, bytes]]:
     """Return the kinds, each with an index of its ready lanes, which is also the topic of their notifications."""
-    plain: list[tuple[Kind, str]] = [(kind, f"{kind}/{pool}" if kind == "out" and pool else kind) for kind in kinds]
-    left = [(kind, f"{form}+{index}") for form in range(2, knows + 1) for kind, index in plain]
-    return [(kind, to_bytes(index)) for kind, index in (*plain, *left)]
+    return [(kind, to_bytes(f"{kind}/{pool}" if kind == "out" and pool else kind)) for kind in kinds]
 
 
-def lane_arguments(kinds: Sequence[Kind], only: str | None, pool: str, knows: int) -> list[Value]:
+def lane_arguments(kinds: Sequence[Kind], only: str | None, pool: str) -> list[Value]:
     """Return a query for lanes, as `read_query` in lanes.lua takes it."""
-    looks = [word for pair in ready_indexes(kinds, pool, knows) for word in pair]
-    return [len(looks), *looks, *([0] if only is None else [1, to_bytes(only)]), knows]
+    looks = [word for pair in ready_indexes(kinds, pool) for word in pair]
+    return [len(looks), *looks, *([0] if only is None else [1, to_bytes(only)])]
 
 
 def prefetch_arguments(prefetch: Prefetch) -> list[Value]:
@@ -178,8 +174,6 @@ def _operations(transaction: Transaction, partition_of: Callable[[str], str]) ->
         yield "consume", conversation, seq
     for conversation, seq in transaction.drop_pointers:
         yield "drop_pointer", conversation, seq
-    for conversation, seq in transaction.defer_decisions:
-        yield "defer_decision", conversation, seq, transaction.requires_form
     for conversation, seq, body in transaction.replace:
         yield "replace", conversation, seq, encode(body)
     for event in transaction.accept:
@@ -209,15 +203,13 @@ def _operations(transaction: Transaction, partition_of: Callable[[str], str]) ->
     if lease is not None:
         for step in transaction.steps:
             yield "step", lease.lane, encode(step)
-        if transaction.finish == "left":
-            yield "left", lease.kind, lease.lane, transaction.requires_form
-        elif transaction.finish is not None:
+        if transaction.finish is not None:
             moments = transaction.due, transaction.collect_until
             due, collect_until = ("" if each is None else micros(each) for each in moments)
             yield "finish", lease.kind, lease.lane, transaction.finish, due, collect_until
         if (chain := transaction.chain) is not None:
             worker, long = transaction.next_worker, span(chain.lease_seconds)
-            yield "chain", chain.kind, chain.lane, worker, long, FORM, *prefetch_arguments(chain.prefetch)
+            yield "chain", chain.kind, chain.lane, worker, long, *prefetch_arguments(chain.prefetch)
 
 
 # ───────────── answers ─────────────
@@ -225,7 +217,7 @@ def _operations(transaction: Transaction, partition_of: Callable[[str], str]) ->
 
 def read_waiting(shown: Sequence[Any]) -> Waiting:
     """Return an event, as `show_event` in mailbox.lua gives it."""
-    seq, conversation, stamp, body, pointed, collects, tries, needs = shown
+    seq, conversation, stamp, body, pointed, collects, tries = shown
     return Waiting(
         seq=int(seq),
         conversation=text_of(conversation),
@@ -234,7 +226,6 @@ def read_waiting(shown: Sequence[Any]) -> Waiting:
         pointed=pointed == b"1",
         collects=collects == b"1",
         tries=int(tries),
-        needs=int(needs or 1),
     )
 
 

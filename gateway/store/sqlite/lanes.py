@@ -43,13 +43,10 @@ _NOTES = "SELECT 1 FROM event WHERE conversation = ? AND NOT (wakes OR pointed) 
 _URGENT = "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed AND NOT collects LIMIT 1"
 
 _LOOK = "SELECT id, kind, lane, ready_at, tries, died, worker, upto FROM lane WHERE kind = ? "
-_FREE = _LOOK + "AND needs <= ? AND pool = ? AND worker IS NULL AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
-_LAPSED = (
-    _LOOK + "AND needs <= ? AND pool = ? AND worker IS NOT NULL AND until <= ? AND ready_at <= ? "
-    "ORDER BY ready_at, id LIMIT 1"
-)
+_FREE = _LOOK + "AND pool = ? AND worker IS NULL AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
+_LAPSED = _LOOK + "AND pool = ? AND worker IS NOT NULL AND until <= ? AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
 _ANY = f"SELECT * FROM ({_FREE}) UNION ALL SELECT * FROM ({_LAPSED})"  # noqa: S608
-_ONLY = _LOOK + "AND needs <= ? AND lane = ? AND ready_at <= ? AND (worker IS NULL OR until <= ?)"
+_ONLY = _LOOK + "AND lane = ? AND ready_at <= ? AND (worker IS NULL OR until <= ?)"
 
 
 def _soonest(moments: str) -> str:
@@ -139,18 +136,16 @@ def clear_if_idle(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> 
         db.execute("UPDATE lane SET ready_at = NULL, rests = 0 WHERE kind = ? AND lane = ?", (kind, lane))
 
 
-def first_ready(
-    db: sqlite3.Connection, at: Moment, kinds: Sequence[Kind], only: str | None, pool: str, knows: int
-) -> Row | None:
+def first_ready(db: sqlite3.Connection, at: Moment, kinds: Sequence[Kind], only: str | None, pool: str) -> Row | None:
     """Return the lane that has been ready longest, as `Store.lease` chooses it, or None."""
-    rows = [row for kind in kinds for row in _ready(db, at, kind, only, pool if kind == "out" else "", knows)]
+    rows = [row for kind in kinds for row in _ready(db, at, kind, only, pool if kind == "out" else "")]
     return min(rows, key=lambda row: (row.ready_at, row.id), default=None)
 
 
-def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, pool: str, knows: int) -> list[Row]:
+def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, pool: str) -> list[Row]:
     if only is not None:
-        return [Row(*row) for row in db.execute(_ONLY, (kind, knows, only, at.now, at.real))]
-    found = db.execute(_ANY, (kind, knows, pool, at.now, kind, knows, pool, at.real, at.now))
+        return [Row(*row) for row in db.execute(_ONLY, (kind, only, at.now, at.real))]
+    found = db.execute(_ANY, (kind, pool, at.now, kind, pool, at.real, at.now))
     return [Row(*row) for row in found]
 
 

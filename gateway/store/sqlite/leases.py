@@ -15,7 +15,7 @@ from gateway.store.sqlite.records import PARTITION
 from gateway.store.sqlite.rows import EVENT_COLUMNS, numbered_parts, waiting_from_row
 from gateway.store.types import Control, Key, Kind, Lease, Prefetch, QueuedPart, Snapshot, Waiting
 
-__all__ = ["checkpoint", "end_all", "finish", "give_back", "hold", "is_held", "lease", "leave", "renew", "signal"]
+__all__ = ["checkpoint", "end_all", "finish", "give_back", "hold", "is_held", "lease", "renew", "signal"]
 
 _EVENTS = 100
 _PARTS = 20
@@ -29,11 +29,10 @@ def lease(
     only: str | None,
     pool: str,
     lease_seconds: float,
-    knows: int,
     prefetch: Prefetch,
 ) -> Lease | None:
     """Lease the lane that has been ready longest, or return None."""
-    row = lanes.first_ready(db, at, kinds, only, pool, knows)
+    row = lanes.first_ready(db, at, kinds, only, pool)
     if row is None:
         return None
     kind, lane, tries = row.kind, row.lane, row.tries
@@ -51,7 +50,7 @@ def lease(
         prefetched = Snapshot({}, moment(at.now))
     lines = records.last_lines(db, f"{prefetch.log}/{lane}", prefetch.last) if prefetch.log else ()
     db.execute(
-        "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ?, needs = 1 WHERE id = ?",
+        "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ? WHERE id = ?",
         (worker, at.now, at.real + lease_seconds, work.upto, tries, died, row.id),
     )
     return Lease(
@@ -119,12 +118,6 @@ def hold(db: sqlite3.Connection, held: Lease) -> int:
     if found is None:
         raise Fenced.by_lane(held.kind, held.lane, held.worker)
     return found[0]
-
-
-def leave(db: sqlite3.Connection, at: Moment, held: Lease, needs: int) -> None:
-    """Give the lane back unchanged, for a worker that knows the form `needs`."""
-    give_back(db, at, held.kind, held.lane, held.worker, held.fence)
-    db.execute("UPDATE lane SET needs = ? WHERE kind = ? AND lane = ?", (needs, held.kind, held.lane))
 
 
 def finish(

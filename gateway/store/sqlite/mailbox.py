@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from gateway.store.codec import (
     span,
 )
 from gateway.store.errors import MailboxFull, Overloaded
-from gateway.store.form import NewerForm
 from gateway.store.sqlite import lanes
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.rows import EVENT_COLUMNS, waiting_from_row
@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+log = logging.getLogger("askfirst.store")
 
 _TIMERS = 500
 """The most timers that are fired in one transaction."""
@@ -242,13 +244,13 @@ def _last_about_each(db: sqlite3.Connection, events: Sequence[Arrival], notes: S
 
 
 def pending_decisions(
-    db: sqlite3.Connection, at: Moment, conversation: str | None, older_than_seconds: float, limit: int, knows: int
+    db: sqlite3.Connection, at: Moment, conversation: str | None, older_than_seconds: float, limit: int
 ) -> list[Waiting]:
     """Return the head of the decision lane; see `Store.pending_decisions`."""
     found = db.execute(
         f"SELECT {EVENT_COLUMNS} FROM event "  # noqa: S608
-        "WHERE pointed = 1 AND needs <= ?4 AND (?1 IS NULL OR conversation = ?1) AND stamp <= ?2 ORDER BY seq LIMIT ?3",
-        (conversation, at.now - span(older_than_seconds), limit, knows),
+        "WHERE pointed = 1 AND (?1 IS NULL OR conversation = ?1) AND stamp <= ?2 ORDER BY seq LIMIT ?3",
+        (conversation, at.now - span(older_than_seconds), limit),
     )
     return [waiting_from_row(row) for row in found]
 
@@ -282,10 +284,10 @@ def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
 
 
 def timers(db: sqlite3.Connection, at: Moment, conversation: str | None) -> list[Timer]:
-    """Return the timers whose event is of a conversation, or all. A newer release's are left out."""
+    """Return the timers whose event is of a conversation, or all. Unreadable ones are left out."""
     found: list[Timer] = []
     for timer_id, due, text in db.execute("SELECT timer_id, due, incoming FROM timer").fetchall():
-        with suppress(NewerForm):
+        with suppress(ValueError):
             incoming = incoming_from_text(text)
             if conversation in (None, incoming.conversation):
                 found.append(Timer(timer_id=timer_id, due=moment(due), incoming=incoming))
@@ -293,14 +295,18 @@ def timers(db: sqlite3.Connection, at: Moment, conversation: str | None) -> list
 
 
 def run_timers(db: sqlite3.Connection, at: Moment) -> float | None:
-    """Accept the events of due timers. Return the seconds to the next timer, or None. A newer release's timers stay."""
+    """Accept the events of due timers. Return the seconds to the next timer, or None."""
     found = db.execute(
-        "SELECT timer_id, due, incoming FROM timer WHERE due <= ? ORDER BY due, timer_id LIMIT ?", (at.now, _TIMERS)
+        "SELECT timer_id, due, CAST(incoming AS BLOB) FROM timer WHERE due <= ? ORDER BY due, timer_id LIMIT ?",
+        (at.now, _TIMERS),
     ).fetchall()
     for timer_id, due, text in found:
-        with suppress(NewerForm):
+        db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,))
+        try:
             event = arrival(replace(incoming_from_text(text), stamp=moment(due)))
-            db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,))
+        except ValueError:
+            log.error("timer %s cannot be read, and was removed", timer_id)
+        else:
             accept(db, at, [[event]])
     if len(found) == _TIMERS:
         return 0.0
@@ -335,10 +341,10 @@ def drop_some(db: sqlite3.Connection, at: Moment, reason: str | None, limit: int
 
 
 def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
-    """Put a dead letter back. Its event is stored although its ids are remembered. Raises NewerForm."""
+    """Put a dead letter back. Its event is stored although its ids are remembered."""
     found = db.execute("DELETE FROM dead WHERE dead_id = ? RETURNING held", (dead_id,)).fetchall()
     for (held,) in found:
-        incoming, part, _ = dead_from_text(held)
+        incoming, part = dead_from_text(held)
         if incoming is not None:
             event = arrival(incoming)
             _remember(db, dict.fromkeys(event.event_ids, at.now + event.keep))

@@ -10,12 +10,12 @@ from gateway.store.types import QueuedPart, Waiting
 
 __all__ = ["EVENT_COLUMNS", "numbered_parts", "outbox", "waiting_from_row"]
 
-EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries, needs"
+EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries"
 
 
 def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
     """Return the event of a row of `EVENT_COLUMNS`."""
-    seq, conversation, stamp, body, pointed, collects, tries, needs = row
+    seq, conversation, stamp, body, pointed, collects, tries = row
     return Waiting(
         seq=seq,
         conversation=conversation,
@@ -24,7 +24,6 @@ def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
         pointed=bool(pointed),
         collects=bool(collects),
         tries=tries,
-        needs=needs,
     )
 
 

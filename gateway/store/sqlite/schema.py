@@ -41,8 +41,7 @@ CREATE TABLE event (                   -- the mailboxes, and through `pointed` t
     wakes INTEGER NOT NULL,
     collects INTEGER NOT NULL DEFAULT 0,
     about TEXT,                        -- of a note: a later one of the same replaces it
-    tries INTEGER NOT NULL DEFAULT 0,
-    needs INTEGER NOT NULL DEFAULT 1   -- the form that whoever decides it must know
+    tries INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX event_conversation ON event (conversation);
 CREATE INDEX event_about ON event (conversation, about) WHERE about IS NOT NULL;
@@ -90,7 +89,6 @@ CREATE TABLE lane (                    -- what can be leased, and what has to be
     fence INTEGER,
     until REAL,                        -- on the machine's monotonic clock: means nothing to another process
     upto INTEGER,                      -- the last seq that was handed out (out: the first)
-    needs INTEGER NOT NULL DEFAULT 1,  -- the form that whoever leases it must know
     UNIQUE (kind, lane)
 );
 CREATE INDEX lane_free ON lane (kind, ready_at) WHERE worker IS NULL;

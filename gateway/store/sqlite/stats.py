@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 
-from gateway.store.form import FORM
 from gateway.store.sqlite.clock import Moment
 from gateway.store.types import TIMERS_COUNTED, Stats
 
@@ -13,11 +12,10 @@ __all__ = ["stats"]
 _STATS = """
 SELECT
     (SELECT waiting FROM mail),
-    (SELECT count(*) FROM event WHERE pointed = 1 AND needs <= :form),
-    (SELECT count(*) FROM lane WHERE ready_at <= :now AND needs <= :form AND (worker IS NULL OR until <= :real)),
+    (SELECT count(*) FROM event WHERE pointed = 1),
+    (SELECT count(*) FROM lane WHERE ready_at <= :now AND (worker IS NULL OR until <= :real)),
     (SELECT count(*) FROM lane WHERE worker IS NOT NULL AND until > :real),
-    (SELECT count(*) FROM lane
-     WHERE (ready_at > :now AND NOT rests OR (ready_at NOT NULL AND needs > :form)) AND worker IS NULL),
+    (SELECT count(*) FROM lane WHERE ready_at > :now AND NOT rests AND worker IS NULL),
     (SELECT count(*) FROM part),
     (SELECT count(*) FROM timer),
     (SELECT count(*) FROM dead),
@@ -31,7 +29,7 @@ FROM (SELECT timer_id FROM timer ORDER BY due LIMIT :most) WHERE timer_id LIKE '
 
 def stats(db: sqlite3.Connection, at: Moment) -> Stats:
     """Return all counts, read at one moment."""
-    row = db.execute(_STATS, {"now": at.now, "real": at.real, "form": FORM}).fetchone()
+    row = db.execute(_STATS, {"now": at.now, "real": at.real}).fetchone()
     waiting, pointed, ready, leased, parked, parts, timers, dead, oldest = row
     return Stats(
         waiting=waiting,

@@ -14,7 +14,6 @@ from typing import TypeVar
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import micros, moment
 from gateway.store.errors import Overloaded, StoreUnavailable
-from gateway.store.form import FORM
 from gateway.store.sqlite import cleanup, forgetting, lanes, leases, mailbox, records, rows, spent, stats
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
@@ -137,11 +136,8 @@ class SqliteStore:
         *,
         older_than_seconds: float = 0.0,
         limit: int = 100,
-        knows: int = FORM,
     ) -> list[Waiting]:
-        return await self._do(
-            lambda db, at: mailbox.pending_decisions(db, at, conversation, older_than_seconds, limit, knows)
-        )
+        return await self._do(lambda db, at: mailbox.pending_decisions(db, at, conversation, older_than_seconds, limit))
 
     async def lease(
         self,
@@ -152,11 +148,10 @@ class SqliteStore:
         pool: str = "",
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
-        knows: int = FORM,
         prefetch: Prefetch = Prefetch(),  # noqa: B008 - it is immutable
     ) -> Lease | None:
         kinds = tuple(kinds)
-        topic: Hashable = (kinds, only, pool, knows)
+        topic: Hashable = (kinds, only, pool)
 
         def concerned(woken: Iterable[Woken]) -> bool:
             return any(
@@ -165,7 +160,7 @@ class SqliteStore:
             )
 
         future = self._writer.submit(
-            lambda db, at: leases.lease(db, at, worker, kinds, only, pool, lease_seconds, knows, prefetch),
+            lambda db, at: leases.lease(db, at, worker, kinds, only, pool, lease_seconds, prefetch),
             settled=self._keep_or_give_back,
             topic=topic,
             concerned=concerned,

@@ -6,7 +6,6 @@ import sqlite3
 
 from gateway.store.codec import encode, incoming_to_text, micros, moment
 from gateway.store.errors import Conflict, TooLate
-from gateway.store.form import FORM
 from gateway.store.sqlite import lanes, leases, mailbox, records, spent
 from gateway.store.sqlite.clock import Moment
 from gateway.store.transaction import Committed, Transaction
@@ -55,14 +54,12 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
     lease = None
     if transaction.lease is not None:
         leases.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
-        if transaction.finish == "left":
-            leases.leave(db, at, transaction.lease, transaction.requires_form)
-        elif transaction.finish is not None:
+        if transaction.finish is not None:
             moments = transaction.due, transaction.collect_until
             leases.finish(db, at, transaction.lease, upto, transaction.finish, *moments)
         if (chain := transaction.chain) is not None:
             lease = leases.lease(
-                db, at, transaction.next_worker, [chain.kind], chain.lane, "", chain.lease_seconds, FORM, chain.prefetch
+                db, at, transaction.next_worker, [chain.kind], chain.lane, "", chain.lease_seconds, chain.prefetch
             )
             if lease is not None and all(part.conversation == lease.lane for part in transaction.parts):
                 at.woken.difference_update(
@@ -84,8 +81,8 @@ def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> int
 
 
 def _clear_if_idle(db: sqlite3.Connection, at: Moment, transaction: Transaction, kind: Kind, lane: str) -> None:
-    lease, ends = transaction.lease, transaction.finish in ("done", "failed")
-    if not (ends and lease is not None and (lease.kind, lease.lane) == (kind, lane)):
+    lease = transaction.lease
+    if not (transaction.finish is not None and lease is not None and (lease.kind, lease.lane) == (kind, lane)):
         lanes.clear_if_idle(db, at, kind, lane)
 
 
@@ -109,13 +106,6 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
             lanes.wake(db, at, "turn", conversation)
         else:
             lanes.rest(db, at, conversation)
-    for conversation, seq in transaction.defer_decisions:
-        left = db.execute(
-            "UPDATE event SET needs = ? WHERE seq = ? AND conversation = ? AND pointed = 1",
-            (transaction.requires_form, seq, conversation),
-        )
-        if left.rowcount != 1:
-            raise Conflict(f"event {seq} of {conversation} has no pointer")
     for conversation, seq, body in transaction.replace:
         written = db.execute(
             "UPDATE event SET body = ? WHERE seq = ? AND conversation = ?", (encode(body), seq, conversation)

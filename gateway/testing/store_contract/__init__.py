@@ -23,7 +23,6 @@ from gateway.testing.store_contract.cuts import CutsContract
 from gateway.testing.store_contract.deadletters import DeadLettersContract
 from gateway.testing.store_contract.decisions import DecisionsContract
 from gateway.testing.store_contract.forgetting import ForgettingContract
-from gateway.testing.store_contract.forms import FormsContract
 from gateway.testing.store_contract.handover import HandoverContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.logs import LogsContract
@@ -61,7 +60,6 @@ class StoreContract(
     CellsContract,
     SpendingContract,
     ForgettingContract,
-    FormsContract,
     ServiceContract,
     ModelContract,
 ):

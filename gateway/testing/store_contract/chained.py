@@ -10,7 +10,6 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, Fenced
-from gateway.store.form import FORM
 from gateway.store.transaction import Chained, Put, Transaction
 from gateway.store.types import Lease, Prefetch, Record
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
@@ -69,12 +68,6 @@ class ChainedContract:
         await store.commit(transaction(store, parts=[part("old")]))
         rest = transaction(store, of=await take(store, "out"), finish="failed", due=await later(store, 60))
         await store.commit(rest)
-        assert (await store.commit(ends(store, turn, parts=[part("new")]))).lease is None
-
-    async def test_nothing_is_taken_that_is_for_a_newer_release(self, store: Store) -> None:
-        turn = await begun(store)
-        await store.commit(transaction(store, parts=[part("old")]))
-        await store.commit(transaction(store, of=await take(store, "out"), finish="left", requires_form=FORM + 1))
         assert (await store.commit(ends(store, turn, parts=[part("new")]))).lease is None
 
     async def test_nothing_is_taken_where_nothing_waits(self, store: Store) -> None:

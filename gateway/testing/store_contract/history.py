@@ -13,7 +13,6 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, StoreError, TooLate
-from gateway.store.form import FORM
 from gateway.store.types import Control, Kind, Lease
 from gateway.testing.store_contract.helpers import later, transaction
 from gateway.testing.store_contract.plain import Lane, LeaseQuery, Plain
@@ -54,7 +53,7 @@ class HistoryState:
 
     async def held(self, number: int) -> tuple[Lane, Lease] | None:
         """Return one of the leases that are held or have lapsed. If there is none, take one."""
-        for query in (LeaseQuery(KINDS, pool=pool, knows=FORM + 1) for pool in "ab"):
+        for query in (LeaseQuery(KINDS, pool=pool) for pool in "ab"):
             if not self.holders() and (ready := self.plain.first(query)):
                 await self.taken(ready, await self.ask(query))
         found = self.holders()
@@ -91,7 +90,6 @@ class HistoryState:
             query.kinds,
             only=query.only,
             pool=query.pool,
-            knows=query.knows,
             wait_seconds=wait_seconds,
             lease_seconds=60,
         )
@@ -121,12 +119,8 @@ class HistoryState:
         assert lane in ready
         lane.take(lease)
         assert (lease.tries, lease.died) == (lane.tries, lane.died)
-        assert [
-            (found.body["n"], found.pointed, found.collects, found.tries, found.needs) for found in lease.events
-        ] == [
-            (item.name, item.pointed, item.collects, item.tries, item.needs)
-            for item in lane.items
-            if lane.kind == "turn"
+        assert [(found.body["n"], found.pointed, found.collects, found.tries) for found in lease.events] == [
+            (item.name, item.pointed, item.collects, item.tries) for item in lane.items if lane.kind == "turn"
         ]
         assert [(found.part_id, found.tries) for found in lease.parts] == [
             (item.name, item.tries) for item in lane.items if lane.kind == "out"

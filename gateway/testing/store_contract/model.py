@@ -19,7 +19,6 @@ from hypothesis import given, settings
 
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, Fenced
-from gateway.store.form import FORM
 from gateway.store.transaction import LogCut, Put, Timer
 from gateway.store.types import Cell, Dead, Incoming, Key, Kind, Lease, QueuedPart
 from gateway.testing.store_contract.helpers import event, later, many_histories, part, seqs, transaction
@@ -101,8 +100,8 @@ class History(HistoryState):
 
     # ───────────── leases ─────────────
 
-    async def lease(self, kinds: tuple[Kind, ...], only: str | None, pool: str, knows: int, patient: bool) -> None:
-        query = LeaseQuery(kinds, self.named(only) if only else None, pool, knows)
+    async def lease(self, kinds: tuple[Kind, ...], only: str | None, pool: str, patient: bool) -> None:
+        query = LeaseQuery(kinds, self.named(only) if only else None, pool)
         if ready := self.plain.first(query):
             await self.taken(ready, await self.ask(query))
         elif not patient or self.waiter is not None:
@@ -141,12 +140,6 @@ class History(HistoryState):
         await self.commit(of=lease, finish=outcome, **rests, **self.deal(lane, lease, many))
         lane.finish(outcome, self.plain.at, **({rest: self.plain.later(seconds)} if rest else {}))
 
-    async def leave(self, number: int) -> None:
-        if chosen := await self.held(number):
-            lane, lease = chosen
-            await self.commit(of=lease, finish="left", requires_form=FORM + 1)
-            lane.leave(FORM + 1)
-
     async def renew(self, number: int) -> None:
         """Renew a lease. A lapsed one is valid until another worker takes the lane."""
         if chosen := await self.held(number):
@@ -182,13 +175,12 @@ class History(HistoryState):
         if not expected:
             return
         item = expected[number % len(expected)]
-        waiting = await self.store.pending_decisions(self.named(name), knows=FORM + 1)
+        waiting = await self.store.pending_decisions(self.named(name))
         chosen = seqs(found for found in waiting if found.body["n"] == item.name)
         body = next(self.numbers)
         changes: dict[str, dict[str, Any]] = {
             "consume": {"consume": chosen},
             "drop_pointers": {"drop_pointers": chosen},
-            "defer_decisions": {"defer_decisions": chosen, "requires_form": FORM + 1},
             "replace": {"replace": [(*chosen[0], {"n": body})]},
         }
         await self.commit(name, **changes[way])
@@ -201,12 +193,10 @@ class History(HistoryState):
                     lane.wake(self.plain.at)
                 else:
                     lane.rest(self.plain.at)
-            case "defer_decisions":
-                item.needs = FORM + 1
             case "replace":
                 item.name = body
         if way in ("consume", "drop_pointers"):
-            for again in (way, "drop_pointers", "defer_decisions"):
+            for again in (way, "drop_pointers"):
                 with pytest.raises(Conflict):
                     await self.store.commit(transaction(self.store, conversation=lane.name, **changes[again]))
 
@@ -325,11 +315,8 @@ class History(HistoryState):
             assert snapshot[self.key(name)].version == there
             assert snapshot[self.key(name)].value == (plain.records[name].value if there else None)
             turn, out = self.lane("turn", name), self.lane("out", name)
-            for knows in (FORM, FORM + 1):
-                found = await store.pending_decisions(turn.name, knows=knows)
-                assert [(waiting.body["n"], waiting.needs) for waiting in found] == [
-                    (item.name, item.needs) for item in turn.items if item.pointed and item.needs <= knows
-                ]
+            found = await store.pending_decisions(turn.name)
+            assert [waiting.body["n"] for waiting in found] == [item.name for item in turn.items if item.pointed]
             assert [waiting.part_id for waiting in await store.outbox(out.name)] == [item.name for item in out.items]
             assert await store.has_work(out.name) is bool(turn.work or out.items)
         scanned = [key for key, _ in await store.scan(f"{self.name}/")]
@@ -356,7 +343,7 @@ class History(HistoryState):
             arriving = [event(conversation, body={"n": -1})]
             await store.commit(transaction(store, conversation=conversation, accept=arriving, **changes))
             for kind in ("turn", "action"):
-                lease = await self.ask(LeaseQuery((kind,), conversation, knows=FORM + 1), wait_seconds=self.patience)
+                lease = await self.ask(LeaseQuery((kind,), conversation), wait_seconds=self.patience)
                 assert lease is not None
                 await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gateway.store.form import FORM
 from gateway.store.types import FOLDED_AFTER_SECONDS, Kind, Lease, Stats
 
 __all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "LeaseQuery", "Lines", "Moment", "Plain", "Timed"]
@@ -27,7 +26,6 @@ class Item:
     pointed: bool = False
     collects: bool = False
     tries: int = 0
-    needs: int = 1
     about: str | None = None
 
     @property
@@ -42,7 +40,6 @@ class LeaseQuery:
     kinds: tuple[Kind, ...]
     only: str | None = None
     pool: str = ""
-    knows: int = FORM
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +54,6 @@ class Lane:
     rests: bool = False
     """True if only notes wait, so that it is ready once they are old."""
     due: Moment = NEVER
-    needs: int = 1
     held: Lease | None = None
     lapsed: bool = False
     gone: Lease | None = None
@@ -124,7 +120,7 @@ class Lane:
             self.died = True
             self.count_try()
         self.gone = self.held or self.gone
-        self.held, self.lapsed, self.needs, self.signals = lease, False, 1, []
+        self.held, self.lapsed, self.signals = lease, False, []
         self.handed = self.items[:1] if self.kind == "out" else self.items[:]
 
     def finish(
@@ -145,9 +141,6 @@ class Lane:
         self.ready, self.rests = max(at, due), False
         if all(item.collects for item in self.work):
             self.ready = max(self.ready, collect_until)
-
-    def leave(self, needs: int) -> None:
-        self.gone, self.held, self.lapsed, self.needs = self.held, None, False, needs
 
     def count_try(self) -> None:
         for item in self.handed:
@@ -224,7 +217,6 @@ class Plain:
             for lane in self.lanes
             if lane.kind in query.kinds
             and (lane.name == query.only if query.only else lane.kind != "out" or lane.pool == query.pool)
-            and lane.needs <= query.knows
             and self.is_ready(lane)
         ]
         since = min((lane.ready or NEVER for lane in found), default=NEVER)
@@ -250,17 +242,13 @@ class Plain:
 
     def stats(self) -> Stats:
         mail = [item for lane in self.lanes if lane.kind == "turn" for item in lane.items]
-        waits = [
-            lane
-            for lane in self.lanes
-            if lane.held is None and lane.ready is not None and (lane.needs > FORM or not lane.rests)
-        ]
+        waits = [lane for lane in self.lanes if lane.held is None and lane.ready is not None and not lane.rests]
         return Stats(
             waiting=sum(not item.is_note for item in mail),
-            pointed=sum(item.pointed and item.needs <= FORM for item in mail),
-            ready=sum(self.is_ready(lane) and lane.needs <= FORM for lane in self.lanes),
+            pointed=sum(item.pointed for item in mail),
+            ready=sum(self.is_ready(lane) for lane in self.lanes),
             leased=sum(not lane.free for lane in self.lanes),
-            parked=sum(lane.needs > FORM or not self.is_ready(lane) for lane in waits),
+            parked=sum(not self.is_ready(lane) for lane in waits),
             parts=sum(len(lane.items) for lane in self.lanes if lane.kind == "out"),
             timers=len(self.timers),
             dead=len(self.letters),

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from gateway.store.form import FORM
 from gateway.store.types import Kind
 from gateway.testing.store_contract.plain import BURST
 
@@ -18,8 +17,8 @@ PASSES = 60.0
 SOON, LATER, KEPT = 30.0, 90.0, 100.0
 
 Rest = Literal["due", "collect_until"] | None
-Doom = Literal["expect", "not_after", "consume", "drop_pointers", "defer_decisions", "replace"]
-Way = Literal["consume", "drop_pointers", "defer_decisions", "replace"]
+Doom = Literal["expect", "not_after", "consume", "drop_pointers", "replace"]
+Way = Literal["consume", "drop_pointers", "replace"]
 SORTS: dict[str, dict[str, Any]] = {
     "message": {},
     "collects": {"collects": True},
@@ -42,7 +41,6 @@ def leases(*kinds: Kind) -> st.SearchStrategy[Any]:
         st.sampled_from([kinds, *((kind,) for kind in kinds)]),
         st.sampled_from([None, None, None, "a", "b"]),
         st.sampled_from("ab"),
-        st.sampled_from([FORM, FORM + 1]),
         st.sampled_from([False, False, True]),
     )
 
@@ -57,7 +55,6 @@ HOLDING: Rules = {
         st.sampled_from([None, None, None, "due", "collect_until"]),
         moments,
     ),
-    "leave": st.tuples(few),
     "renew": st.tuples(few),
     "die": st.tuples(few),
     "zombie": st.tuples(few),
@@ -66,7 +63,7 @@ HOLDING: Rules = {
 }
 TURNS: Rules = HOLDING | {
     "accept": st.tuples(ab, sorts, st.integers(0, 5), st.booleans()),
-    "decide": st.tuples(ab, few, st.sampled_from(["consume", "drop_pointers", "defer_decisions", "replace"])),
+    "decide": st.tuples(ab, few, st.sampled_from(["consume", "drop_pointers", "replace"])),
     "signal": st.tuples(ab, st.integers(1, 2)),
     "lease": leases("turn"),
 }
@@ -90,9 +87,7 @@ KEEPING: Rules = {
     "bury": st.tuples(ab, st.booleans(), st.integers(0, 5)),
     "replay": st.tuples(ab),
     "drop": st.tuples(ab),
-    "doom": st.tuples(
-        st.sampled_from(["expect", "not_after", "consume", "drop_pointers", "defer_decisions", "replace"])
-    ),
+    "doom": st.tuples(st.sampled_from(["expect", "not_after", "consume", "drop_pointers", "replace"])),
     "check": st.just(()),
 }
 ALL: Rules = TURNS | OTHERS | KEEPING | {"lease": leases(*KINDS)}

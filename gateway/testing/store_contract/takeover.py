@@ -87,7 +87,7 @@ class TakeoverContract:
             lease = await take(store, kind)
             assert (lease.died, lease.tries) == (False, 3)
 
-    @pytest.mark.parametrize("how", ["taken over", "given back", "failed"])
+    @pytest.mark.parametrize("how", ["taken over", "failed"])
     async def test_signals_of_a_turn_outlive_what_becomes_of_its_outbox(self, store: Store, how: str) -> None:
         await arrive(store)
         turn = await take(store)
@@ -97,8 +97,6 @@ class TakeoverContract:
         match how:
             case "taken over":
                 assert (await take(store, "out", wait_seconds=15)).died
-            case "given back":
-                await store.commit(transaction(store, of=out, finish="left", requires_form=2))
             case _:
                 await store.commit(transaction(store, of=out, finish="failed"))
         assert (await store.renew(turn)).signals == ("stop",)

@@ -13,7 +13,6 @@ from gateway.store.redis.timings import RedisTimings
 from gateway.store.types import Incoming, Kind
 from gateway.testing import StoreContract
 from gateway.testing.store_contract.actions import ActionsContract
-from gateway.testing.store_contract.forms import FormsContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
@@ -52,7 +51,7 @@ class TestNobodyLooksAgain(WaitingContract, ModelContract):
 
 @pytest.mark.nightly
 class TestNobodyLooksAgainInOtherContracts(
-    ActionsContract, FormsContract, LanesContract, OutboxContract, PrefetchContract, TakeoverContract
+    ActionsContract, LanesContract, OutboxContract, PrefetchContract, TakeoverContract
 ):
     """The other contracts that lease lanes pass without the look every few seconds, too."""
 

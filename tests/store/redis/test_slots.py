@@ -93,8 +93,6 @@ async def everything(store: Store) -> None:
     await store.accept([Incoming(conversation=c, event_ids=("new",), body={}, refusable=True)])
     await store.accept([event, Incoming(conversation=c, event_ids=("p",), body={}, decides=True)])
     pointed = [(found.conversation, found.seq) for found in await store.pending_decisions(c)]
-    await store.commit(Transaction(partition=partition, defer_decisions=pointed, requires_form=2))
-    await store.pending_decisions(knows=2)
     await store.mailboxes()
     await store.mailbox(c)
     await store.drop_all("no such reason")
@@ -131,8 +129,6 @@ async def everything(store: Store) -> None:
     await store.commit(ends)
     await store.give_back(ends)
     action = await store.lease("w", ["action"], only="{act}")
-    await store.commit(Transaction(partition=partition, lease=action, finish="left", requires_form=2))
-    action = await store.lease("w", ["action"], knows=2)
     await store.commit(Transaction(partition=partition, lease=action, finish="done"))
     out = await store.lease("w", ["out"])
     assert out is not None

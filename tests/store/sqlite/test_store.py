@@ -264,7 +264,7 @@ async def test_lane_falling_due_while_the_thread_is_busy_is_noticed() -> None:
 
     await writer.submit(makes_due)
     lease = writer.submit(
-        lambda db, at: leases.lease(db, at, "w", ["out"], None, "", 6.0, 1, Prefetch()), topic="out", wait_seconds=60.0
+        lambda db, at: leases.lease(db, at, "w", ["out"], None, "", 6.0, Prefetch()), topic="out", wait_seconds=60.0
     )
     await writer.submit(takes_long)
     async with asyncio.timeout(15):
