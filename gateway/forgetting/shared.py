@@ -110,8 +110,7 @@ def without(scope: Extent, conversation: str, entry: Json, names: frozenset[str]
     if not isinstance(entry, dict):
         return entry
     by = entry.get("person")
-    is_old = by is None and entry.get("role") == "user" and entry.get("speaker") in names
-    if (by is not None and by == scope.person) or is_old:
+    if by is not None and by == scope.person:
         return {"role": "event", "content": _REMOVED}
     if entry.get("role") == "event":
         is_group = conversation in scope.groups

@@ -102,7 +102,7 @@ class AuditCommands(StoreCommands):
 
 
 def _told(named: str, people: Mapping[str, str]) -> JsonObject:
-    """Return how the person of a line is told. A line of an older release names them in plain."""
+    """Return how the person of a line is told."""
     if not is_pseudonym(named):
         return {}
     told: JsonObject = {"person": people.get(named, named), "pseudonym": named}

@@ -4,8 +4,7 @@ The head of the chain stands in the sealed record of its action. As long as the 
 can change, remove or add a line that it covers.
 
 A line names its person by a pseudonym, and has nothing else that tells of a person:
-no conversation, and no hash that a guessed name or number could be checked against. Lines of an older release have the
-person in plain, and the run that asked.
+no conversation, and no hash that a guessed name or number could be checked against.
 
 A pseudonym is an HMAC of the person under a random key of that person, 128 bits. A record holds the key and the
 person, one in each partition with lines about them, and is written in the same commit as the first of these lines.

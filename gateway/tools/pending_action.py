@@ -116,12 +116,12 @@ class PendingAction:
     """128 random bits in hex; also the idempotency key and the audit's key."""
     salt: str = ""
     """128 more random bits in hex, which only the record has. With them in the digest, nobody can check a guess of a
-    name or number against the digest in an audit line. Empty in a record of an older release."""
+    name or number against the digest in an audit line."""
     kind: str
     """The tool's name."""
     tool_version: str = ""
-    template: str | None = None
-    """SHA-256 of the tool's confirm template; empty when it has none, None in a record of an older release."""
+    template: str = ""
+    """SHA-256 of the tool's confirm template; empty when it has none."""
     args: Mapping[str, Json] = field(default_factory=dict)
     precondition: Json = None
     preview: str
@@ -180,7 +180,7 @@ class PendingAction:
     outcome: str | None = None
     """The tool's result, or ``error: TypeName``; never the text of an exception."""
     run_id: str = ""
-    """The id of the run that asked; empty in a record of an older release."""
+    """The id of the run that asked."""
     standins: tuple[str, ...] = ()
     """The people that may approve it once they are asked, because the approvers are silent."""
     remind_seconds: float | None = None

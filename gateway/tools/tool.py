@@ -233,9 +233,9 @@ class Tool:
     def matches(self, action: PendingAction) -> bool:
         """Return True if an action was asked under this definition of the tool: its version and its template.
 
-        The version alone counts if the record has no template, as in older releases, or if the tool no longer asks.
+        The version alone counts if the tool no longer asks.
         """
-        same_template = self.confirm is None or action.template in (None, self.template_hash)
+        same_template = self.confirm is None or action.template == self.template_hash
         return action.tool_version == self.version_hash and same_template
 
     def compares(self, action: PendingAction) -> bool:

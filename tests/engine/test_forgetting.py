@@ -11,14 +11,13 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import rfc8785
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
@@ -43,8 +42,7 @@ from gateway.engine.event_bodies import event_body
 from gateway.forgetting import NotForgotten
 from gateway.observe.runs import run_id_of
 from gateway.operations.operator import Operator
-from gateway.pending import changes
-from gateway.pending.audit import AuditLine, Noted, Pseudonyms, forget_person, is_pseudonym, people_by_pseudonym
+from gateway.pending.audit import Pseudonyms, forget_person, is_pseudonym, people_by_pseudonym
 from gateway.pending.seal import compute_digest
 from gateway.providers.base import ModelMessage, Request, Response, Usage
 from gateway.providers.base import ToolCall as Call
@@ -635,38 +633,3 @@ async def test_a_record_changed_from_outside_names_nobody(approving: ChatDriver,
     assert next(each for each in await ask.audit() if each["head"] == line["head"])["forgotten"] is True
     await approved(approving, "INV-2")
     assert [each["what"] for each in await ask.audit(person=BEN) if each["what"] == "decided"] == ["decided"]
-
-
-def older(action: PendingAction, noted: Noted, pseudonyms: Mapping[str, str]) -> AuditLine:
-    """The line as a process of an older release writes it."""
-    line: dict[str, Json] = {
-        "action": action.pending_action_id,
-        "what": noted.what,
-        "person": noted.by,
-        "at": noted.at.isoformat(),
-        "digest": action.digest,
-        "before": action.audit,
-        "run": action.run_id,
-    }
-    return AuditLine({**line, "head": hashlib.sha256(rfc8785.dumps(line)).hexdigest()}, noted.by)
-
-
-async def test_older_lines_are_read_beside_newer_ones(approving: ChatDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes of two releases take turns on one action."""
-    with monkeypatch.context() as patched:
-        patched.setattr(changes, "chained", older)
-        await approving.says(CLERK, "delete INV-1", group="team")
-    await approving.presses(STRANGER, "Cancel")
-    with monkeypatch.context() as patched:
-        patched.setattr(changes, "chained", older)
-        await approving.presses(STRANGER, "Cancel")
-    ask = operator(approving)
-    forms = [
-        is_pseudonym(line["person"]) for line in await lines_of(store_of(approving)) if line["what"] == "not_allowed"
-    ]
-    assert forms == [True, False]
-    found = await ask.audit(person=PEOPLE[2])
-    assert [line["what"] for line in found] == ["not_allowed"] * 2
-    assert {line["person"] for line in found} == {PEOPLE[2]}
-    assert {bool(line["run"]) for line in await ask.audit()} == {True}
-    assert (await ask.verify_audit())["faults"] == {}

@@ -56,7 +56,7 @@ class SqliteStore:
     """A store in one file, or in memory (":memory:"), owned by one process; see `gateway.store.base.Store`.
 
     A new message is refused while `max_waiting` events wait, or a tenth of that in its conversation. `open` raises
-    StoreRefused for a file that another process owns, that is damaged, of another program, or of a newer release. The
+    StoreRefused for a file that another process owns, that is damaged, of another program, or of another form. The
     file is unchanged then.
     """
 
