@@ -19,7 +19,7 @@ from gateway.providers.base import ModelMessage
 from gateway.store.base import Store
 from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
-from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
+from gateway.stored.memory_events import conversation_lane, is_memory_lane, person_lane
 from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 

@@ -36,7 +36,7 @@ from gateway.providers.prices import age_text, age_warning
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import StoreRefused, StoreUnavailable
-from gateway.store.sqlite.mounts import warn_of_network
+from gateway.store.sqlite.files import warn_of_network
 from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError, unasked
 
 __all__ = [

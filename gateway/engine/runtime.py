@@ -39,7 +39,7 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming, Lease
 from gateway.stored import keys
 from gateway.stored.events import DecisionRequested, body_of
-from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
+from gateway.stored.memory_events import conversation_lane, is_memory_lane, person_lane
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK
 

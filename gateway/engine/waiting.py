@@ -11,8 +11,7 @@ from gateway.engine.memory.records import hand_to_lanes
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.stored.memory_events import MemoryEvent, QuestionWaits
-from gateway.stored.memory_lanes import person_lane
+from gateway.stored.memory_events import MemoryEvent, QuestionWaits, person_lane
 from gateway.tools.pending_action import PendingAction
 
 _MOST: Final = 20

@@ -11,7 +11,7 @@ from gateway.pending.seal import is_sealed
 from gateway.store.base import Store
 from gateway.store.codec import encode
 from gateway.stored import keys
-from gateway.stored.memory_lanes import conversation_lane, person_lane
+from gateway.stored.memory_events import conversation_lane, person_lane
 from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 

@@ -31,8 +31,6 @@ from gateway.store.types import (
     Waiting,
 )
 
-__all__ = ["Store"]
-
 
 class Store(Protocol):
     """The durable state of a bot. Every call may raise StoreUnavailable."""

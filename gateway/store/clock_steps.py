@@ -9,8 +9,6 @@ import logging
 import time
 from typing import Final
 
-__all__ = ["DOUBTED_MICROS", "ClockSteps", "elapsed_ns"]
-
 log = logging.getLogger("askfirst.store")
 
 DOUBTED_MICROS: Final = 86_400_000_000

@@ -10,21 +10,6 @@ from typing import Any, TypeVar, cast
 from channels import Json
 from gateway.store.types import Dead, Incoming, QueuedPart, Written
 
-__all__ = [
-    "dead_from_text",
-    "dead_to_text",
-    "decode",
-    "decode_all",
-    "decode_loosely",
-    "encode",
-    "incoming_from_text",
-    "incoming_to_text",
-    "micros",
-    "moment",
-    "open_letter",
-    "span",
-]
-
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

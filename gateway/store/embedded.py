@@ -6,8 +6,6 @@ from typing import Protocol, TypeGuard
 
 from gateway.store.base import Store
 
-__all__ = ["Embedded", "is_embedded"]
-
 
 class Embedded(Store, Protocol):
     """A store that is not `shared`."""

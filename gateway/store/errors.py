@@ -18,18 +18,6 @@ from typing import Self
 
 from channels import AskfirstError
 
-__all__ = [
-    "Conflict",
-    "Fenced",
-    "MailboxFull",
-    "Overloaded",
-    "StoreError",
-    "StoreInUse",
-    "StoreRefused",
-    "StoreUnavailable",
-    "TooLate",
-]
-
 
 class StoreError(AskfirstError):
     """The base class of a store's errors."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-__all__ = ["FORM", "other_form"]
-
 FORM: Final = 8
 """The form that this release reads and writes. Another one is refused. A change of anything stored raises it."""
 _RELEASE: Final = version("askfirst")

@@ -7,8 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["keep_private"]
-
 log = logging.getLogger("askfirst.store")
 
 

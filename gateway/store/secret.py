@@ -17,8 +17,6 @@ from gateway.store.errors import StoreRefused
 from gateway.store.private import keep_private
 from gateway.store.sqlite import SqliteStore
 
-__all__ = ["kept_secret", "keys_of", "new_secret", "secret_of"]
-
 log = logging.getLogger("askfirst.store")
 
 _LEAST_BYTES = 32

@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 from channels import Json
 from gateway.store.types import Dead, Incoming, Kind, Lease, Prefetch, QueuedPart, Spending
 
-__all__ = ["Chained", "Committed", "LogCut", "Put", "Timer", "Transaction"]
-
 
 @dataclass(frozen=True, slots=True)
 class Put:

@@ -11,30 +11,6 @@ from typing import Literal, NamedTuple, cast
 
 from channels import Json
 
-__all__ = [
-    "FOLDED_AFTER_SECONDS",
-    "TIMERS_COUNTED",
-    "Cell",
-    "Control",
-    "Dead",
-    "Forgotten",
-    "Incoming",
-    "Key",
-    "Kind",
-    "Lease",
-    "LogEntry",
-    "Mailbox",
-    "Prefetch",
-    "QueuedPart",
-    "Record",
-    "Snapshot",
-    "Spending",
-    "Stats",
-    "Waiting",
-    "Written",
-    "conversation_limit",
-]
-
 Kind = Literal["turn", "action", "out"]
 """The kind of a lane: a conversation's waiting events, an action to execute, or a conversation's outbox."""
 

@@ -12,7 +12,7 @@ import pytest
 from channels import WebhookRequest, WebhookResponse
 from gateway import Agent, ChannelAgent, Gateway
 from gateway.store.redis import RedisStore
-from gateway.store.redis.timings import RedisTimings
+from gateway.store.redis.connection import RedisTimings
 from gateway.testing import ChannelCase
 from gateway.web import webhooks
 from tests.e2e.every_channel import case, settings_of

@@ -44,7 +44,7 @@ from gateway.observe.teller import Teller
 from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.types import Kind, Lease
-from gateway.stored.memory_lanes import is_memory_lane
+from gateway.stored.memory_events import is_memory_lane
 from gateway.testing import ScriptedProvider
 from gateway.testing.faulty_store import FaultyStore
 from gateway.tools.pending_action import PendingAction

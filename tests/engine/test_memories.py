@@ -25,7 +25,7 @@ from gateway import (
 from gateway.retention import Retention
 from gateway.store.types import Incoming
 from gateway.stored import keys
-from gateway.stored.memory_lanes import conversation_lane, is_memory_lane, person_lane
+from gateway.stored.memory_events import conversation_lane, is_memory_lane, person_lane
 from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall
 from tests.engine.rig import until
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
-from gateway.store.sqlite.timings import SqliteTimings
+from gateway.store.sqlite.writer import SqliteTimings
 from gateway.testing import StoreContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.waiting import WaitingContract

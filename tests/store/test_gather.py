@@ -10,9 +10,9 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
-from gateway.store.redis.timings import RedisTimings
+from gateway.store.redis.connection import RedisTimings
 from gateway.store.sqlite import SqliteStore
-from gateway.store.sqlite.timings import SqliteTimings
+from gateway.store.sqlite.writer import SqliteTimings
 from gateway.testing.store_contract.helpers import arrive, take
 
 MANY = 5

@@ -9,8 +9,7 @@ from gateway.engine.memory.records import begin_epoch, hand_to_lanes, turn_memor
 from gateway.engine.turns.running import RunningTurn
 from gateway.memory import RESET
 from gateway.store.transaction import Transaction
-from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent
-from gateway.stored.memory_lanes import conversation_lane, person_lane
+from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, conversation_lane, person_lane
 from gateway.turn import Outcome
 
 

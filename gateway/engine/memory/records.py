@@ -16,8 +16,7 @@ from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Record, Snapshot
 from gateway.stored import keys
-from gateway.stored.memory_events import MemoryEvent, memory_body_of
-from gateway.stored.memory_lanes import conversation_lane, person_lane
+from gateway.stored.memory_events import MemoryEvent, conversation_lane, memory_body_of, person_lane
 from gateway.turn import Turn
 
 SUMMARY: Final = "summary"

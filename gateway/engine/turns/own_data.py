@@ -17,8 +17,7 @@ from gateway.conversations import Conversations, UnknownConversation
 from gateway.engine.context import EngineContext
 from gateway.pending.seal import Keyring
 from gateway.store.types import Incoming
-from gateway.stored.memory_events import ForgetDue, memory_body_of
-from gateway.stored.memory_lanes import forget_lane
+from gateway.stored.memory_events import ForgetDue, forget_lane, memory_body_of
 from gateway.tools.pending_action import json_text
 from gateway.wording import say
 

@@ -13,8 +13,6 @@ from gateway.store.form import FORM, other_form
 from gateway.store.redis.client import Client
 from gateway.store.redis.keys import Keys
 
-__all__ = ["Watch", "check", "judge"]
-
 log = logging.getLogger("askfirst.store")
 
 _OLDEST: Final = (7, 0)

@@ -1,25 +1,54 @@
-"""The connections to the server, its clock, and the scripts that run in its partitions."""
+"""The connections to the server, its clock, and the scripts that run in its partitions.
+
+The address stands in ASKFIRST_STORE. redis-py uses database 0 for a number that it cannot read, fails on an unknown
+option, and lets an option of the address override the options of our connections. So mistakes that it would accept
+silently are refused here.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from redis.exceptions import ConnectionError as NotThere
+from redis.exceptions import InvalidResponse
+from redis.exceptions import TimeoutError as NoAnswer
 
 from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import moment
-from gateway.store.errors import StoreUnavailable
-from gateway.store.redis import address, checks
-from gateway.store.redis.client import Call, Client, Value
+from gateway.store.errors import StoreRefused, StoreUnavailable
+from gateway.store.redis import checks
+from gateway.store.redis.client import AutoPipeline, Call, Client, Value
 from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.redis.notifications import Notifications
-from gateway.store.redis.pipelining import AutoPipeline
 from gateway.store.redis.scripts import Script
-from gateway.store.redis.timings import RedisTimings
 
-__all__ = ["Server"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisTimings:
+    """The times of a Redis store, in seconds."""
+
+    work_seconds: float = 5.0
+    """Timeout of the calls that no platform waits for."""
+    watch_seconds: float = 1.0
+    """The least time between two looks for data that the server has lost."""
+    look_again_seconds: float = 5.0
+    """A waiter looks into all partitions at least this often, or as often as a lease may lapse. New work is notified,
+    and the look before shows which lanes become ready by time. So no lease that was taken since then lapses before the
+    next look."""
+    gather_seconds: float = 0.002
+    """After a call with several batches of events, the next ones wait this long for more, as they do during a call. One
+    call for many takes a fraction of the time of several calls. An event that arrives alone does not wait."""
+    counted_seconds: float = 1.0
+    """Greatest age of the count of events in the other partitions."""
+
 
 T = TypeVar("T")
 
@@ -59,7 +88,7 @@ class Server:
         self._open = True
         self._has_headroom, self._look_at = True, 0.0
         self._running: set[asyncio.Future[Any]] = set()
-        address.check(url)
+        check_address(url)
         self._url = url
         self.doubted = 0
         """By how much the server's clock was ahead at the start, in microseconds; 0 once it is trusted."""
@@ -77,7 +106,7 @@ class Server:
                 self._steps.begin(int(await self._work.command("GET", self.keys.ahead) or 0), self._elapsed())
                 await self._doubt_clock(await self.look_at_clock())
             except StoreUnavailable as error:
-                raise address.at_first(self._url, error) from error.__cause__
+                raise advise(self._url, error) from error.__cause__
             await self.notifications.open()
         except BaseException:
             await self.close()
@@ -236,3 +265,72 @@ class Server:
         self._running.discard(running)
         if not running.cancelled():
             running.exception()  # marks the error as retrieved
+
+
+log = logging.getLogger("askfirst.store")
+
+_TLS: Final[Mapping[str, str]] = {
+    "ssl_ca_certs": ".+",
+    "ssl_ca_path": ".+",
+    "ssl_certfile": ".+",
+    "ssl_keyfile": ".+",
+    "ssl_password": ".+",
+    "ssl_cert_reqs": "none|optional|required",
+    "ssl_check_hostname": "true|false",
+}
+"""Option -> pattern of its values."""
+
+
+def check_address(url: str) -> None:
+    """Check the address. Raises StoreRefused, without quoting it: it may hold the password.
+
+    Warns if the server's certificate is not verified.
+    """
+    try:
+        parts = urlsplit(url)
+        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        right = parts.port != 0 and re.fullmatch("(/[0-9]{0,9})?", parts.path) is not None and not parts.fragment
+        if not right:
+            raise ValueError
+    except ValueError:  # its text may hold the password
+        raise StoreRefused(
+            "ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number], "
+            "and in a password %2F for /, %3F for ?, %23 for #, %40 for @ and %25 for %"
+        ) from None
+    if given and parts.scheme != "rediss":
+        raise StoreRefused("ASKFIRST_STORE has options, which are for TLS: write rediss://, or nothing from the ? on")
+    options = dict(given)
+    if len(options) < len(given) or not all(re.fullmatch(_TLS.get(name, "(?!)"), options[name]) for name in options):
+        raise StoreRefused(
+            f"ASKFIRST_STORE has an option that is none, or a value that one cannot have: there are {', '.join(_TLS)}"
+        )
+    if options.get("ssl_cert_reqs") == "none" or options.get("ssl_check_hostname") == "false":
+        log.warning(
+            "Redis need not prove that it is the one that ASKFIRST_STORE names: whoever is on the way there can read "
+            "and change everything. Name its CA with ssl_ca_certs."
+        )
+
+
+def advise(url: str, error: StoreUnavailable) -> StoreUnavailable:
+    """Return the error of the very first call, with advice on an address whose scheme is wrong."""
+    cause = error.__cause__
+    if urlsplit(url).scheme == "rediss":
+        if isinstance(cause, (TimeoutError, NoAnswer)):
+            return StoreUnavailable(f"{error}: see that its port takes TLS, or write redis:// in ASKFIRST_STORE")
+        if type(cause) is NotThere and _was_there(cause):
+            return StoreUnavailable(
+                "Redis cannot be used now: it hung up: if it wants to know who calls, name a certificate and its key "
+                "in ASKFIRST_STORE (rediss://host:6379?ssl_certfile=...&ssl_keyfile=...)"
+            )
+    elif isinstance(cause, InvalidResponse) or (type(cause) is NotThere and _was_there(cause)):
+        return StoreUnavailable(
+            "Redis cannot be used now: it hung up at the first word: if its port takes TLS, write rediss:// in "
+            "ASKFIRST_STORE; if not, see whether it is a Redis at all"
+        )
+    return error
+
+
+def _was_there(error: Exception) -> bool:
+    """Return True if a connection was made, and then broke."""
+    below = error.__cause__ or error.__context__
+    return not isinstance(below, OSError) or isinstance(below, (ConnectionResetError, BrokenPipeError))

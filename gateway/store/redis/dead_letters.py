@@ -11,8 +11,6 @@ from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS, to_bytes
 from gateway.store.types import Dead
 
-__all__ = ["drop", "drop_all", "read", "replay"]
-
 _PAGE: Final = 500
 """The most dead letters of one partition that are read in one call, so that the call stays short."""
 

@@ -20,8 +20,6 @@ from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.transaction import Timer
 from gateway.store.types import Forgotten
 
-__all__ = ["forget", "timers"]
-
 _KEYS: Final = 1000
 """The most keys, of any kind, that the server looks at in one call."""
 _PAGE: Final = 500

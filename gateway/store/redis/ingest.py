@@ -18,13 +18,10 @@ from redis.exceptions import OutOfMemoryError, RedisError
 from gateway.store.errors import MailboxFull, Overloaded, StoreUnavailable
 from gateway.store.redis import scripts
 from gateway.store.redis.client import Call, Value, unavailable
-from gateway.store.redis.connection import Server
+from gateway.store.redis.connection import RedisTimings, Server
 from gateway.store.redis.keys import PARTITIONS
-from gateway.store.redis.timings import RedisTimings
 from gateway.store.redis.wire import event_arguments, text_of
 from gateway.store.types import Incoming, conversation_limit
-
-__all__ = ["RedisBatcher"]
 
 _COUNTED_ANEW_SECONDS: Final = 0.1
 """Greatest age of the count when an event is refused because of it."""

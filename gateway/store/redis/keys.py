@@ -13,8 +13,6 @@ from zlib import crc32
 
 from gateway.store.types import Key
 
-__all__ = ["PARTITIONS", "Keys", "partition_of", "to_bytes"]
-
 _TAGS: Final = (
     "00dd", "01dc", "02fd", "03fc", "04ac", "05ad", "06bd", "07bc",
     "08bb", "09ba", "10ab", "11aa", "12bd", "13bc", "14da", "15db",

@@ -19,8 +19,6 @@ from gateway.store.redis.notifications import EVERYTHING, Subscription
 from gateway.store.redis.wire import lane_arguments, prefetch_arguments, read_lease, ready_indexes
 from gateway.store.types import Kind, Lease, Prefetch
 
-__all__ = ["LaneQuery", "Leases", "ReadyLanes"]
-
 T = TypeVar("T")
 
 _GIVE_BACK_SECONDS: Final = 1.0

@@ -12,8 +12,6 @@ from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import to_bytes
 from gateway.store.types import Key
 
-__all__ = ["find"]
-
 _KEYS: Final = 1000
 """The most keys, of any kind, that the server looks at in one call."""
 

@@ -20,8 +20,6 @@ from redis.exceptions import RedisError
 from gateway.store.redis.client import connecting, end, unavailable
 from gateway.store.redis.keys import PARTITIONS
 
-__all__ = ["EVERYTHING", "Notifications", "Subscription"]
-
 EVERYTHING: Final = b""
 """A topic whose subscriptions get the notifications of all topics."""
 _AGAIN_SECONDS: Final = 0.5

@@ -14,41 +14,6 @@ from typing import Literal
 from gateway.store.form import FORM
 from gateway.store.types import FOLDED_AFTER_SECONDS
 
-__all__ = [
-    "ACCEPT",
-    "ACCEPT_NEW",
-    "ACQUIRE",
-    "ADD",
-    "ALL_SPENT",
-    "COMMIT",
-    "DEAD_LETTERS",
-    "DROP_SOME",
-    "DUE_TIMERS",
-    "FIRE_TIMERS",
-    "FORGET",
-    "GET",
-    "GET_DEAD",
-    "GIVE_BACK",
-    "HAS_WORK",
-    "IN_MAILBOX",
-    "IS_HELD",
-    "LEASE",
-    "MAILBOXES",
-    "OUTBOX",
-    "PEEK",
-    "PENDING_DECISIONS",
-    "READ",
-    "RENEW",
-    "REPLAY_DEAD",
-    "SCAN",
-    "SPENT",
-    "STAMPS",
-    "STATS",
-    "TIMERS",
-    "WAITING",
-    "Script",
-]
-
 _DIRECTORY = files("gateway.store") / "lua"
 _COMMON = ("common", "lanes", "mailbox", "records", "leases")
 

@@ -10,8 +10,6 @@ from gateway.store.redis import scripts, wire
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS, to_bytes
 
-__all__ = ["read", "read_all"]
-
 _PAGE: Final = 500
 """The most counts of one partition that are read in one call, so that the call stays short."""
 

@@ -14,12 +14,11 @@ from gateway.store.codec import decode, decode_all, decode_loosely, micros, mome
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
 from gateway.store.redis import dead_letters, forgetting, log_names, scripts, spent, wire
 from gateway.store.redis.client import Value
-from gateway.store.redis.connection import Server
+from gateway.store.redis.connection import RedisTimings, Server
 from gateway.store.redis.ingest import RedisBatcher
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.redis.leases import LaneQuery, Leases
 from gateway.store.redis.timers import RedisTimers
-from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Committed, Timer, Transaction
 from gateway.store.types import (
     TIMERS_COUNTED,
@@ -40,8 +39,6 @@ from gateway.store.types import (
     Stats,
     Waiting,
 )
-
-__all__ = ["RedisStore"]
 
 _READ_AGAIN_SECONDS: Final = 5.0
 _PAGE: Final = 500

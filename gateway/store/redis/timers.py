@@ -14,8 +14,6 @@ from gateway.store.redis import scripts, wire
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS
 
-__all__ = ["RedisTimers"]
-
 log = logging.getLogger("askfirst.store")
 
 _TIMERS: Final = 500

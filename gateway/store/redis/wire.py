@@ -21,27 +21,6 @@ from gateway.store.redis.keys import PARTITIONS, to_bytes
 from gateway.store.transaction import Transaction
 from gateway.store.types import Cell, Dead, Incoming, Key, Kind, Lease, Prefetch, QueuedPart, Record, Snapshot, Waiting
 
-__all__ = [
-    "cell_arguments",
-    "check",
-    "event_arguments",
-    "lane_arguments",
-    "lease_arguments",
-    "leaves",
-    "only_adds",
-    "operations",
-    "part_arguments",
-    "prefetch_arguments",
-    "read_lease",
-    "read_letter",
-    "read_parts",
-    "read_record",
-    "read_waiting",
-    "ready_indexes",
-    "summed",
-    "text_of",
-]
-
 
 def text_of(name: bytes) -> str:
     """Return the name that `to_bytes` was given."""

@@ -8,8 +8,6 @@ from gateway.store.codec import span
 from gateway.store.errors import StoreUnavailable
 from gateway.store.sqlite.clock import Moment
 
-__all__ = ["clean", "high_water", "scrub", "set_high_water"]
-
 _ROWS = 500
 _VERSIONS_KEPT = span(3600.0)
 """How long the version of a record is kept after its end."""

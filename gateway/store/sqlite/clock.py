@@ -10,9 +10,6 @@ from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import span
 from gateway.store.types import Kind
 
-__all__ = ["Clock", "Moment", "Woken"]
-
-
 Woken: TypeAlias = tuple[Kind, str | None]
 """The kind of a lane, and its pool (None: any)."""
 

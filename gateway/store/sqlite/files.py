@@ -1,18 +1,22 @@
-"""Detection of files of an open database that were removed or replaced.
+"""The files of a database: in place, on a local disk, with free space, and a log that stays small.
 
-SQLite would continue with the file that it has open, and later writes would be lost with it.
+Files that were removed or replaced under an open database are detected: SQLite would continue with the file that it
+has open, and later writes would be lost with it. Its write-ahead log does not work on network file systems
+(https://sqlite.org/wal.html), and grows while another program reads the database without end.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import shutil
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-
-__all__ = ["Files"]
+from typing import Final
 
 log = logging.getLogger("askfirst.store")
 
@@ -87,3 +91,160 @@ def _identity(file: Path) -> tuple[int, int]:
     """Return the device and inode of a file. A new file at its path has others."""
     found = os.stat(file)  # noqa: PTH116
     return found.st_dev, found.st_ino
+
+
+_MIB: Final = 1024**2
+KEPT_BYTES: Final = 16 * _MIB
+"""The size of the log after a checkpoint. Without this limit, SQLite keeps its greatest size
+(https://sqlite.org/pragma.html#pragma_journal_size_limit). It is usually 4 MiB, and more after a large commit."""
+_MOST_BYTES: Final = 32 * _MIB
+
+
+class Growth:
+    """The write-ahead log of the database at `path` (None: in memory, without one).
+
+    SQLite cannot move the part of it into the database that is newer than the oldest open read. So a reader that does
+    not end lets it grow until the disk is full. A change is logged once.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._log = None if path is None else Path(f"{path}-wal")
+        self._grows = False
+
+    def look(self) -> None:
+        """Compare its size with the limit, and log a change. It raises no error."""
+        if self._log is None:
+            return
+        try:
+            size = os.stat(self._log).st_size  # noqa: PTH116
+        except OSError:  # opening the file reports it
+            return
+        if (size > _MOST_BYTES) is self._grows:
+            return
+        self._grows = not self._grows
+        if self._grows:
+            log.warning(
+                "%s has %d MiB and grows: another program reads %s without end (a sqlite3 shell in a transaction, a "
+                "backup that hangs); end that one, or the disk fills up",
+                self._log,
+                size // _MIB,
+                self._log.name.removesuffix("-wal"),
+            )
+        else:
+            log.warning("%s is small again", self._log)
+
+
+_RESERVE_BYTES: Final = 64 * 1024**2
+"""Space for work that has begun: decisions, ends of turns and of actions, receipts."""
+_LOOK_SECONDS: Final = 1.0
+
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="askfirst-room")
+"""A thread of its own: incoming events do not wait while all threads of the loop are busy, as with name lookups."""
+
+
+class DiskSpace:
+    """The free space on the disk of a file (None: in memory), compared with the reserve at most once a second.
+
+    A change is logged once.
+    """
+
+    def __init__(
+        self,
+        file: Path | None,
+        *,
+        reserve_bytes: int = _RESERVE_BYTES,
+        look_seconds: float = _LOOK_SECONDS,
+        thread: ThreadPoolExecutor = _THREAD,
+    ) -> None:
+        self._file = file
+        self._reserve_bytes, self._look_seconds, self._thread = reserve_bytes, look_seconds, thread
+        self._enough = True
+        self._next = 0.0
+
+    async def enough(self) -> bool:
+        """Return True if more than the reserve is free. If no thread can be started, return the last result."""
+        if self._file is not None and not self._fresh:
+            self._next = time.monotonic() + self._look_seconds
+            with suppress(RuntimeError):
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._look, self._file)
+        return self._enough
+
+    @property
+    def seen(self) -> bool:
+        """True if a recent result says that enough is free. Then no caller has to wait for a new one."""
+        return self._enough and (self._file is None or self._fresh)
+
+    @property
+    def _fresh(self) -> bool:
+        return time.monotonic() < self._next
+
+    def _look(self, file: Path) -> None:
+        """Look in the thread. Its result is kept even if the caller was cancelled."""
+        enough = _free(file) >= self._reserve_bytes
+        if enough is not self._enough:
+            self._enough = enough
+            if enough:
+                log.warning("there is room again on the disk of %s: goes on", file)
+            else:
+                log.warning(
+                    "the disk of %s has less than %d MiB left: new messages and launches wait; make room",
+                    file,
+                    self._reserve_bytes // 1024**2,
+                )
+
+
+def _free(file: Path) -> int:
+    """Return the bytes that this user may still write to the disk of the file."""
+    return shutil.disk_usage(file.resolve().parent).free
+
+
+_PROC = Path("/proc/self")
+_NETWORK: Final = frozenset(
+    (
+        *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "gpfs", "ibrix", "k-afs", "lustre", "ncpfs"),
+        *("nfs", "nfs4", "orangefs", "panfs", "prl_fs", "pvfs2", "smb2", "smb3", "smbfs", "snfs", "vboxsf", "vmhgfs"),
+        *("ceph-fuse", "curlftpfs", "davfs", "gcsfuse", "glusterfs", "goofys", "juicefs", "rclone", "s3fs", "smbnetfs"),
+        *("sshfs", "moosefs", "mfs"),
+    )
+)
+"""Types of file systems whose files are on another machine, or on the host of a virtual machine."""
+
+
+def warn_of_network(file: Path) -> None:
+    """Log a warning if this file is, or would be made, on a network file system. Without /proc there is no warning.
+
+    Blocking.
+    """
+    directory = next(path for path in file.absolute().parents if path.exists())
+    try:
+        here = os.open(directory, os.O_RDONLY)
+        try:
+            details = (_PROC / "fdinfo" / str(here)).read_text()
+        finally:
+            os.close(here)
+        mounts = (_PROC / "mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return
+    kind = file_system(details, mounts)
+    if kind is not None and kind.removeprefix("fuse.") in _NETWORK:
+        log.warning(
+            "%s is on a network file system (%s): SQLite's log needs memory that one machine's processes share, and "
+            "locks that hold, so what is stored there may be damaged. Name a file on a local disk, or a Redis, in "
+            "ASKFIRST_STORE.",
+            file,
+            kind,
+        )
+
+
+def file_system(details: str, mounts: str) -> str | None:
+    """Return the type of the file system of an open file, by its ``/proc/self/fdinfo`` and ``/proc/self/mountinfo``.
+
+    None if it is unknown. The first file has the id of the mount, so hidden mounts and names with escapes do not
+    matter. See proc_pid_fdinfo(5) and proc_pid_mountinfo(5).
+    """
+    found = [line.split()[1] for line in details.splitlines() if line.startswith("mnt_id:")]
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split(" ")[:1] == found:
+            return after.split(" ")[0]
+    return None

@@ -11,8 +11,6 @@ from gateway.store.errors import Conflict
 from gateway.store.sqlite.clock import Moment
 from gateway.store.types import Forgotten
 
-__all__ = ["forget"]
-
 _OF_LANES = (
     ("events", "DELETE FROM event WHERE conversation = ?"),
     ("parts", "DELETE FROM part WHERE conversation = ?"),

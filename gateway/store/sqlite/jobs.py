@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gateway.store.sqlite.clock import Moment, Woken
 
-__all__ = ["Job", "JobResult", "Operation", "Waiters"]
-
 T = TypeVar("T")
 Operation: TypeAlias = Callable[[sqlite3.Connection, Moment], T]
 """Reads and writes in the given transaction. It runs again if the transaction of its group was rolled back."""

@@ -15,21 +15,6 @@ from gateway.store.codec import encode, span
 from gateway.store.sqlite.clock import Moment
 from gateway.store.types import FOLDED_AFTER_SECONDS, Kind
 
-__all__ = [
-    "FOLDED_AFTER",
-    "Row",
-    "clear_if_idle",
-    "first_ready",
-    "has_notes",
-    "has_work",
-    "may_collect",
-    "put_off_no_more",
-    "rest",
-    "seconds_to_next",
-    "wake",
-    "wake_turns",
-]
-
 FOLDED_AFTER = span(FOLDED_AFTER_SECONDS)
 """`FOLDED_AFTER_SECONDS` in microseconds."""
 

@@ -15,8 +15,6 @@ from gateway.store.sqlite.records import PARTITION
 from gateway.store.sqlite.rows import EVENT_COLUMNS, numbered_parts, waiting_from_row
 from gateway.store.types import Control, Key, Kind, Lease, Prefetch, QueuedPart, Snapshot, Waiting
 
-__all__ = ["checkpoint", "end_all", "finish", "give_back", "hold", "is_held", "lease", "renew", "signal"]
-
 _EVENTS = 100
 _PARTS = 20
 

@@ -27,23 +27,6 @@ from gateway.store.sqlite.rows import EVENT_COLUMNS, waiting_from_row
 from gateway.store.transaction import Timer
 from gateway.store.types import Dead, Incoming, Mailbox, QueuedPart, Waiting, conversation_limit
 
-__all__ = [
-    "Arrival",
-    "accept",
-    "arrival",
-    "dead_letters",
-    "drop",
-    "drop_some",
-    "keep_dead",
-    "mailbox",
-    "mailboxes",
-    "pending_decisions",
-    "queue",
-    "replay",
-    "run_timers",
-    "timers",
-]
-
 T = TypeVar("T")
 
 log = logging.getLogger("askfirst.store")

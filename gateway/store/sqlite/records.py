@@ -10,22 +10,6 @@ from gateway.store.sqlite.clock import Moment
 from gateway.store.transaction import LogCut, Put
 from gateway.store.types import Cell, Key, LogEntry, Record, Snapshot
 
-__all__ = [
-    "PARTITION",
-    "acquire",
-    "append",
-    "cut",
-    "delete",
-    "get",
-    "last_lines",
-    "logs",
-    "put",
-    "read",
-    "rewrite",
-    "scan",
-    "version",
-]
-
 PARTITION = "00"
 """The only partition of an embedded store, which is one file."""
 

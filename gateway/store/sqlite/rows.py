@@ -8,8 +8,6 @@ from typing import Any
 from gateway.store.codec import decode, moment
 from gateway.store.types import QueuedPart, Waiting
 
-__all__ = ["EVENT_COLUMNS", "numbered_parts", "outbox", "waiting_from_row"]
-
 EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries"
 
 

@@ -13,10 +13,7 @@ from filelock import FileLock, Timeout
 from gateway.store.errors import StoreInUse, StoreRefused
 from gateway.store.form import FORM, other_form
 from gateway.store.private import keep_private
-from gateway.store.sqlite.growth import KEPT_BYTES
-from gateway.store.sqlite.mounts import warn_of_network
-
-__all__ = ["connect", "lock", "mend"]
+from gateway.store.sqlite.files import KEPT_BYTES, warn_of_network
 
 _APPLICATION_ID = 0x41534B46  # "ASKF", in the header of every file of ours
 

@@ -11,8 +11,6 @@ from gateway.store.codec import span
 from gateway.store.sqlite.clock import Moment
 from gateway.store.types import Spending
 
-__all__ = ["add", "page", "read"]
-
 _LAST_CHARACTER = "\U0010ffff"
 
 

@@ -7,8 +7,6 @@ import sqlite3
 from gateway.store.sqlite.clock import Moment
 from gateway.store.types import TIMERS_COUNTED, Stats
 
-__all__ = ["stats"]
-
 _STATS = """
 SELECT
     (SELECT waiting FROM mail),

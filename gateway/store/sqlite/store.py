@@ -17,11 +17,9 @@ from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.store.sqlite import cleanup, forgetting, lanes, leases, mailbox, records, rows, spent, stats
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
-from gateway.store.sqlite.disk_space import DiskSpace
-from gateway.store.sqlite.ingest import SqliteBatcher
+from gateway.store.sqlite.files import DiskSpace
 from gateway.store.sqlite.jobs import Operation
-from gateway.store.sqlite.timings import SqliteTimings
-from gateway.store.sqlite.writer import Writer
+from gateway.store.sqlite.writer import SqliteBatcher, SqliteTimings, Writer
 from gateway.store.transaction import Committed, Timer, Transaction
 from gateway.store.types import (
     Cell,
@@ -41,8 +39,6 @@ from gateway.store.types import (
     Stats,
     Waiting,
 )
-
-__all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from gateway.store.sqlite.clock import Moment
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import Kind
 
-__all__ = ["apply", "check"]
-
 
 def check(transaction: Transaction) -> None:
     """Raise ValueError for a transaction that no state of the store could accept."""

@@ -3,31 +3,49 @@
 A commit waits for the disk once for its whole group, so SQLite is fast at `synchronous=FULL`. A durable operation is
 answered only after that. Others, like a lease, which ends with the process anyway, do not wait for the disk. The
 changes of an operation that raises are rolled back, and the other operations of its group are not affected.
+
+Events are stored in batches: those that arrive during an operation are stored together in the next one. One process
+stores far more events this way than with an operation for each.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from gateway.store.errors import StoreUnavailable
-from gateway.store.sqlite import cleanup, lanes, leases, schema
+from gateway.store.errors import Overloaded, StoreUnavailable
+from gateway.store.sqlite import cleanup, lanes, leases, mailbox, schema
 from gateway.store.sqlite.clock import Clock, Moment, Woken
-from gateway.store.sqlite.files import Files
-from gateway.store.sqlite.growth import Growth
+from gateway.store.sqlite.files import Files, Growth
 from gateway.store.sqlite.jobs import Job, JobResult, Operation, Waiters
-from gateway.store.sqlite.timings import SqliteTimings
+from gateway.store.types import Incoming
 
-__all__ = ["Writer"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteTimings:
+    """The times of a SQLite store, in seconds."""
+
+    gather_seconds: float = 0.003
+    """After an operation with several batches of events, the next ones wait this long for more: one transaction for
+    many takes a fraction of the time of several. An event that arrives alone does not wait."""
+    look_again_seconds: float = 0.05
+    """A busy thread looks at least this often for lanes that time alone has made ready."""
+    look_up_seconds: float = 30.0
+    """The thread wakes at least this often, to remove expired rows, and in case the machine was suspended."""
+    files_seconds: float = 1.0
+    """The thread checks at most this often that the files are in place."""
+
 
 T = TypeVar("T")
 
@@ -374,3 +392,70 @@ def _unavailable(error: sqlite3.Error) -> str:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     what = schema.mend(name)
     return f"the store cannot be used now ({name})" + (f"; {what}" if what else "")
+
+
+_MOST = 200
+"""The most batches in one operation, so that it stays short."""
+
+_Put = tuple[list[mailbox.Arrival], "asyncio.Future[list[bool]]"]
+
+
+class SqliteBatcher:
+    """Stores events in batches. A new message is refused while `max_waiting` events wait, or a tenth of that in its
+    conversation."""
+
+    def __init__(self, writer: Writer, max_waiting: int, gather_seconds: float) -> None:
+        self._writer = writer
+        self._gather_seconds = gather_seconds
+        self._max_waiting = max_waiting
+        self._waiting: deque[_Put] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._not_before = -math.inf
+
+    def accept(self, events: Sequence[Incoming]) -> asyncio.Future[list[bool]]:
+        """Store events. Return for each whether it is new.
+
+        Raises ValueError for an event that cannot be stored. The future raises Overloaded.
+        """
+        arrivals = [mailbox.arrival(event) for event in events]
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[bool]] = loop.create_future()
+        self._waiting.append((arrivals, answer))
+        if self._idle.is_set():
+            self._idle.clear()
+            # Together with the events of the same moment, or of the next milliseconds.
+            loop.call_later(max(0.0, self._not_before - loop.time()), self._store)
+        return answer
+
+    async def drain(self) -> None:
+        """Wait until all events were answered."""
+        await self._idle.wait()
+
+    def _store(self) -> None:
+        group = [self._waiting.popleft() for _ in range(min(_MOST, len(self._waiting)))]
+        batches = [arrivals for arrivals, _ in group]
+        stored = self._writer.submit(lambda db, at: mailbox.accept(db, at, batches, self._max_waiting))
+        stored.add_done_callback(lambda stored: self._stored(group, stored))
+
+    def _stored(self, group: list[_Put], stored: asyncio.Future[list[list[bool] | Overloaded]]) -> None:
+        loop = asyncio.get_running_loop()
+        if len(group) > 1:
+            self._not_before = loop.time() + self._gather_seconds
+        if len(self._waiting) >= _MOST:
+            self._store()
+        elif self._waiting:
+            loop.call_at(self._not_before, self._store)
+        else:
+            self._idle.set()
+        error = stored.exception()
+        verdicts: Sequence[list[bool] | Overloaded | BaseException] = (
+            stored.result() if error is None else [error] * len(group)
+        )
+        for (_, answer), verdict in zip(group, verdicts, strict=True):
+            if answer.done():  # its caller was cancelled
+                continue
+            if isinstance(verdict, list):
+                answer.set_result(verdict)
+            else:
+                answer.set_exception(verdict)

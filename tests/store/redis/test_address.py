@@ -15,7 +15,7 @@ import pytest
 
 from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.redis import RedisStore
-from gateway.store.redis.timings import RedisTimings
+from gateway.store.redis.connection import RedisTimings
 from gateway.store.types import Incoming
 from tests.store.redis_server import RedisServer, tls_front
 

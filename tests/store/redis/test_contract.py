@@ -9,7 +9,7 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
-from gateway.store.redis.timings import RedisTimings
+from gateway.store.redis.connection import RedisTimings
 from gateway.store.types import Incoming, Kind
 from gateway.testing import StoreContract
 from gateway.testing.store_contract.actions import ActionsContract

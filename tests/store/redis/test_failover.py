@@ -12,7 +12,7 @@ import pytest
 
 from gateway.store.errors import StoreUnavailable
 from gateway.store.redis import RedisStore
-from gateway.store.redis.timings import RedisTimings
+from gateway.store.redis.connection import RedisTimings
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key
 from tests.store.redis.test_server import looked

@@ -10,9 +10,9 @@ from itertools import count
 import pytest
 
 from gateway.store.redis import RedisStore, leases
+from gateway.store.redis.connection import RedisTimings
 from gateway.store.redis.keys import PARTITIONS, partition_of
 from gateway.store.redis.notifications import Subscription
-from gateway.store.redis.timings import RedisTimings
 from gateway.testing.store_contract.helpers import arrive, event, take
 from tests.store.redis_server import RedisServer
 

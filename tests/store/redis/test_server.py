@@ -21,8 +21,8 @@ from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
 from gateway.store.form import FORM
 from gateway.store.redis import RedisStore
 from gateway.store.redis.checks import judge
+from gateway.store.redis.connection import RedisTimings
 from gateway.store.redis.keys import PARTITIONS, Keys
-from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Prefetch, QueuedPart
 from tests.store.redis_server import Cutting, RedisServer

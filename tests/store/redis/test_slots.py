@@ -20,7 +20,7 @@ from gateway.store.types import Cell, Dead, Forgotten, Incoming, Key, Prefetch, 
 from tests.store.redis_server import RedisServer
 
 SLOTS = 16384
-NAMES = [name for name in scripts.__all__ if isinstance(getattr(scripts, name), scripts.Script)]
+NAMES = [name for name in vars(scripts) if isinstance(getattr(scripts, name), scripts.Script)]
 LAST = "PING"
 
 

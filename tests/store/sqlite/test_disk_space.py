@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway.store.sqlite import SqliteStore
-from gateway.store.sqlite.disk_space import DiskSpace
+from gateway.store.sqlite.files import DiskSpace
 from gateway.store.types import Incoming
 from tests.threads import no_more_threads
 

@@ -16,7 +16,7 @@ import pytest
 from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.secret import kept_secret
 from gateway.store.sqlite import SqliteStore
-from gateway.store.sqlite.timings import SqliteTimings
+from gateway.store.sqlite.writer import SqliteTimings
 from gateway.store.types import Incoming
 
 LOST = "was removed or replaced while it was open: stop, "

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.store.sqlite import SqliteStore
-from gateway.store.sqlite.growth import KEPT_BYTES
-from gateway.store.sqlite.timings import SqliteTimings
+from gateway.store.sqlite.files import KEPT_BYTES
+from gateway.store.sqlite.writer import SqliteTimings
 from gateway.store.transaction import Put, Transaction
 
 MIB = 1024**2

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import main
-from gateway.store.sqlite import SqliteStore, mounts
-from gateway.store.sqlite.mounts import file_system
+from gateway.store.sqlite import SqliteStore, files
+from gateway.store.sqlite.files import file_system
 from tests.cli.conftest import here
 
 __all__ = ["here"]
@@ -47,7 +47,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     proc = tmp_path / "proc"
     proc.mkdir()
     (proc / "fdinfo").symlink_to("/proc/self/fdinfo")
-    monkeypatch.setattr(mounts, "_PROC", proc)
+    monkeypatch.setattr(files, "_PROC", proc)
     return proc
 
 

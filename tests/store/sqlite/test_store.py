@@ -19,7 +19,7 @@ from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
 from gateway.store.form import FORM
 from gateway.store.sqlite import SqliteStore, leases, mailbox
 from gateway.store.sqlite.clock import Clock, Moment
-from gateway.store.sqlite.disk_space import DiskSpace
+from gateway.store.sqlite.files import DiskSpace
 from gateway.store.sqlite.writer import Writer
 from gateway.store.transaction import Put, Timer, Transaction
 from gateway.store.types import Dead, Incoming, Key, Prefetch, QueuedPart, Spending
