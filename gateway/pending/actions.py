@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import TypeAlias
 
 from channels import Capabilities, Person, Reply
@@ -70,7 +69,6 @@ class ConversationActions:
         index_version: int,
         actions: Mapping[str, PendingAction],
         versions: Mapping[str, int],
-        newer: Mapping[str, int] = MappingProxyType({}),
         rewrites: bool = False,
         keyring: Keyring,
         pseudonyms: Pseudonyms,
