@@ -206,7 +206,7 @@ async def test_a_failure_says_nothing_of_the_attempts_before_it(error: Exception
     ],
     ids=repr,
 )
-async def test_finding_14_broken_connection_is_no_failure_unless_refused(
+async def test_finding_14_broken_connection_is_a_failure_if_refused(
     chat: Rig, invoices: Invoices, error: BaseException, state: str
 ) -> None:
     invoices.error = error
