@@ -36,7 +36,7 @@ def script() -> Script:
     return Script([call("chart", name="Q2"), "Here it is"])
 
 
-@pytest.mark.ledger("RUN-01", "RUN-02", "RUN-03", "RUN-08", "LOOP-04", "LOOP-20")
+@pytest.mark.ledger("RUN-03", "LOOP-04", "LOOP-20")
 async def test_every_way_in_gives_the_same_result() -> None:
     ran = await Agent([chart], provider=script()).run("chart Q2")
     *chunks, streamed = [piece async for piece in Agent([chart], provider=script()).stream("chart Q2")]
@@ -57,24 +57,27 @@ async def test_message_of_another_kind_is_refused_with_the_mend() -> None:
 
 
 @pytest.mark.ledger("STOP-06")
-async def test_terminal_tool_beside_another_call_ends_every_way_to_run() -> None:
-    @tool(terminal=True)
+@pytest.mark.parametrize("reason", ["terminal_tool", "stop_condition"])
+async def test_terminal_tool_beside_another_call_ends_every_way_to_run(reason: str) -> None:
+    @tool(terminal=reason == "terminal_tool")
     def finish() -> str:
         """Finish."""
         return "finished"
 
     def ending() -> Agent:
-        return Agent([chart, finish], provider=Script([calls(call("chart", name="Q2"), call("finish"))]))
+        ends = None if reason == "terminal_tool" else lambda name, _: name == "finish"
+        provider = Script([calls(call("chart", name="Q2"), call("finish"))])
+        return Agent([chart, finish], provider=provider, config=AgentConfig(stop_condition=ends))
 
     ran = await ending().run("go")
     *_, streamed = [piece async for piece in ending().stream("go")]
     synchronous = await asyncio.to_thread(ending().run_sync, "go")
-    assert (ran.stop_reason, ran.content) == ("terminal_tool", "finished")
+    assert (ran.stop_reason, ran.content) == (reason, "finished")
     assert [ran] == await ending().batch(["go"])
     assert ran == streamed == synchronous
 
 
-@pytest.mark.ledger("RUN-09")
+@pytest.mark.ledger("RUN-08", "RUN-09")
 async def test_a_stream_gives_chunks_and_the_result_last() -> None:
     pieces = [piece async for piece in Agent(provider=Script([["He", "llo"]])).stream("hi")]
     assert pieces[:2] == [StreamChunk("He"), StreamChunk("llo")]
@@ -128,7 +131,7 @@ async def test_a_conversation_is_a_message_too() -> None:
     assert [m.content for m in provider.requests[0].messages] == ["a", "b", "c"]
 
 
-@pytest.mark.ledger("LOOP-18", "LOOP-24", "RUN-15")
+@pytest.mark.ledger("LOOP-24", "RUN-15")
 async def test_runs_of_one_agent_share_nothing() -> None:
     class Echo(Script):
         async def complete(self, request: Request) -> Response:
@@ -184,18 +187,46 @@ async def test_two_tools_of_one_name_are_refused() -> None:
         Agent([chart, *other()])
 
 
-@pytest.mark.ledger("CFG-02", "CFG-03", "CFG-04", "CFG-05", "CFG-06", "CFG-07", "CFG-08", "CFG-09", "CFG-16")
-@pytest.mark.ledger("CFG-19", "RTY-13")
-def test_config_without_arguments_has_the_documented_defaults() -> None:
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        pytest.param(
+            {"model": None, "temperature": 0.0, "max_tokens": 1000}, marks=pytest.mark.ledger("CFG-02", "CFG-03")
+        ),
+        pytest.param(
+            {"max_retries": 2, "retry_backoff_seconds": 1.0, "rate_limit_cooldown_seconds": 5.0},
+            marks=pytest.mark.ledger("CFG-05", "CFG-06", "CFG-07"),
+        ),
+        pytest.param(
+            {"request_timeout_seconds": 30.0, "tool_timeout_seconds": 30.0},
+            marks=pytest.mark.ledger("CFG-08", "CFG-09", "RTY-13"),
+        ),
+        pytest.param({"confirm_action": None, "approval_timeout_seconds": 60.0}, marks=pytest.mark.ledger("CFG-19")),
+        pytest.param({"stream": True, "cost_warning_threshold": None}, marks=pytest.mark.ledger("CFG-10", "CFG-17")),
+        pytest.param(
+            {"parallel_tool_execution": True, "max_iterations": 6, "cache": None},
+            marks=pytest.mark.ledger("CFG-04", "CFG-16", "CFG-18"),
+        ),
+        {"routing_only": False, "max_total_tokens": None},
+    ],
+    ids=str,
+)
+def test_config_without_arguments_has_the_documented_defaults(defaults: dict[str, Any]) -> None:
     config = AgentConfig()
-    assert (config.model, config.temperature, config.max_tokens, config.max_iterations) == (None, 0.0, 1000, 6)
-    assert (config.max_retries, config.retry_backoff_seconds, config.rate_limit_cooldown_seconds) == (2, 1.0, 5.0)
-    assert (config.request_timeout_seconds, config.tool_timeout_seconds, config.approval_timeout_seconds) == (
-        30,
-        30,
-        60,
-    )
-    assert (config.parallel_tool_execution, config.routing_only, config.max_total_tokens) == (True, False, None)
+    assert {name: getattr(config, name) for name in defaults} == defaults
+    assert Agent().policy is None
+
+
+@pytest.mark.ledger("LOOP-01")
+async def test_agent_is_made_once_and_counts_its_tools_if_asked() -> None:
+    plain, counting = Agent([chart], provider=script()), Agent([chart], config=AgentConfig(enable_analytics=True))
+    assert list(plain.tools) == ["chart"] and plain.get_analytics() is None is not counting.get_analytics()
+    provider = Script([call("chart", name="Q2"), "a", "b"])
+    for message in ("chart Q2", "again"):
+        await plain.using(provider).run(message)
+    first, *others = (request.tools for request in provider.requests)
+    assert all(specs[0] is first[0] for specs in others)
+    assert [len(request.messages) for request in provider.requests] == [1, 3, 1], "each run begins with no history"
 
 
 @pytest.mark.ledger("CFG-31")

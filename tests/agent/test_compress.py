@@ -67,7 +67,7 @@ def turn(script: Script, summariser: Summariser, **changes: Any) -> Turn:
     return Turn(script, [rows, export, broken], config=config(summariser, **changes))
 
 
-@pytest.mark.ledger("CMP-01", "CMP-02", "CMP-05", "CMP-16", "CMP-20", "CMP-22", "CFG-26", "USE-10")
+@pytest.mark.ledger("CMP-02", "CMP-05", "CFG-26")
 async def test_a_long_result_is_shortened_by_one_call() -> None:
     small = Summariser([SUMMARY])
     turned = turn(Script([call("rows"), "done"]), small)
@@ -76,6 +76,11 @@ async def test_a_long_result_is_shortened_by_one_call() -> None:
     (request,) = small.requests
     assert (request.model, request.max_tokens, request.tools) == ("tiny", 500, ())
     assert LONG in request.messages[0].content
+
+
+@pytest.mark.ledger("CMP-16", "CMP-20", "USE-10")
+async def test_the_call_that_shortens_is_a_step_and_counts() -> None:
+    outcome = await turn(Script([call("rows"), "done"]), Summariser([SUMMARY])).run()
     assert outcome.usage.prompt_tokens == 900 + 10 + 10
     (step,) = outcome.trace.filter(type="tool_result_compressed")
     assert (step.tool_name, step.summary) == ("rows", f"9482 -> {len(told(outcome)[0])} characters")
@@ -134,9 +139,12 @@ async def test_a_result_that_cannot_be_shortened_is_cut(reply: Any, caplog: pyte
 
 
 @pytest.mark.ledger("CMP-08")
-async def test_a_summary_that_is_no_shorter_is_not_used() -> None:
-    outcome = await turn(Script([call("rows", size=2100), "done"]), Summariser(["y" * 2100])).run()
-    assert told(outcome) == [LONG[:2100]]
+@pytest.mark.parametrize("shorter", [0, 1])
+async def test_a_summary_that_is_no_shorter_is_not_used(shorter: int) -> None:
+    marker = "[compressed from 2100 chars] "
+    summary = "y" * (2100 - len(marker) - shorter)
+    outcome = await turn(Script([call("rows", size=2100), "done"]), Summariser([summary])).run()
+    assert told(outcome) == [marker + summary if shorter else LONG[:2100]]
 
 
 @pytest.mark.ledger("CMP-09", "CMP-10")

@@ -60,7 +60,7 @@ def test_compression_is_off_unless_it_is_asked_for() -> None:
     assert options == (False, 0.75, 4)
 
 
-@pytest.mark.ledger("MISC-07", "CFG-34")
+@pytest.mark.ledger("MISC-07", "CFG-34", "OBS-24")
 async def test_older_messages_become_one_note_before_the_last_turns() -> None:
     script, seen = Script(["They talked.", "done"]), RecordingObserver()
     memory = ConversationMemory(100)

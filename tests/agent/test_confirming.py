@@ -35,7 +35,7 @@ async def list_invoices() -> str:
     return "INV-1, INV-2"
 
 
-@pytest.mark.ledger("STOP-09", "PAR-10", "RES-06", "POL-14")
+@pytest.mark.ledger("STOP-09", "PAR-10", "RES-06")
 async def test_destructive_calls_are_asked_together_and_end_the_turn() -> None:
     delete, gone = deleting()
     reply = calls(
@@ -103,10 +103,7 @@ async def test_what_canonical_json_cannot_hold_is_not_asked() -> None:
     assert turn.person.asked == []
 
 
-@pytest.mark.ledger("OBS-17", "POL-05", "POL-06", "POL-09", "POL-17", "POL-08")
-async def test_the_policy_runs_asks_or_denies() -> None:
-    ran: list[str] = []
-
+def reviewing(ran: list[str], *, asked: str = "") -> Turn:
     @tool
     async def write(path: str) -> None:
         """Write."""
@@ -118,17 +115,29 @@ async def test_the_policy_runs_asks_or_denies() -> None:
         ran.append("wipe")
 
     policy = ToolPolicy(allow=["list_*"], review=["write"], deny=["wipe"])
-    turn = Turn(
-        Script([calls(call("list_invoices"), call("wipe"), call("write", path="/a"))]),
-        [list_invoices, write, wipe],
-        policy=policy,
-    )
-    outcome = await turn.run()
-    listed, denied, asked = told(outcome)
-    assert listed == "INV-1, INV-2"
+    reply = calls(call("list_invoices"), call("wipe"), *([call("write", path=asked)] if asked else []))
+    return Turn(Script([reply, "ok"]), [list_invoices, write, wipe], policy=policy)
+
+
+@pytest.mark.ledger("POL-05", "POL-06", "POL-09")
+async def test_the_policy_runs_or_denies() -> None:
+    ran = list[str]()
+    listed, denied = told(await reviewing(ran).run())
+    assert (listed, ran) == ("INV-1, INV-2", [])
     assert "not allowed" in denied
-    assert json.loads(asked)["preview"] == "Run “write”?"
-    assert ran == []
+
+
+@pytest.mark.ledger("POL-08", "POL-15")
+async def test_a_call_to_review_is_asked_about() -> None:
+    ran = list[str]()
+    *_, asked = told(await reviewing(ran, asked="/a").run())
+    assert (json.loads(asked)["preview"], ran) == ("Run “write”?", [])
+
+
+@pytest.mark.ledger("OBS-17", "POL-17")
+async def test_each_decision_of_the_policy_is_told() -> None:
+    turn = reviewing([], asked="/a")
+    await turn.run()
     decided = turn.told.of_kind(PolicyDecision)
     assert [event.decision for event in decided] == ["allow", "deny", "review"]
     assert (decided[2].tool_name, decided[2].tool_args) == ("write", {"path": "/a"})
@@ -142,10 +151,11 @@ async def test_deny_beats_a_tool_that_asks() -> None:
     assert turn.person.asked == []
 
 
-@pytest.mark.ledger("LOOP-23")
+@pytest.mark.ledger("LOOP-23", "POL-14")
 async def test_agent_without_a_channel_returns_the_pending_action() -> None:
     delete, gone = deleting(Confirm("Delete {invoice_id}?", ttl_seconds=60))
-    agent = Agent([delete], provider=Script([call("delete_invoice", invoice_id="INV-1")]))
+    script = Script([call("delete_invoice", invoice_id="INV-1")])
+    agent = Agent([delete], provider=script, policy=ToolPolicy(allow=["*"]))
     result = await agent.run("delete it", context=ToolContext(person="app:-:ana", conversation="user:ana"))
     assert (result.stop_reason, gone) == ("needs_confirmation", [])
     (action,) = result.pending
@@ -154,6 +164,7 @@ async def test_agent_without_a_channel_returns_the_pending_action() -> None:
     assert action.args_digest == compute_args_digest({"invoice_id": "INV-1"})
     assert action.tool_version == delete.version_hash
     assert len(action.pending_action_id) == 32
+    assert [(made.name, made.args) for made in result.tool_calls] == [("delete_invoice", {"invoice_id": "INV-1"})]
 
 
 async def deny_late(name: str, args: Mapping[str, Json], reason: str) -> bool:
@@ -165,14 +176,36 @@ def deny_loudly(name: str, args: Mapping[str, Json], reason: str) -> bool:
     raise RuntimeError("password=hunter2")
 
 
-@pytest.mark.ledger("POL-07", "POL-10", "POL-12", "POL-13", "CFG-19", "RTY-16")
+@pytest.mark.ledger("POL-07", "POL-10")
+@pytest.mark.parametrize("approved", [True, False])
+async def test_call_to_review_runs_if_confirm_action_says_true(approved: bool) -> None:
+    ran = list[tuple[str, str]]()
+
+    @tool
+    async def write(path: str) -> str:
+        """Write."""
+        ran.append(("ran", path))
+        return "written"
+
+    def decide(name: str, args: Mapping[str, Json], reason: str) -> bool:
+        ran.append((name, reason))
+        return approved
+
+    provider, config = Script([call("write", path="/a"), "ok"]), AgentConfig(confirm_action=decide)
+    result = await Agent([write], provider=provider, config=config, policy=ToolPolicy(review=["write"])).run("write")
+    assert ran == [("write", "review list: 'write'"), *([("ran", "/a")] if approved else [])]
+    assert (result.messages[1].content == "written") == approved
+
+
 @pytest.mark.parametrize(
     ("confirm_action", "seconds", "words"),
     [
         (lambda *_: False, 20, "not approved"),
         (lambda *_: 1, 20, "not approved"),
-        (deny_late, 0.01, "nobody answered in time"),
-        (deny_loudly, 20, "the approval failed"),
+        pytest.param(
+            deny_late, 0.01, "nobody answered in time", marks=pytest.mark.ledger("POL-12", "RTY-16"), id="late"
+        ),
+        pytest.param(deny_loudly, 20, "the approval failed", marks=pytest.mark.ledger("POL-13"), id="raises"),
     ],
 )
 async def test_confirm_action_must_say_true_in_time(confirm_action: Any, seconds: float, words: str) -> None:
@@ -186,7 +219,7 @@ async def test_confirm_action_must_say_true_in_time(confirm_action: Any, seconds
     assert "hunter2" not in text
 
 
-@pytest.mark.ledger("POL-10", "POL-15")
+@pytest.mark.ledger("POL-10")
 async def test_call_denied_by_confirm_action_is_not_put_to_it_again() -> None:
     delete, gone = deleting()
     seen: list[tuple[str, Mapping[str, Json]]] = []

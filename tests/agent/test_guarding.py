@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from gateway import (
     CancellationToken,
     CoherenceConfig,
     Confirm,
+    ConversationMemory,
+    EntityMemory,
     GuardrailVerdict,
     LengthGuardrail,
     StreamChunk,
@@ -25,7 +28,7 @@ from gateway import (
 from gateway.agent import guarding
 from gateway.guards import GuardrailContext
 from gateway.options import WrongOption
-from gateway.providers import ProviderError, Response
+from gateway.providers import ProviderError, Response, Usage
 from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.agent.scripted import Script, Turn, call, told
@@ -72,7 +75,7 @@ async def look_up(name: str) -> str:
     return f"{name} is 7"
 
 
-@pytest.mark.ledger("MISC-01", "TRC-09", "OBS-24", "ERR-06")
+@pytest.mark.ledger("TRC-09", "OBS-24", "ERR-06")
 @pytest.mark.parametrize("way", ["run", "run_sync", "stream", "batch"])
 async def test_a_blocked_message_never_reaches_the_model(way: str) -> None:
     script, seen = Script([]), RecordingObserver()
@@ -144,7 +147,7 @@ async def pieces(agent: Agent, text: str = "hi") -> tuple[list[str], AgentResult
     return [each.text for each in chunks if isinstance(each, StreamChunk)], last
 
 
-@pytest.mark.ledger("RUN-16")
+@pytest.mark.ledger("RUN-16", "RUN-11")
 async def test_streamed_text_is_shown_by_sentence_past_the_guard() -> None:
     guard = rewrites("secret", "[...]", "output")
     agent = Agent(provider=Script([["One. T", "wo sec", "ret. Thr", "ee"]]), config=config(guard))
@@ -159,6 +162,30 @@ async def test_nothing_of_a_blocked_sentence_is_shown() -> None:
     shown, result = await pieces(agent)
     assert shown == ["One. ", SENTENCE]
     assert (result.content, result.stop_reason) == (SENTENCE, "guardrail")
+
+
+@pytest.mark.ledger("RUN-10", "RUN-11")
+async def test_a_stream_has_all_features_of_a_run() -> None:
+    results = []
+    for answer in ("It is 7.", ["It ", "is 7."]):
+        small, memory = Summariser(["YES"]), ConversationMemory()
+        entities = EntityMemory(provider=ScriptedProvider(['{"entities": [{"name": "Ana", "type": "person"}]}']))
+        settings = AgentConfig(
+            guardrails=(rewrites("my", "[x]", "input"), rewrites("7", "8", "output")),
+            coherence=CoherenceConfig(provider=small, model="tiny"),
+            entity_memory=entities,
+            enable_analytics=True,
+        )
+        steps: list[Any] = [call("look_up", name="a"), answer]
+        agent = Agent([look_up], provider=Script(steps), config=settings, memory=memory)
+        result = await run_in("run" if isinstance(answer, str) else "stream", agent, "What is my a?")
+        said = [(message.role, message.content) for message in memory.get_history()]
+        assert (said[0], said[-1], len(said)) == (("user", "What is [x] a?"), ("assistant", "It is 8."), 4)
+        assert ([each.name for each in entities.entities], len(small.requests)) == (["Ana"], 1)
+        analytics = agent.get_analytics()
+        assert analytics is not None and analytics.summary().startswith("look_up: 1 calls")
+        results.append(replace(result, usage=Usage()))  # pieces of a Script have none
+    assert results[0] == results[1]
 
 
 async def test_a_stream_without_guards_of_the_output_is_not_held() -> None:

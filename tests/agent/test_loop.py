@@ -11,7 +11,7 @@ from unittest.mock import ANY
 import pytest
 
 from channels import Button, Reply
-from gateway.agent import Agent, AgentConfig
+from gateway.agent import Agent, AgentConfig, LoopOutcome
 from gateway.agent.calls import CALLS_IN_ONE_REPLY
 from gateway.observe.events import (
     IterationEnd,
@@ -58,7 +58,7 @@ async def test_text_without_a_call_is_the_answer() -> None:
     assert turn.journal.lines == []  # its first reply is its last
 
 
-@pytest.mark.ledger("LOOP-08", "LOOP-17", "CALL-10", "MISC-11")
+@pytest.mark.ledger("LOOP-08", "LOOP-17", "CALL-10")
 async def test_a_call_runs_and_the_model_hears_its_result() -> None:
     search, queries = searching()
     turn = Turn(Script([call("search", query="Python tutorials"), "Done"]), [search])
@@ -77,7 +77,7 @@ async def test_a_call_runs_and_the_model_hears_its_result() -> None:
     assert outcome.usage.prompt_tokens == 20
 
 
-@pytest.mark.ledger("LOOP-13", "LOOP-16", "CALL-11", "PYG-06")
+@pytest.mark.ledger("LOOP-13", "CALL-11", "PYG-06")
 async def test_an_unknown_tool_is_answered_with_the_names_there_are() -> None:
     outcome = await Turn(Script([call("nosuch"), "Sorry"]), [searching()[0], calculator]).run()
     assert told(outcome) == ["Unknown tool 'nosuch'. Available tools: search, calculator"]
@@ -93,6 +93,15 @@ async def test_arguments_that_do_not_fit_never_reach_the_tool() -> None:
     assert "Did you mean 'query'?" in first
     assert "malformed arguments (Expecting value at 7)" in second
     assert queries == []
+
+
+@pytest.mark.ledger("LOOP-16")
+async def test_model_that_reads_its_mistake_may_call_again() -> None:
+    search, queries = searching()
+    turn = Turn(Script([call("search", qeury="x"), call("search", query="x"), "Found."]), [search])
+    outcome = await turn.run()
+    assert "qeury" in turn.provider.requests[1].messages[-1].content
+    assert (outcome.content, queries, told(outcome)[1]) == ("Found.", ["x"], "found x")
 
 
 async def test_a_number_that_json_cannot_hold_never_reaches_the_tool() -> None:
@@ -380,10 +389,14 @@ async def test_a_long_error_is_cut() -> None:
     assert 2000 < len(text) < 2050
 
 
-@pytest.mark.ledger("OBS-02", "OBS-03", "OBS-04", "OBS-06", "OBS-07", "OBS-09", "OBS-11", "OBS-12", "OBS-15")
-async def test_each_step_is_an_event() -> None:
-    turn = Turn(Script([call("search", query="a"), "ok"]), [searching()[0]])
-    outcome = await turn.run(system="be kind")
+async def ran_a_search() -> tuple[Turn, LoopOutcome]:
+    turn = Turn(Script([call("search", query="a"), "ok"]), [searching()[0]], AgentConfig(model="m"))
+    return turn, await turn.run(system="be kind")
+
+
+@pytest.mark.ledger("OBS-03", "OBS-04", "OBS-15")
+async def test_a_run_and_each_iteration_are_told() -> None:
+    turn, outcome = await ran_a_search()
     of_a_call = ["llm_start", "llm_end", "usage"]
     of_a_tool = ["tool_start", "tool_end"]
     assert turn.told.names() == [
@@ -392,27 +405,37 @@ async def test_each_step_is_an_event() -> None:
         *("iteration_start", *of_a_call, "iteration_end"),
         "run_end",
     ]
-    (run_id,) = {event.run_id for event in turn.told.events if isinstance(event, RunEvent)}
-    assert run_id == outcome.trace.run_id
-    (started,), (ended,) = turn.told.of_kind(ToolStart), turn.told.of_kind(ToolEnd)
-    assert (started.tool_name, started.tool_args) == ("search", {"query": "a"})
-    assert (ended.call_id, ended.result) == (started.call_id, told(outcome)[0])
     (run_start,), (run_end,) = turn.told.of_kind(RunStart), turn.told.of_kind(RunEnd)
     assert ([each.content for each in run_start.messages], run_start.system_prompt) == (["hello"], "be kind")
     assert run_end.result is outcome
     assert [(event.iteration, len(event.messages)) for event in turn.told.of_kind(IterationStart)] == [(1, 1), (2, 3)]
     assert [event.response.content for event in turn.told.of_kind(IterationEnd)] == ["", "ok"]
-    assert [event.usage for event in turn.told.of_kind(RunUsage)] == [
-        event.usage for event in turn.told.of_kind(LlmEnd)
-    ]
-    assert [(event.system_prompt, len(event.messages)) for event in turn.told.of_kind(LlmStart)] == [
-        ("be kind", 1),
-        ("be kind", 3),
-    ]
 
 
-@pytest.mark.ledger("PAR-01", "PAR-04", "PAR-05", "PAR-06", "LOOP-15", "OBS-13", "PAR-08")
-async def test_calls_of_one_reply_run_together_and_keep_call_order() -> None:
+@pytest.mark.ledger("OBS-06", "OBS-07", "OBS-09")
+async def test_each_call_of_the_model_is_told() -> None:
+    turn, _ = await ran_a_search()
+    begun, ended = turn.told.of_kind(LlmStart), turn.told.of_kind(LlmEnd)
+    assert [(event.system_prompt, event.model, len(event.messages)) for event in begun] == [
+        ("be kind", "m", 1),
+        ("be kind", "m", 3),
+    ]
+    assert [event.response.content for event in ended] == ["", "ok"]
+    assert [event.usage for event in turn.told.of_kind(RunUsage)] == [event.usage for event in ended]
+
+
+@pytest.mark.ledger("OBS-02", "OBS-11", "OBS-12")
+async def test_each_call_of_a_tool_is_told() -> None:
+    turn, outcome = await ran_a_search()
+    assert {event.run_id for event in turn.told.events if isinstance(event, RunEvent)} == {outcome.trace.run_id}
+    (started,), (ended,) = turn.told.of_kind(ToolStart), turn.told.of_kind(ToolEnd)
+    assert (started.tool_name, started.tool_args) == ("search", {"query": "a"})
+    assert (ended.call_id, ended.result) == (started.call_id, told(outcome)[0])
+    assert 0.0 < ended.duration_ms < 60_000.0
+
+
+async def three_together() -> tuple[Turn, LoopOutcome, list[int]]:
+    """Run three calls of one reply that end in another order, the second one with an error."""
     all_here = asyncio.Barrier(3)
     finish_order: list[int] = []
     turns = {3: asyncio.Event(), 1: asyncio.Event(), 2: asyncio.Event()}
@@ -431,9 +454,19 @@ async def test_calls_of_one_reply_run_together_and_keep_call_order() -> None:
         return f"did {n}"
 
     turn = Turn(Script([calls(call("work", n=1), call("work", n=2), call("work", n=3)), "ok"]), [work])
-    outcome = await turn.run()
+    return turn, await turn.run(), finish_order
+
+
+@pytest.mark.ledger("PAR-01", "PAR-04", "PAR-08")
+async def test_calls_of_one_reply_run_together_and_keep_call_order() -> None:
+    _, outcome, finish_order = await three_together()
     assert finish_order == [3, 1, 2]
     assert told(outcome) == ["did 1", ANY, "did 3"]
+
+
+@pytest.mark.ledger("PAR-05", "PAR-06", "OBS-13")
+async def test_a_failing_call_among_others_is_told_alone() -> None:
+    turn, *_ = await three_together()
     begun, ended, failed = turn.told.of_kind(ToolStart), turn.told.of_kind(ToolEnd), turn.told.of_kind(ToolErrorRaised)
     assert [event.call_id for event in begun] == ["id-0", "id-1", "id-2"]
     assert ({event.call_id for event in ended}, [event.call_id for event in failed]) == ({"id-0", "id-2"}, ["id-1"])

@@ -49,7 +49,7 @@ def trims(seen: RecordingObserver) -> list[tuple[Any, ...]]:
     return [tuple(list(fields.values())[1:]) for name, fields in seen.events if name == "memory_trim"]
 
 
-@pytest.mark.ledger("MEM-01", "MEM-02", "MEM-06", "LOOP-01")
+@pytest.mark.ledger("MEM-01", "MEM-02", "LOOP-18")
 @pytest.mark.parametrize("remembers", [True, False])
 async def test_the_second_run_reads_the_first(remembers: bool) -> None:
     provider = ScriptedProvider(["Hello Alice.", ToolCall("look", {}), "You are Alice."])
@@ -135,7 +135,6 @@ async def test_messages_given_as_a_list_come_after_the_memory() -> None:
     assert len(memory) == 5
 
 
-@pytest.mark.ledger("LOOP-01")
 async def test_a_batch_and_an_inner_agent_keep_out_of_a_memory() -> None:
     memory = ConversationMemory()
     inner, _ = agent(ScriptedProvider(["of the inner"]), memory)
@@ -150,6 +149,7 @@ async def test_a_batch_and_an_inner_agent_keep_out_of_a_memory() -> None:
     assert len(own) == 4
 
 
+@pytest.mark.ledger("RUN-01")
 def test_a_script_goes_on_with_its_conversation() -> None:
     memory = ConversationMemory()
     made, _ = agent("demo", memory)
@@ -167,7 +167,7 @@ def summing(*replies: Any, most: int = 2, **options: Any) -> tuple[ConversationM
     return memory, small
 
 
-@pytest.mark.ledger("MEM-13", "MEM-15", "OBS-22", "CFG-21")
+@pytest.mark.ledger("MEM-13", "OBS-22", "CFG-21")
 async def test_dropped_messages_are_summed_up_by_one_call() -> None:
     memory, small = summing("Alice is here.", most=30, summarize_model="tiny")
     for number in range(15):

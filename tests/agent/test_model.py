@@ -23,7 +23,7 @@ def error(
     )
 
 
-@pytest.mark.ledger("RTY-01", "RTY-04", "CFG-05", "CFG-07")
+@pytest.mark.ledger("RTY-01", "RTY-04", "CFG-07")
 async def test_too_many_calls_wait_for_cooldown_and_backoff() -> None:
     busy = error("too many requests", rate_limited=True)
     turn = Turn(Script([busy, busy, "here"]), [])
@@ -41,7 +41,7 @@ async def test_a_share_of_chance_is_added_to_a_wait() -> None:
     assert turn.waits == pytest.approx([1.05, 2.1])
 
 
-@pytest.mark.ledger("RTY-05", "RTY-06", "RTY-08", "CFG-06")
+@pytest.mark.ledger("RTY-05", "RTY-06", "CFG-06")
 async def test_other_errors_back_off_and_the_last_one_is_raised() -> None:
     turn = Turn(Script([error("boom 1"), error("boom 2"), error("boom 3")]), [])
     with pytest.raises(ProviderError, match="boom 3"):
@@ -50,7 +50,7 @@ async def test_other_errors_back_off_and_the_last_one_is_raised() -> None:
     assert [event.retry_in_seconds for event in turn.told.of_kind(LlmError)] == [1.0, 2.0, None]
 
 
-@pytest.mark.ledger("RTY-14")
+@pytest.mark.ledger("RTY-14", "RUN-02")
 async def test_a_wait_before_a_retry_holds_back_no_other_run() -> None:
     waits, go_on = asyncio.Event(), asyncio.Event()
 
@@ -68,7 +68,7 @@ async def test_a_wait_before_a_retry_holds_back_no_other_run() -> None:
     assert (await first).content == "the first"
 
 
-@pytest.mark.ledger("OBS-10")
+@pytest.mark.ledger("OBS-10", "RTY-08")
 async def test_each_backoff_is_told_before_it_is_waited_for() -> None:
     turn = Turn(Script([error("boom 1"), error("boom 2"), "here"]), [])
     await turn.run()
@@ -108,7 +108,7 @@ async def test_zero_backoff_never_waits_and_zero_retries_try_once() -> None:
         await Turn(Script([error("boom"), "here"]), [], AgentConfig(max_retries=0)).run()
 
 
-@pytest.mark.ledger("RTY-09", "CFG-02", "CFG-03", "CFG-08")
+@pytest.mark.ledger("RTY-09", "CFG-02", "CFG-03")
 async def test_the_settings_go_with_every_call() -> None:
     turn = Turn(Script(["ok"]), [], AgentConfig(model="m", temperature=None, max_tokens=7, request_timeout_seconds=9))
     await turn.run(system="Be kind.")

@@ -243,7 +243,7 @@ async def ran(scenario: Scenario, way: str) -> tuple[AgentResult, str]:
         return ends.results[0], "\n".join(message.text for message in chat.messages)
 
 
-@pytest.mark.ledger("RUN-11", "LOOP-11")
+@pytest.mark.ledger("LOOP-11", "RUN-03")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 async def test_every_way_to_run_gives_the_same_result(scenario: Scenario) -> None:
     results = {way: await ran(scenario, way) for way in WAYS}

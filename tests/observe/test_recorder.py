@@ -106,7 +106,7 @@ def raised(error: Exception) -> Exception:
 # ── a turn with a tool ──
 
 
-@pytest.mark.ledger("TRC-03", "TRC-04", "TRC-05", "TRC-22")
+@pytest.mark.ledger("TRC-03", "TRC-05")
 def test_a_turn_with_a_tool_has_four_steps(run: Run) -> None:
     run.clock.move(5)
     run.reply(TEXT, call(customer="Ana"), usage=Usage(prompt_tokens=100, completion_tokens=50), duration_ms=800.0)

@@ -20,7 +20,6 @@ CALLS = st.lists(
 )
 
 
-@pytest.mark.ledger("USE-01")
 @given(CALLS, st.integers(0, 6))
 def test_sum_has_a_cost_only_if_every_call_has_one(calls: list[Usage], half: int) -> None:
     whole, halves = sum(calls, Usage()), sum(calls[:half], Usage()) + sum(calls[half:], Usage())
