@@ -26,6 +26,8 @@ hypothesis.settings.load_profile("askfirst")
 
 SETTINGS = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_", "OPENAI_", "ANTHROPIC_")
 LEDGER_ID = re.compile(r"[A-Z]+-\d+")
+MOST_ROWS = 3
+"""The rows that one test can show whole."""
 
 reached_out: list[str] = []
 
@@ -73,9 +75,12 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for mark in item.iter_markers("ledger"):
-            if not mark.args or not all(isinstance(row, str) and LEDGER_ID.fullmatch(row) for row in mark.args):
-                raise pytest.UsageError(f"{item.nodeid}: ledger{mark.args} does not name rows such as 'PEND-19'")
+        marks = list(item.iter_markers("ledger"))
+        rows = [row for mark in marks for row in mark.args]
+        if not all(mark.args for mark in marks) or not all(isinstance(r, str) and LEDGER_ID.fullmatch(r) for r in rows):
+            raise pytest.UsageError(f"{item.nodeid}: ledger{(*rows,)} does not name rows such as 'PEND-19'")
+        if len(rows) > MOST_ROWS:
+            raise pytest.UsageError(f"{item.nodeid}: names {len(rows)} rows, at most {MOST_ROWS} are shown by one test")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -170,3 +170,13 @@ def test_errors_that_hold_each_other_are_pickled() -> None:
     first, second = AskfirstError("first"), AskfirstError("second")
     first.other, second.other = second, first  # type: ignore[attr-defined]
     assert str(pickle.loads(pickle.dumps(first)).other) == "second"
+
+
+@pytest.mark.ledger("ERR-09")
+def test_errors_of_a_tool_are_one_tree_with_data() -> None:
+    late, wrong = ToolTimeout("pay", 2.0), ToolValidationError("pay", Problem("cents", "is missing"))
+    assert (late.tool_name, late.seconds, wrong.problems[0].parameter) == ("pay", 2.0, "cents")
+    assert issubclass(ToolTimeout, gateway.OutcomeUnknown) and issubclass(ToolBusy, gateway.NothingDone)
+    assert all(
+        issubclass(each, ToolError) for each in (gateway.OutcomeUnknown, gateway.NothingDone, ToolExecutionError)
+    )

@@ -55,6 +55,15 @@ def test_no_setting_of_the_developer_is_seen() -> None:
     assert [name for name in os.environ if name.startswith(conftest.SETTINGS)] == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "why"), [(["RUN-1", "RUN-2", "RUN-3", "RUN-4"], "at most 3"), (["run"], "does not name"), ([], "does not")]
+)
+def test_a_ledger_mark_names_one_to_three_rows(request: pytest.FixtureRequest, rows: list[str], why: str) -> None:
+    request.node.add_marker(pytest.mark.ledger(*rows))
+    with pytest.raises(pytest.UsageError, match=why):
+        conftest.pytest_collection_modifyitems([request.node])
+
+
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
 def test_a_lock_holds_names_versions_and_hashes_and_nothing_else(lock: Path) -> None:
     lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -13,7 +13,7 @@ from channels import AskfirstError
 from gateway.artifacts import MAX_BYTES, MAX_PER_RUN, OutsideRun, collecting, emit_artifact
 
 
-@pytest.mark.ledger("RES-09", "RES-10", "RES-11", "RES-12")
+@pytest.mark.ledger("RES-09", "RES-11", "RES-12")
 def test_emitted_files_are_collected_in_order_with_hash_and_size() -> None:
     with collecting() as artifacts:
         chart = emit_artifact(content=b"chart", mime_type="image/png", filename="Q2.png", role="primary")

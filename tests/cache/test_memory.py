@@ -58,6 +58,23 @@ async def test_an_entry_has_its_time() -> None:
     assert cache.stats.evictions == 0
 
 
+@pytest.mark.ledger("CACHE-04")
+async def test_it_holds_a_thousand_entries_and_a_lock_at_each_access() -> None:
+    cache, held = InMemoryCache(), list[bool]()
+
+    class Key(str):
+        def __hash__(self) -> int:
+            held.append(cache._lock.locked())
+            return super().__hash__()
+
+    for number in range(1001):
+        await cache.set(str(number), number)
+    assert (cache.stats.evictions, await cache.get("0"), await cache.get("1")) == (1, None, 1)
+    await cache.set(Key("a"), 1)
+    await cache.get(Key("a"))
+    assert held and all(held)
+
+
 async def test_a_kept_value_is_a_copy() -> None:
     cache, value = InMemoryCache(), dict[str, Any](list=[1])
     await cache.set("a", value)

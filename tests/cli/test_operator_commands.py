@@ -496,6 +496,7 @@ async def test_operator_commands_on_missing_entries_are_refused() -> None:
             await operator.settle("nothing", "perhaps")  # type: ignore[arg-type]
 
 
+@pytest.mark.ledger("MEM-08")
 async def test_conversations_are_listed_shown_searched_and_exported(here: Path) -> None:
     async with ChatDriver(Agent([]), provider=ScriptedProvider(["Sunny in Porto."])) as chat:
         await chat.says("ana", "How is the weather?")

@@ -111,6 +111,7 @@ async def test_search_finds_the_newest_first_in_any_case(chat: ChatDriver) -> No
     ]
     assert found[0].at > found[1].at
     assert len(await conversations(chat).search("porto", limit=1)) == 1
+    assert len(await conversations(chat).search("e")) == 5
     assert len(await conversations(chat).search("porto", person="test:bot:ben")) == 1
     assert await conversations(chat).search("Lisbon") == []
     with pytest.raises(ValueError, match="is empty"):

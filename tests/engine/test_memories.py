@@ -64,7 +64,7 @@ async def remembering(
         yield chat, reader, model
 
 
-@pytest.mark.ledger("MEM-16", "MEM-18", "MEM-27", "MISC-04")
+@pytest.mark.ledger("MEM-16", "MEM-18", "MEM-27")
 async def test_entities_of_a_turn_are_read_by_the_next_one() -> None:
     reader = ScriptedProvider([entities(ALICE, ACME), entities()])
     config = AgentConfig(entity_memory=EntityMemory(provider=reader))
@@ -212,7 +212,7 @@ async def test_facts_are_not_noted_in_a_group() -> None:
         assert "in their private chat only" in model.requests[-1].messages[-1].content
 
 
-@pytest.mark.ledger("MEM-25")
+@pytest.mark.ledger("MEM-25", "MISC-04")
 async def test_sections_stand_in_order_behind_the_prompt() -> None:
     reader = ScriptedProvider(["They met.", entities(ALICE), triples(MANAGES)] * 3)
     config = AgentConfig(
@@ -323,8 +323,11 @@ async def test_calls_that_fail_again_and_again_wait_for_a_turn() -> None:
         assert "Alice called" in reader.requests[-1].messages[0].content  # no line was left out
 
 
-@pytest.mark.ledger("MEM-15", "MEM-19", "MEM-26", "OBS-22", "TRC-13")
-async def test_observers_are_told_of_each_filling() -> None:
+FILLINGS = ["memory_summarize", "entity_extraction", "kg_extraction"]
+
+
+async def filled() -> tuple[list[Any], Mapping[str, Mapping[str, Any]]]:
+    """Return the stored traces, and the fields of each event of a filling, after a turn that fills three memories."""
     reader = ScriptedProvider(["They met.", entities(ALICE, ACME), triples(MANAGES)])
     watch = RecordingObserver()
     config = AgentConfig(
@@ -336,12 +339,21 @@ async def test_observers_are_told_of_each_filling() -> None:
     async with ChatDriver(Agent(config=config, memory=memory), provider=ScriptedProvider(["Hello."])) as chat:
         await chat.says("ana", "Alice of Acme Corp manages Project Alpha")
         traces: list[Any] = [record.value for _, record in await chat.engine.context.store.scan("trace/")]
+    return traces, {name: fields for name, fields in watch.events if name in FILLINGS}
+
+
+@pytest.mark.ledger("TRC-13")
+async def test_each_filling_is_a_step_of_a_trace_of_its_own() -> None:
+    traces, _ = await filled()
     (turn,) = [each for each in traces if each.get("parent_run_id") is None]
     (trace,) = [each for each in traces if each.get("parent_run_id") == turn["run_id"]]
-    assert [step["type"] for step in trace["steps"]] == ["memory_summarize", "entity_extraction", "kg_extraction"]
-    names = ["memory_summarize", "entity_extraction", "kg_extraction"]
-    told = {name: fields for name, fields in watch.events if name in names}
-    assert list(told) == names
+    assert [step["type"] for step in trace["steps"]] == FILLINGS
+
+
+@pytest.mark.ledger("MEM-19", "MEM-26", "OBS-22")
+async def test_observers_are_told_of_each_filling() -> None:
+    _, told = await filled()
+    assert list(told) == FILLINGS
     assert told["memory_summarize"]["summary"] == "They met."
     assert told["memory_summarize"]["messages_summarized"] == 1
     assert (told["entity_extraction"]["entities_extracted"], told["entity_extraction"]["turn_count"]) == (2, 1)

@@ -72,7 +72,7 @@ def trims(chat: Rig) -> list[tuple[int, int, str]]:
     return [(each.messages_removed, each.messages_remaining, each.reason) for each in found]
 
 
-@pytest.mark.ledger("MEM-01", "MEM-03", "MEM-05", "MEM-07", "MEM-12", "CFG-20")
+@pytest.mark.ledger("MEM-07", "MEM-12", "CFG-20")
 async def test_a_turn_reads_the_history_within_the_limits(tmp_path: Path) -> None:
     async with chatting(tmp_path, ConversationMemory(4)) as (chat, model):
         await asks(chat, "a", "b", "c", "d")
@@ -115,7 +115,7 @@ async def test_a_chat_begins_with_no_result_of_a_lost_call(tmp_path: Path) -> No
         assert [each.role for each in model.requests[-1].messages] == ["user", "assistant", "tool", "assistant", "user"]
 
 
-@pytest.mark.ledger("MEM-01", "LOOP-01")
+@pytest.mark.ledger("MEM-01")
 async def test_bots_and_people_that_share_a_memory_share_no_words(tmp_path: Path) -> None:
     memory = ConversationMemory()
     memory.add(ModelMessage(role="user", content="alone"))

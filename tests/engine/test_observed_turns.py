@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from channels import Undeliverable
+from channels import Message, Undeliverable
 from gateway import Agent, AgentConfig, ChannelAgent, FallbackProvider, ToolContext, emit_artifact, tool
 from gateway.observe.event_log import EventLog
 from gateway.observe.events import (
@@ -30,6 +31,9 @@ from gateway.observe.events import (
     ObservedEvent,
     PendingResolved,
     RunEvent,
+    SessionLoad,
+    SessionSave,
+    TurnEnd,
     TurnFailed,
     TurnStart,
 )
@@ -92,35 +96,60 @@ async def stored_trace(chat: Rig, run_id: str) -> AgentTrace | None:
     return AgentTrace.from_dict(record.value) if isinstance(record.value, dict) else None
 
 
-@pytest.mark.ledger("OBS-21", "OBS-25", "LOOP-07", "PYG-34", "PYG-35", "PYG-39", "PYG-40", "PYG-43", "TRC-12", "PYG-30")
-async def test_one_id_leads_from_the_receipt_to_the_delivery(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "askfirst.events")
-    async with rig(bot(ToolCall("look", {"where": "here"}), "Nothing."), tmp_path) as chat:
+@contextlib.asynccontextmanager
+async def answered(files: Path) -> AsyncIterator[tuple[Rig, Message]]:
+    """A message has come twice and was answered with a tool."""
+    async with rig(bot(ToolCall("look", {"where": "here"}), "Nothing."), files) as chat:
         written = message("ana", "look here")
         await chat.take(written)
         await chat.take(written)
         await chat.turns()
-        told = chat.worker.told
-        names = [event.name for event in told.events]
-        assert names == [
+        yield chat, written
+
+
+@pytest.mark.ledger("LOOP-07", "PYG-39", "PYG-40")
+async def test_steps_of_a_turn_are_told_in_order(tmp_path: Path) -> None:
+    async with answered(tmp_path) as (chat, _):
+        assert chat.worker.told.names() == [
             *("message_received", "duplicate_dropped", "turn_start", "session_load", "run_start"),
             *("iteration_start", "llm_start", "llm_end", "usage", "tool_start", "tool_end", "iteration_end"),
             *("iteration_start", "llm_start", "llm_end", "usage", "iteration_end", "run_end"),
             *("event_settled", "session_save", "turn_end", "message_sent"),
         ]
-        (event_id,) = written.event_ids
+
+
+@pytest.mark.ledger("PYG-34", "PYG-35", "PYG-43")
+async def test_a_turn_is_told_from_its_message_to_its_end(tmp_path: Path) -> None:
+    async with answered(tmp_path) as (chat, written):
+        told, (event_id,) = chat.worker.told, written.event_ids
+        (received,), (begun,), (ended,) = told.of_kind(MessageReceived), told.of_kind(TurnStart), told.of_kind(TurnEnd)
+        assert (received.event_id, received.address, received.person) == (event_id, written.address, written.person)
+        assert (begun.conversation, begun.event_ids, begun.attempt) == (PLACE, [event_id], 1)
+        assert (ended.conversation, ended.stop_reason, ended.duration_ms > 0) == (PLACE, "answered", True)
+
+
+@pytest.mark.ledger("OBS-21", "TRC-12")
+async def test_history_of_a_turn_is_told_with_its_length(tmp_path: Path) -> None:
+    async with answered(tmp_path) as (chat, written):
+        (loaded,), (saved,) = chat.worker.told.of_kind(SessionLoad), chat.worker.told.of_kind(SessionSave)
+        assert (loaded.session_id, loaded.message_count, saved.session_id, saved.message_count) == (PLACE, 0, PLACE, 4)
+        trace = await stored_trace(chat, run_id_of(PLACE, written.event_ids[0]))
+        assert trace is not None and [step.type for step in trace] == STEPS
+
+
+@pytest.mark.ledger("OBS-25", "PYG-30")
+async def test_one_id_leads_from_the_receipt_to_the_delivery(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst.events")
+    async with answered(tmp_path) as (chat, written):
+        told, (event_id,) = chat.worker.told, written.event_ids
         run_id = run_id_of(PLACE, event_id)
         assert {event.run_id for event in told.events if isinstance(event, RunEvent)} == {run_id}
-        (received,), (dropped,) = told.of_kind(MessageReceived), told.of_kind(DuplicateDropped)
-        assert (received.event_id, received.address, received.person) == (event_id, written.address, written.person)
+        (dropped,), (sent,) = told.of_kind(DuplicateDropped), told.of_kind(MessageSent)
         assert dropped.event_id == event_id
-        (begun,), (sent,) = told.of_kind(TurnStart), told.of_kind(MessageSent)
-        assert (begun.conversation, begun.event_ids, begun.attempt) == (PLACE, [event_id], 1)
         assert (sent.address, sent.conversation, sent.cause) == (written.address, PLACE, event_id)
         assert {vars(each)["run"] for each in caplog.records if hasattr(each, "run")} == {run_id}
         trace = await stored_trace(chat, run_id)
         assert trace is not None
-        assert [step.type for step in trace] == STEPS
         metadata = dict(trace.metadata)
         assert len(str(metadata.pop("person"))) == 16
         assert metadata == {"bot": "agent", "channel": "test", "event": event_id}
@@ -190,7 +219,7 @@ async def test_a_failed_attempt_is_told_and_its_retry_has_its_id(tmp_path: Path)
     assert one["attributes"]["error.type"] == "ProviderError"
 
 
-@pytest.mark.ledger("PYG-36")
+@pytest.mark.ledger("PYG-36", "PYG-42")
 async def test_a_turn_that_takes_too_long_ends_with_timeout(tmp_path: Path) -> None:
     async with rig(bot(asyncio.Event()), tmp_path) as chat:
         ended: list[str] = []

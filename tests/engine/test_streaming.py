@@ -333,11 +333,11 @@ async def test_a_guarded_tool_shows_no_pieces(tmp_path: Path, typist: Typist, bo
     [AgentConfig(stream=False), AgentConfig(stream=frozenset({"telegram"})), AgentConfig(cache=InMemoryCache())],
 )
 async def test_an_agent_may_answer_whole(tmp_path: Path, board: Board, config: AgentConfig) -> None:
-    script = ScriptedProvider(["Hello Ana"])
-    script.stream = None  # type: ignore[method-assign, assignment]
+    script, streamed = ScriptedProvider(["Hello Ana"]), list[object]()
+    script.stream = streamed.append  # type: ignore[method-assign, assignment]
     async with rig(ChannelAgent(Agent([], provider=script, config=config)), tmp_path, board) as chat:
         await chat.hears("ana", "hi")
-        assert [*board.shown.values()] == ["Hello Ana"]
+        assert ([*board.shown.values()], streamed, len(script.requests)) == (["Hello Ana"], [], 1)
 
 
 class Shows(Platform):

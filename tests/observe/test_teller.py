@@ -272,7 +272,7 @@ async def test_events_beyond_the_most_waiting_are_dropped(caplog: pytest.LogCapt
 # ── faults ──
 
 
-@pytest.mark.ledger("OBS-31")
+@pytest.mark.ledger("OBS-31", "PYG-33")
 @pytest.mark.parametrize("faulty", [Faulty, FaultyLater, FaultyBlocking])
 @pytest.mark.parametrize("error", [lambda: ValueError(SECRET), asyncio.CancelledError], ids=["error", "cancelled"])
 async def test_a_failing_observer_hurts_none(

@@ -265,6 +265,7 @@ async def test_what_was_refused_is_not_asked_again_within_the_turn(private: Tabl
     assert isinstance(private.propose(actions, "INV-42", turn_started=actions.now), PendingAction)
 
 
+@pytest.mark.ledger("PEND-13")
 @pytest.mark.parametrize(
     ("channel", "tool_seconds", "approvers", "seconds"),
     [

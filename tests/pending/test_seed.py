@@ -310,7 +310,7 @@ async def test_a_parser_that_is_given_alone_reads_the_text(place: Place, ran: Ra
     assert Codeword.heard == ["yes", "abracadabra"]
 
 
-@pytest.mark.ledger("PEND-15", "PEND-18", "PEND-22", "PEND-68")
+@pytest.mark.ledger("PEND-22", "PEND-68")
 async def test_a_yes_executes_once_and_gives_what_was_returned(pending: PendingStore, ran: Ran) -> None:
     """Other texts touch nothing."""
     action = await stashed(pending, ran.deletes())
@@ -328,7 +328,7 @@ async def test_a_yes_executes_once_and_gives_what_was_returned(pending: PendingS
         await stashed(pending, ran.deletes())
 
 
-@pytest.mark.ledger("PEND-19", "PEND-20", "PEND-33")
+@pytest.mark.ledger("PEND-19", "PEND-20", "PEND-23")
 async def test_of_many_at_once_one_executes(place: Place, ran: Ran) -> None:
     stores = [await place.open(elsewhere=place.kind == "redis") for _ in range(4 if place.kind == "redis" else 1)]
     for each in stores:
@@ -341,6 +341,7 @@ async def test_of_many_at_once_one_executes(place: Place, ran: Ran) -> None:
     assert ran.done == ["INV-42"]
 
 
+@pytest.mark.ledger("PEND-17")
 async def test_running_action_hides_from_twins_and_lets_the_next_in(place: Place, ran: Ran) -> None:
     pending, begun, go_on = await place.open(), asyncio.Event(), asyncio.Event()
 
@@ -378,7 +379,7 @@ async def test_late_yes_is_answered_as_expired(place: Place, pending: PendingSto
     assert ran.done == []
 
 
-@pytest.mark.ledger("PEND-18", "PEND-24", "PEND-25")
+@pytest.mark.ledger("PEND-15", "PEND-18", "PEND-25")
 async def test_another_digest_disarms(pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     outcome = await pending.pop_if_confirmed("ana", "yes", args_digest=compute_args_digest({"invoice_id": "INV-43"}))
@@ -391,7 +392,7 @@ async def test_another_digest_disarms(pending: PendingStore, ran: Ran) -> None:
     assert ran.done == []
 
 
-@pytest.mark.ledger("PEND-64")
+@pytest.mark.ledger("PEND-15", "PEND-64")
 async def test_another_id_neither_fires_nor_disarms(pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes())
     outcome = await pending.pop_if_confirmed("ana", "yes", expected_id="5e" * 16)
@@ -457,7 +458,7 @@ async def test_arguments_changed_after_the_stash_stay_frozen(place: Place) -> No
     assert seen == [["INV-42", "INV-43"], ["INV-42"]]
 
 
-@pytest.mark.ledger("PEND-26", "PEND-28", "PEND-29", "PEND-31")
+@pytest.mark.ledger("PEND-28", "PEND-29", "PEND-31")
 @not_in_memory
 async def test_another_process_needs_a_factory(place: Place, ran: Ran) -> None:
     await stashed(await place.open(), ran.deletes("closure"))

@@ -82,7 +82,7 @@ async def test_a_button_runs_no_arguments_changed_in_the_store(
     assert ran.done == []
 
 
-@pytest.mark.ledger("PEND-25", "PEND-57", "PEND-58", "PEND-59")
+@pytest.mark.ledger("PEND-57", "PEND-58", "PEND-59")
 async def test_a_button_of_another_question_neither_fires_nor_disarms(pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes())
     for intent in ("confirm", "cancel", "ignore", "bogus"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import threading
@@ -75,6 +76,13 @@ def test_without_the_package_of_redis_it_says_what_to_install() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pip install 'askfirst[redis]'" in run.stdout
+
+
+@pytest.mark.ledger("PEND-27")
+def test_redis_store_has_the_documented_defaults() -> None:
+    options = inspect.signature(RedisPendingStore).parameters
+    assert options["url"].default == "redis://localhost:6379/0"
+    assert (options["default_ttl_seconds"].default, options["max_entries"].default) == (60.0, 5000)
 
 
 @not_in_memory

@@ -135,6 +135,7 @@ async def test_concurrent_runs_do_not_see_each_other() -> None:
     assert [run.asked[0].args["invoice_id"] for run in runs] == [f"INV-{n}" for n in range(20)]
 
 
+@pytest.mark.ledger("PEND-13")
 async def test_arguments_are_frozen_when_they_are_stashed() -> None:
     args: dict[str, Any] = {"ids": ["INV-42"]}
 

@@ -113,7 +113,7 @@ async def two() -> AsyncIterator[Two]:
 # ── the order, with the vendors' own clients ──
 
 
-@pytest.mark.ledger("FALL-01", "FALL-03", "FALL-04", "FALL-05", "FALL-08")
+@pytest.mark.ledger("FALL-01", "FALL-04", "FALL-05")
 @either_way
 @each("fail", [Fail(408), Fail(429), Fail(500), Fail(502), Fail(503), Fail(504), Fail(522), Fail(524), Fail(529)])
 async def test_an_error_that_may_pass_leads_to_the_next_vendor(two: Two, fail: Fail, stream: bool) -> None:

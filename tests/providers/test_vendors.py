@@ -24,7 +24,7 @@ each = pytest.mark.parametrize
 # ── answers ──
 
 
-@pytest.mark.ledger("RUN-12", "RUN-17", "CALL-05", "CALL-10")
+@pytest.mark.ledger("RUN-12", "RUN-17", "CALL-05")
 async def test_text_calls_and_usage_are_the_same_whole_and_in_pieces(
     vendor: Vendor, model: ModelServer, provider: Provider
 ) -> None:

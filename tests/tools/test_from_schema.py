@@ -84,6 +84,7 @@ def test_wrong_parameter_is_refused(parameter: Any, says: str) -> None:
         parameter()
 
 
+@pytest.mark.ledger("TOOL-40")
 def test_two_parameters_of_one_name_are_refused() -> None:
     with pytest.raises(ToolValidationError, match="two parameters have the name 'a'"):
         made([ToolParameter("a", str, "x"), ToolParameter("a", int, "y")])

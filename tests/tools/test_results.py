@@ -14,10 +14,12 @@ from gateway.tools import Ambiguous, NotFound, PendingConfirmation, RateLimited,
 from gateway.tools.results import LONGEST
 
 
-@pytest.mark.ledger("RES-01", "RES-02", "RES-03", "RES-04")
+@pytest.mark.ledger("RES-01", "RES-02", "RES-04")
 def test_serialised_result_starts_with_its_kind() -> None:
     assert serialise(NotFound("customer", "acme")) == '{"kind": "not_found", "entity": "customer", "query": "acme"}'
-    assert json.loads(serialise(Ambiguous("customer", "ac", ["acme", "acorn"])))["kind"] == "ambiguous"
+    found = '{"kind": "ambiguous", "entity": "customer", "query": "ac", "matches": ["acme", "acorn"]}'
+    assert serialise(Ambiguous("customer", "ac", ["acme", "acorn"])) == found
+    assert ToolResult.kind == "result"
 
 
 @pytest.mark.ledger("RES-03", "RES-05")
@@ -60,11 +62,11 @@ class Found(ToolResult):
 DAY = date(2026, 11, 21)
 
 
-@pytest.mark.ledger("RES-02", "RES-07", "RES-08", "TOOL-50", "TOOL-51")
+@pytest.mark.ledger("RES-08", "TOOL-50")
 @pytest.mark.parametrize(
     ("result", "text"),
     [
-        (None, "done (no output)"),
+        pytest.param(None, "done (no output)", marks=pytest.mark.ledger("TOOL-51")),
         ("as it is", "as it is"),
         ("", ""),
         (5, "5"),
@@ -74,9 +76,10 @@ DAY = date(2026, 11, 21)
         ((1, 2), "[1, 2]"),
         (Invoice(number="1", due=DAY), '{"number": "1", "due": "2026-11-21"}'),
         (Plain(DAY, Plain(DAY)), '{"at": "2026-11-21", "inner": {"at": "2026-11-21", "inner": null}}'),
-        (
+        pytest.param(
             Found(Invoice(number="1", due=DAY)),
             '{"kind": "found", "invoice": {"number": "1", "due": "2026-11-21"}, "source": "ledger"}',
+            marks=pytest.mark.ledger("RES-07"),
         ),
         (DAY, "2026-11-21"),
     ],
