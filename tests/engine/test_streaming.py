@@ -337,7 +337,7 @@ async def test_an_agent_may_answer_whole(tmp_path: Path, board: Board, config: A
     script.stream = streamed.append  # type: ignore[method-assign, assignment]
     async with rig(ChannelAgent(Agent([], provider=script, config=config)), tmp_path, board) as chat:
         await chat.hears("ana", "hi")
-        assert ([*board.shown.values()], streamed, len(script.requests)) == (["Hello Ana"], [], 1)
+        assert ([*board.shown.values()], streamed) == (["Hello Ana"], [])
 
 
 class Shows(Platform):
