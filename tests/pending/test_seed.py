@@ -310,7 +310,7 @@ async def test_a_parser_that_is_given_alone_reads_the_text(place: Place, ran: Ra
     assert Codeword.heard == ["yes", "abracadabra"]
 
 
-@pytest.mark.ledger("PEND-22", "PEND-68")
+@pytest.mark.ledger("PEND-15", "PEND-22", "PEND-68")
 async def test_a_yes_executes_once_and_gives_what_was_returned(pending: PendingStore, ran: Ran) -> None:
     """Other texts touch nothing."""
     action = await stashed(pending, ran.deletes())
