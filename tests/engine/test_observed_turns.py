@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable
@@ -96,7 +95,7 @@ async def stored_trace(chat: Rig, run_id: str) -> AgentTrace | None:
     return AgentTrace.from_dict(record.value) if isinstance(record.value, dict) else None
 
 
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def answered(files: Path) -> AsyncIterator[tuple[Rig, Message]]:
     """A message has come twice and was answered with a tool."""
     async with rig(bot(ToolCall("look", {"where": "here"}), "Nothing."), files) as chat:
