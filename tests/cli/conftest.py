@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
+import aiohttp
 import pytest
+
+from tests.e2e.house import SIGNING
+from tests.fakes.telegram import FakeTelegram
+from tests.store.conftest import prefix, redis_url, server
+from tests.store.redis_server import RedisServer
+
+__all__ = ["prefix", "redis_url", "server"]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "invoices.py"
 
@@ -26,3 +34,28 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
     os.environ.clear()
     os.environ.update(environ)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        yield session
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram() as telegram:
+        yield telegram
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def at(here: Path, request: pytest.FixtureRequest) -> AsyncIterator[Mapping[str, str]]:
+    """The environment that names a store."""
+    if request.param == "sqlite":
+        yield {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
+        return
+    (here / "redis").mkdir()
+    server = RedisServer(here / "redis")
+    await server.start()
+    yield {"ASKFIRST_STORE": server.url, "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(here / "files")}
+    await server.kill()

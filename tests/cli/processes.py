@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
+import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import aiohttp
+from click.testing import CliRunner, Result
+
+from gateway.cli import main
 from tests.children import children
-from tests.cli import command
-
-__all__ = ["Process", "askfirst", "forked", "running"]
+from tests.cli.command import run
 
 LISTENS = re.compile(r"http://127\.0\.0\.1:\d+")
 ENDS_WITHIN_SECONDS = 25.0
@@ -154,7 +158,7 @@ async def _child(
 ) -> BaseProcess:
     """A child that runs the command. The ends of the pipes are its own from now on."""
     job = (pipes, [*map(str, arguments)], cwd, {**os.environ, **(env or {})}, lease_seconds)
-    child = children.Process(target=command.run, args=job, daemon=True)
+    child = children.Process(target=run, args=job, daemon=True)
     await asyncio.to_thread(child.start)
     for pipe in pipes:
         pipe.close()
@@ -220,3 +224,62 @@ async def askfirst(
     )
     out, err = await process.communicate(stdin.encode())
     return process.returncode or 0, out.decode(), err.decode()
+
+
+# ── a command in this process ──
+
+
+async def command(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
+    """A command in this process, in the current directory."""
+    return await asyncio.to_thread(CliRunner().invoke, main, [str(argument) for argument in arguments], env=env)
+
+
+async def told(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Any:
+    result = await command(*arguments, "--json", env=env)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def refusal(*arguments: str | Path, env: Mapping[str, str] | None = None, code: int = 1) -> str:
+    result = await command(*arguments, env=env)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+class Page:
+    """One session of ``/chat``; `http` keeps its cookie."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+        self._http, self._url = http, url
+        self._after = 0
+
+    async def open(self) -> None:
+        async with self._http.get(f"{self._url}/chat") as page:
+            assert page.status == 200
+
+    async def uploads(self, name: str, content: bytes) -> dict[str, Any]:
+        """Send a small file, and return it as a message names it."""
+        query = {"upload": secrets.token_hex(8), "at": "0", "size": str(len(content)), "name": name}
+        headers = {"Origin": self._url, "Content-Type": "application/octet-stream"}
+        async with self._http.post(f"{self._url}/chat/files", params=query, data=content, headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            file: dict[str, Any] = (await answer.json())["file"]
+            return file
+
+    async def says(self, text: str, *files: dict[str, Any]) -> None:
+        said = {"client_id": secrets.token_hex(8), "text": text, "files": files}
+        async with self._http.post(f"{self._url}/chat/messages", json=said, headers={"Origin": self._url}) as answer:
+            assert answer.status == 200, await answer.text()
+
+    async def sees(self, text: str) -> dict[str, Any]:
+        """The next message of the bot, new or edited, that has this text in it."""
+        async with self._http.get(f"{self._url}/chat/events", params={"after": str(self._after)}) as stream:
+            async for line in stream.content:
+                if line.startswith(b"id: "):
+                    self._after = int(line[4:])
+                elif line.startswith(b"data: "):
+                    shown: dict[str, Any] = json.loads(line[6:])
+                    if shown.get("from") == "bot" and text in shown["html"]:
+                        return shown
+        raise AssertionError(f"the stream ended without {text!r}")

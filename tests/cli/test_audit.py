@@ -1,24 +1,41 @@
-"""``askfirst audit``: who asked, decided and ran what; and whether the lines are whole."""
+"""What an operator reads and removes: ``askfirst audit``, ``usage`` and ``conversations forget``."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
+from channels import Json
 from gateway import Agent, ChannelAgent, tool
+from gateway.access.budgets import spendings
 from gateway.assembly import open_store
+from gateway.cli import control_socket
+from gateway.control_server import control
 from gateway.operations import audit
 from gateway.pending.audit import forget_person
+from gateway.operations.operator import Operator
+from gateway.operations.ownership import record_served
+from gateway.pending.seal import Keyring
+from gateway.providers.base import Usage
+from gateway.store.base import Store
+from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
 from gateway.testing import ScriptedProvider, ToolCall
-from tests.cli.pages import Page
-from tests.cli.processes import running
-from tests.cli.test_dev import http  # noqa: F401 - a fixture
-from tests.cli.test_operator_commands import command, refusal, told
+from tests.cli.processes import Page, command, refusal, running, told
+from tests.e2e.house import SIGNING
+from tests.store.redis_server import RedisServer
 
 STORE = Path(".askfirst") / "askfirst.db"
 
@@ -136,12 +153,181 @@ async def test_what_was_done_to_the_store_is_told(here: Path, statement: str, fa
     assert fault in json.loads(result.stdout)["faults"][first]
 
 
-async def test_a_running_server_answers_too(here: Path, http: object) -> None:  # noqa: F811
+async def test_a_running_server_answers_too(here: Path, http: aiohttp.ClientSession) -> None:
     async with running("dev", here / "bot.py", "--port", "0", cwd=here) as process:
-        page = Page(http, await process.url())  # type: ignore[arg-type]
+        page = Page(http, await process.url())
         await page.open()
         await page.says("delete invoice INV-42")
         await page.sees("Delete invoice INV-42")
         found = await told("audit")
         assert [line["what"] for line in found] == ["asked", "shown"]
         assert (await told("audit", "--verify"))["faults"] == {}
+
+
+# ── conversations forget ──
+
+
+HOME = "Shop/telegram:1:42"
+
+
+async def fill(url: str, *more: str) -> None:
+    store = await asyncio.to_thread(open_store, url)
+    await store.open()
+    try:
+        await record_served(store, "Shop")
+        for home in (HOME, *more):
+            person = home.partition("/")[2]
+            people: Json = {"group": False, "people": {person: "2026-01-01T00:00:00+00:00"}}
+            said: Json = {"role": "user", "content": f"quokka of {person}"}
+            puts, appends = {f"people/{home}": Put(people)}, [(f"transcript/{home}", said)]
+            await store.commit(Transaction(partition=store.partition(home), puts=puts, appends=appends))
+    finally:
+        await store.close()
+
+
+def bytes_in(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
+
+
+@pytest.mark.ledger("MEM-11", "CLI-01")
+async def test_a_person_is_forgotten_by_a_command(here: Path, at: Mapping[str, str]) -> None:
+    await fill(at["ASKFIRST_STORE"], "Shop/telegram:1:421")
+    assert len(await told("conversations", "list", env=at)) == 2
+    answer = await command("conversations", "forget", "telegram:1:42", "--yes", env=at)
+    assert answer.exit_code == 0 and answer.stdout.startswith("Gone: 1 lines, 1 records.\n")
+    on_redis = at["ASKFIRST_STORE"].startswith("redis")
+    assert ("BGREWRITEAOF" in answer.stdout) is on_redis
+    assert await told("conversations", "list", env=at) == ["Shop/telegram:1:421"]
+    again = await command("conversations", "forget", "telegram:1:42", "--yes", env=at)
+    assert again.stdout.startswith("Nothing is kept of telegram:1:42.\n")
+    if on_redis:
+        await rewrite(at["ASKFIRST_STORE"])
+    found = await asyncio.to_thread(bytes_in, here)
+    assert b"quokka of telegram:1:421" in found
+    assert found.count(b"telegram:1:42") == found.count(b"telegram:1:421")
+
+
+async def rewrite(url: str) -> None:
+    """Write the append-only file anew, in words that can be read."""
+    server: Any = RedisServer(Path())
+    server.url = url
+    await server.command("CONFIG", "SET", "aof-use-rdb-preamble", "no")
+    await server.command("BGREWRITEAOF")
+    while True:
+        info = await server.command("INFO", "persistence")
+        if not (info["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]):
+            break
+
+
+async def test_forgetting_asks_first(here: Path) -> None:
+    env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
+    await fill(env["ASKFIRST_STORE"])
+    assert "Aborted" in (await command("conversations", "forget", "telegram:1:42", env=env)).output
+    assert await told("conversations", "list", env=env) == [HOME]
+    assert "not a person: 'ana'" in await refusal("conversations", "forget", "ana", "--yes", env=env)
+    assert (await told("conversations", "forget", HOME, "--yes", env=env))["gone"] == {"lines": 1, "records": 1}
+    assert await told("conversations", "list", env=env) == []
+
+
+async def test_forgetting_may_take_long_and_a_list_may_not(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_socket, "_ANSWER_SECONDS", 1e-6)
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"result": {"gone": {"lines": 1}, "shared": False}})
+
+    app = web.Application()
+    app.router.add_post("/{operation}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.UnixSite(runner, str(here / "own.db.sock")).start()
+    (here / "own.db").touch()
+    env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
+    try:
+        assert "the server did not answer" in await refusal("conversations", "list", env=env)
+        forgotten = await command("conversations", "forget", "telegram:1:42", "--yes", env=env)
+        assert (forgotten.exit_code, forgotten.stdout) == (0, "Gone: 1 lines.\n")
+    finally:
+        await runner.cleanup()
+
+
+# ── usage ──
+
+
+ANA, BOB = "telegram:1:2", "telegram:1:3"
+PRICED = Usage(prompt_tokens=90, completion_tokens=10, cached_prompt_tokens=30, cost_usd=0.5, saved_usd=0.25)
+UNPRICED = Usage(prompt_tokens=900, completion_tokens=100)
+TODAY = datetime.now(UTC)
+
+
+async def spend(store: Store, usage: Usage, person: str, *, days_ago: int = 0) -> None:
+    conversation = f"Shop/{person}"
+    spends = spendings(usage, person=person, conversation=conversation, at=TODAY - timedelta(days=days_ago))
+    await store.commit(Transaction(partition=store.partition(conversation), spends=spends))
+
+
+async def fill_usage(store: Store) -> None:
+    for days in (0, 1, 1):
+        await spend(store, PRICED, ANA, days_ago=days)
+    await spend(store, UNPRICED, BOB)
+
+
+@pytest.mark.ledger("USE-02")
+async def test_usage_is_listed_beside_a_server_and_without_one(here: Path) -> None:
+    env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
+    assert (await command("usage", env=env)).exit_code == 1, "there is no store yet"
+    store = SqliteStore(here / "own.db")
+    await store.open()
+    await fill_usage(store)
+    operator = Operator(store, {}, Keyring([b"x" * 32]), bot="Shop")
+    async with control(operator, here / "own.db"):
+        up = [await told("usage", "--by", by, env=env) for by in ("person", "conversation", "bot", "day")]
+    await store.close()
+    down = [await told("usage", "--by", by, env=env) for by in ("person", "conversation", "bot", "day")]
+    assert up == down
+    people, conversations, bots, days = up
+    assert [(each["person"], each["calls"], each["cost_usd"]) for each in people] == [(ANA, 3, 1.5), (BOB, 1, None)]
+    assert [each["conversation"] for each in conversations] == [f"Shop/{ANA}", f"Shop/{BOB}"]
+    assert [(each["bot"], each["calls"]) for each in bots] == [("Shop", 4)]
+    assert [(each["day"], each["total_tokens"]) for each in days] == [
+        (f"{TODAY - timedelta(days=1):%Y-%m-%d}", 200),
+        (f"{TODAY:%Y-%m-%d}", 1_100),
+    ]
+    assert days[1] | {"day": ""} == {
+        "day": "", "calls": 2, "total_tokens": 1_100, "prompt_tokens": 990, "completion_tokens": 110,
+        "cached_prompt_tokens": 30, "cache_write_tokens": 0, "cost_usd": 0.5, "unpriced_tokens": 1_000,
+        "saved_usd": 0.25,
+    }  # fmt: skip
+
+
+async def test_table_sets_cached_saved_and_unpriced_apart(here: Path) -> None:
+    env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
+    store = SqliteStore(here / "own.db")
+    await store.open()
+    await fill_usage(store)
+    await store.close()
+    shown = await command("usage", "--by", "person", env=env)
+    head, ana, bob = shown.stdout.splitlines()
+    assert head.split("  ")[0] == "PERSON" and "CACHED" in head and "SAVED USD" in head
+    assert ana.split() == [ANA, "3", "270", "90", "30", "1.5000", "0", "0.7500"]
+    assert bob.split() == [BOB, "1", "900", "0", "100", "unknown", "1000", "0.0000"]
+    since = await told("usage", "--since", f"{TODAY:%Y-%m-%d}", "--by", "person", env=env)
+    assert [each["calls"] for each in since] == [1, 1]
+    assert (await told("usage", "--since", f"{TODAY + timedelta(days=1):%Y-%m-%d}", env=env)) == []
+    assert (await command("usage", "--since", "yesterday", env=env)).exit_code == 2
+
+
+async def test_usage_of_instances_on_redis_is_read_from_all_partitions(
+    here: Path, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def own(url: str) -> Store:
+        return RedisStore(url, prefix=prefix, ack_seconds=5.0) if url.startswith("redis") else open_store(url)
+
+    monkeypatch.setattr("gateway.assembly.open_store", own)
+    store = own(redis_url)
+    await store.open()
+    for number in range(20):
+        await spend(store, PRICED, f"telegram:1:{number}")
+    await store.close()
+    env = {"ASKFIRST_STORE": redis_url, "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(here / "files")}
+    assert [each["calls"] for each in await told("usage", env=env)] == [20]
+    assert len(await told("usage", "--by", "person", env=env)) == 20

@@ -53,13 +53,6 @@ async def test_a_file_is_put_into_a_directory_beside_those_of_its_name(here: Pat
     assert "Blue Bakery" in shown
 
 
-async def test_commands_are_answered(here: Path) -> None:
-    out = await chat(here, "/start", "delete invoice INV-42", "/pending", "/stop", "/pending")
-    assert in_order(out, "Hello! Try", "Delete invoice INV-42 for good? (", "will not be done", "Nothing is waiting"), (
-        out
-    )
-
-
 async def test_nothing_that_a_tool_says_steers_the_terminal(here: Path) -> None:
     (here / "bot.py").write_text(
         "from gateway import Agent, tool\n"
@@ -92,16 +85,6 @@ async def test_of_two_questions_each_button_has_its_number(here: Path) -> None:
     [numbers] = re.findall(r"1 Confirm (\w{4})  2 Cancel (\w{4})  3 Confirm (\w{4})  4 Cancel (\w{4})\n", out)
     assert numbers[0] == numbers[1] != numbers[2] == numbers[3]
     assert in_order(out, "Not done: Delete invoice INV-7", "1 Confirm  2 Cancel", "INV-42 of Café Aurora is deleted.")
-
-
-async def test_lists_in_a_reply_print_no_warning(here: Path) -> None:
-    (here / "bot.py").write_text(
-        "from gateway import Agent, ChannelAgent, Reply\n"
-        "bot = ChannelAgent(Agent([]))\n"
-        "@bot.command('hi')\n"
-        "async def hi(ctx, text):\n    return Reply(text='Hi there', buttons=[], media=[])\n"
-    )
-    assert "Hi there" in await chat(here, "/hi")
 
 
 async def test_buttons_in_a_reply_end_with_a_sentence(here: Path) -> None:

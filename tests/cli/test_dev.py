@@ -5,26 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
-import pytest
 from yarl import URL
 
 from gateway.wording import LANGUAGES, say
-from tests.cli.pages import Page
-from tests.cli.processes import Process, askfirst, running
+from tests.cli.processes import Page, Process, askfirst, running
 from tests.fakes.telegram import FakeTelegram
 from tests.mcp.conftest import over_http
 
 DEV = ("dev", "bot.py", "--port", "0")
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
-        yield session
 
 
 async def ends_well(process: Process) -> None:
@@ -162,20 +153,6 @@ async def test_demo_replaces_a_model_without_a_key_but_no_unknown_one(here: Path
     code, _, err = await askfirst(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "oracle:delphi"})
     assert code == 78
     assert "no such provider" in err
-
-
-async def test_telegram_comes_in_by_long_polling(here: Path) -> None:
-    async with FakeTelegram() as telegram:
-        env = {"TELEGRAM_BOT_TOKEN": telegram.token, "TELEGRAM_API_URL": telegram.url}
-        async with running(*DEV, cwd=here, env=env) as process:
-            await process.says("telegram: by long polling; everybody may write")
-            ana = telegram.person("Ana")
-            await telegram.person_says(ana, ana, "delete invoice INV-42")
-            prompt = await telegram.wait_for(lambda: telegram.last(ana, button="Confirm"))
-            assert prompt is not None
-            await telegram.press(prompt, "Confirm", by=ana)
-            await telegram.wait_for(lambda: any("is deleted" in message.text for message in telegram.sent))
-            await ends_well(process)
 
 
 async def test_a_webhook_that_is_in_the_way_is_said(here: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -10,12 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from gateway.cli import main
 from gateway.cli.checks import prices
 from tests.cli.counting import write_counting_bot
-from tests.cli.processes import askfirst, forked
+from tests.cli.processes import askfirst, command, forked
 from tests.fakes.model_server import Fail, ModelServer
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
@@ -28,12 +25,6 @@ WEBHOOK = f"{PUBLIC}/webhooks/telegram"
 
 
 @pytest.fixture
-async def telegram() -> AsyncIterator[FakeTelegram]:
-    async with FakeTelegram() as telegram:
-        yield telegram
-
-
-@pytest.fixture
 def env(telegram: FakeTelegram) -> dict[str, str]:
     return {
         "ASKFIRST_ALLOW": "telegram:*",
@@ -42,11 +33,6 @@ def env(telegram: FakeTelegram) -> dict[str, str]:
         "TELEGRAM_WEBHOOK_SECRET": "kQ7vX2mB9tR4wZ8nL5cJ",
         "TELEGRAM_API_URL": telegram.url,
     }
-
-
-async def command(*arguments: str, env: dict[str, str]) -> Result:
-    """A command in this process, in the current directory."""
-    return await asyncio.to_thread(CliRunner().invoke, main, [*arguments], env=env)
 
 
 async def examined(*options: str, env: dict[str, str]) -> dict[str, str]:

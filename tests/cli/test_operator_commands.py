@@ -16,13 +16,11 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from click.testing import CliRunner, Result
 
 from channels import Address
 from channels import Person as Newcomer
 from gateway import Agent, ChannelAgent
 from gateway.assembly import open_store
-from gateway.cli import main
 from gateway.control_server import control, socket_file
 from gateway.engine.intake.inbox import Shapes
 from gateway.engine.strangers import Newcomers
@@ -35,44 +33,12 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Key
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools import OutcomeUnknown, tool
-from tests.cli.pages import Page
-from tests.cli.processes import askfirst, forked
+from tests.cli.processes import Page, askfirst, command, forked, refusal, told
 from tests.e2e.house import SIGNING
 from tests.fakes.telegram import FakeTelegram, Message, User
 from tests.store.redis_server import RedisServer
 
 DEV = ("dev", "bot.py", "--port", "0")
-
-
-async def command(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
-    """A command in this process, in the current directory."""
-    return await asyncio.to_thread(CliRunner().invoke, main, [str(argument) for argument in arguments], env=env)
-
-
-async def told(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Any:
-    result = await command(*arguments, "--json", env=env)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-async def refusal(*arguments: str | Path, env: Mapping[str, str] | None = None, code: int = 1) -> str:
-    result = await command(*arguments, env=env)
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result.stderr
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-async def at(here: Path, request: pytest.FixtureRequest) -> AsyncIterator[Mapping[str, str]]:
-    """The environment that names a store."""
-    if request.param == "sqlite":
-        yield {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
-        return
-    (here / "redis").mkdir()
-    server = RedisServer(here / "redis")
-    await server.start()
-    yield {"ASKFIRST_STORE": server.url, "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(here / "files")}
-    await server.kill()
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The prompt as a person would see it, without asking anybody."""
+"""What a bot would do, without asking anybody: ``askfirst preview`` and ``askfirst tools``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import main
 from tests.cli.counting import write_counting_bot
+from tests.cli.processes import askfirst
+from tests.mcp.conftest import ROOT
 
 
 def preview(*arguments: str) -> Result:
@@ -110,3 +112,149 @@ def test_a_preview_that_differs_from_call_to_call_is_warned_of(here: Path, tool:
         return
     assert f"warning: two previews of {tool} {warning}" in result.stderr
     assert result.stderr.endswith("or write Confirm(..., volatile=True)\n")
+
+
+# ── which bot is meant ──
+
+
+def previewed(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["previewed", *arguments])
+
+
+@pytest.mark.parametrize("bot", ["bot.py", "bot.py:bot", "bot:bot", "bot"])
+def test_a_bot_is_a_file_or_a_module(here: Path, bot: str) -> None:
+    result = previewed(bot, "delete_invoice", '{"invoice_id": "INV-42"}')
+    assert result.exit_code == 0, result.output
+    assert "Delete invoice INV-42 for good?" in result.output
+
+
+@pytest.mark.parametrize(
+    ("bot", "code", "said"),
+    [
+        ("nothing.py", 2, "there is no file nothing.py\n"),
+        ("nothing:bot", 1, "Error: there is no module nothing\n"),
+        ("not a bot", 2, "'not a bot' is neither a Python file nor module:name"),
+        ("bot.py:robot", 1, "bot.py:robot has no 'robot': assign robot = ChannelAgent(Agent(...))"),
+        ("bot.py:find", 1, "'find' in bot.py:find is of type function, not a ChannelAgent or an Agent"),
+    ],
+)
+def test_missing_bot_is_refused_without_a_traceback(here: Path, bot: str, code: int, said: str) -> None:
+    result = previewed(bot, "delete_invoice")
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_error_in_the_file_shows_only_the_authors_frames(here: Path) -> None:
+    (here / "helper.py").write_text("def help():\n    return 1 / 0\n")
+    (here / "broken.py").write_text("from helper import help\n\nhelp()\n")
+    result = previewed("broken.py", "anything")
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert lines[0] == "Error: broken.py cannot be loaded:"
+    assert [line.strip() for line in lines if line.strip().startswith("File")] == [
+        f'File "{here}/broken.py", line 3, in <module>',
+        f'File "{here}/helper.py", line 2, in help',
+    ]
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_invalid_tool_is_reported_at_the_authors_line(here: Path) -> None:
+    (here / "broken.py").write_text("from gateway import tool\n\n@tool\ndef act(x):\n    'Act.'\n")
+    result = previewed("broken.py", "act")
+    assert result.exit_code == 1
+    assert 'broken.py", line 3' in result.stderr
+    assert "gateway/tools" not in result.stderr
+    assert "x: has no annotation" in result.stderr
+
+
+def test_env_file_beside_the_bot_is_read_before_it_is_loaded(here: Path) -> None:
+    (here / "named.py").write_text(
+        "import os\nfrom gateway import Agent, ChannelAgent, tool\n"
+        "@tool(confirm='Greet ' + os.environ['SHOP'] + '?')\ndef greet() -> str:\n    'Greet.'\n    return ''\n"
+        "bot = ChannelAgent(Agent([greet]))\n"
+    )
+    (here / ".env").write_text("SHOP=Aurora\n")
+    assert "Greet Aurora?" in previewed("named.py", "greet").output
+
+
+# ── the list of tools ──
+
+
+BOT = """
+from gateway import Agent, ChannelAgent, tool
+
+@tool
+async def wipe() -> str:
+    "Wipe the disk."
+    return "done"
+
+@tool(confirm="Delete {name}?")
+async def delete(name: str) -> str:
+    "Delete something."
+    return "gone"
+
+@tool(read_only=True)
+async def look() -> str:
+    "Look around."
+    return "nothing"
+
+bot = ChannelAgent(Agent([look, delete, wipe], provider="demo"))
+"""
+
+
+async def test_they_are_listed_the_dangerous_ones_first(here: Path) -> None:
+    (here / "bot.py").write_text(BOT)
+    code, out, err = await askfirst("tools", "bot.py", cwd=here)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "wipe    runs   it has no confirm=, and is neither read_only nor idempotent",
+            "look    runs   read_only",
+            "delete  asks   confirm=",
+        ],
+    )
+    assert err.startswith("warning: wipe: runs without asking anybody.")
+
+
+async def test_json_and_doctor_list_the_unasked_tools_first(here: Path) -> None:
+    (here / "bot.py").write_text(BOT)
+    code, out, _ = await askfirst("tools", "bot.py", "--json", cwd=here)
+    assert code == 0
+    first = json.loads(out)[0]
+    assert (first["tool"], first["how"], first["unasked"]) == ("wipe", "runs", True)
+    _, out, _ = await askfirst("doctor", "bot.py", cwd=here)
+    assert "ok    tools: wipe runs, look runs, delete asks" in out
+    assert "warn  tools: wipe: runs without asking anybody." in out
+
+
+MCP_BOT = f"""
+import sys
+from gateway import Agent, ChannelAgent, MCPServer, ToolPolicy, tool
+
+@tool(name="open_die", read_only=True)
+async def die() -> str:
+    "Throw one."
+    return "3"
+
+command, env = [sys.executable, "-m", "tests.mcp.busy_server"], {{"PYTHONPATH": {str(ROOT)!r}}}
+policy = ToolPolicy(allow=["open_look"], deny=["open_fail"])
+shut, opened = MCPServer(command=command, env=env), MCPServer(command=command, env=env, prefix="open_", policy=policy)
+bot = ChannelAgent(Agent([die, shut, opened], provider="demo"))
+"""
+
+
+async def test_tools_of_mcp_servers_are_listed_with_hints_and_policy(here: Path) -> None:
+    (here / "bot.py").write_text(MCP_BOT)
+    code, out, err = await askfirst("tools", "bot.py", cwd=here)
+    lines = {" ".join(line.split()) for line in out.splitlines()}
+    assert code == 0 and len(lines) == 18
+    assert "open_look runs allow list: 'open_look'; of MCP server open, which says: read-only" in lines
+    assert "open_fail never deny list: 'open_fail'; of MCP server open, which says nothing about its effects" in lines
+    asks = "asks no policy= of its server allows it; of MCP server"
+    assert any(line.startswith(f"open_pay {asks} open") for line in lines)
+    assert any(line.startswith(f"look {asks} python") for line in lines)
+    assert "open_die runs read_only" in lines
+    assert "the tool 'open_die' of MCP server open is left out" in err
+    code, out, _ = await askfirst("preview", "bot.py", "open_pay", '{"amount": 3}', cwd=here)
+    assert code == 0 and "“open pay”" in out

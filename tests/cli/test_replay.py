@@ -12,10 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.channels.twilio.forms import FORMS
-from tests.cli.conftest import here
 from tests.cli.processes import askfirst
-
-__all__ = ["here"]
 
 CHANNELS = Path(__file__).parents[1] / "channels"
 BOT = """

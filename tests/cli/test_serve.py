@@ -8,7 +8,6 @@ import resource
 import signal
 import socket
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,12 +28,6 @@ from tests.store.redis_server import RedisServer
 
 SECRET = "kQ7vX2mB9tR4wZ8nL5cJ"
 SERVE = ("serve", "bot.py", "--host", "127.0.0.1", "--port", "0")
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[FakeTelegram]:
-    async with FakeTelegram() as server:
-        yield server
 
 
 def settings(telegram: FakeTelegram, **more: str) -> dict[str, str]:
@@ -220,7 +213,7 @@ async def test_a_redis_that_may_throw_away_is_not_tried_again(here: Path, tmp_pa
 
 async def test_notes_on_the_allow_list_are_told_at_the_start(here: Path, telegram: FakeTelegram) -> None:
     env = settings(telegram, ASKFIRST_ALLOW="telegram:8:7,*")
-    async with asyncio.timeout(20), forked(*SERVE, cwd=here, env=env) as server:
+    async with asyncio.timeout(60), forked(*SERVE, cwd=here, env=env) as server:
         await server.says("Note: ASKFIRST_ALLOW: telegram:8:7 admits nobody: our account is ")
         await server.says(r"Note: ASKFIRST_ALLOW has \*: whoever finds the bot may talk to it")
 
@@ -230,43 +223,6 @@ def test_old_prices_are_told_at_the_start(tmp_path: Path) -> None:
     gateway = Gateway(Agent([], provider="demo"), settings)
     notes = [warnings_of(gateway, "demo", datetime(year, 11, 20, tzinfo=UTC)) for year in (2026, 2027)]
     assert [sum("genai-prices" in note for note in each) for each in notes] == [0, 1]
-
-
-async def test_a_second_start_on_the_same_store_is_refused(here: Path) -> None:
-    async with forked(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server:
-        await server.url()
-        code, _, err = await askfirst(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"})
-        assert code == 1
-        assert "is in use by process" in err
-
-
-async def test_running_turn_finishes_and_its_answer_is_sent(here: Path, telegram: FakeTelegram) -> None:
-    held = asyncio.Event()
-    async with FakeOpenAI() as model:
-        model.script([Say("All is well.", hold=held)])
-        env = settings(
-            telegram,
-            ASKFIRST_PROVIDER="openai:gpt-5-mini",
-            OPENAI_BASE_URL=model.url,
-            OPENAI_API_KEY=model.key,
-        )
-        async with running(*SERVE, cwd=here, env=env) as server, aiohttp.ClientSession() as http:
-            await register(telegram, here, server)
-            ana = telegram.person("Ana")
-            await telegram.person_says(ana, ana, "how are things?")
-            await model.wait_for(1)
-            server.signal(signal.SIGTERM)
-            await until_not_ready(http, await server.url())
-            held.set()
-            assert await server.ended() == 0
-        async with forked(*SERVE, cwd=here, env=env) as server:
-            await server.url()
-            await telegram.wait_for(lambda: telegram.last(ana))
-            server.signal(signal.SIGINT)
-            assert await server.ended() == 0
-        assert [message.text for message in telegram.sent] == ["All is well."]
-        assert len(model.requests) == 1
-        assert model.key not in server.said
 
 
 async def test_a_second_signal_ends_it_at_once(here: Path, telegram: FakeTelegram) -> None:
@@ -314,3 +270,62 @@ async def test_lifespan_failing_at_the_end_is_told_without_its_text(here: Path) 
         assert await server.ended() == 1
         assert server.said.splitlines()[-1] == "Error: the bot's lifespan failed: OSError (bot.py:8 open_books)"
         assert "hunter2" not in server.said
+
+
+# ── a Redis that ASKFIRST_STORE does not name rightly ──
+
+
+CANARY = "canary7-mB9tR4wZ8nL5cJ"
+MAY_PASS, TO_MEND = 1, 78
+"""How a start ends that is refused by the server, and one that no server can mend."""
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "ends_with"),
+    [
+        (("redis://", f"redis://:{CANARY}@"), "it refuses the user or password", MAY_PASS),
+        (("redis://", f"redis://nobody:{CANARY}@"), "it refuses the user or password", MAY_PASS),
+        (("127.0.0.1:", f":{CANARY}@127.0.0.1:1"), "ASKFIRST_STORE is no address: write redis://", TO_MEND),
+    ],
+)
+async def test_wrong_redis_password_is_refused(
+    here: Path, server: RedisServer, change: tuple[str, str], told: str, ends_with: int
+) -> None:
+    await server.command("CONFIG", "SET", "requirepass", "right")
+    assert told in await refused_store(here, server.url.replace(*change), ends_with)
+
+
+async def test_invalid_or_missing_database_number_is_refused(here: Path, server: RedisServer) -> None:
+    url = server.url.replace("redis://", f"redis://:{CANARY}@")
+    one, two = await asyncio.gather(
+        refused_store(here, f"{url}/sixteen", TO_MEND), refused_store(here, f"{url}/16", MAY_PASS)
+    )
+    assert "ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]" in one
+    assert "it has no database of that number" in two
+
+
+async def test_wrong_tls_options_are_refused(here: Path, server: RedisServer) -> None:
+    """The faults that need a server with TLS are those of tests/store/redis/test_address.py."""
+    url = server.url.replace("redis://", f"rediss://:{CANARY}@")
+    assert "there are ssl_ca_certs" in await refused_store(here, f"{url}?ca={CANARY}", TO_MEND)
+    assert "a file that ASKFIRST_STORE names for TLS cannot be read" in await refused_store(
+        here, f"{url}?ssl_ca_certs=no.pem", MAY_PASS
+    )
+
+
+async def refused_store(here: Path, store: str, ends_with: int) -> str:
+    """What it says, which is a line that names the setting and holds no secret."""
+    env = {
+        "ASKFIRST_ALLOW": "*",
+        "ASKFIRST_STORE": store,
+        "ASKFIRST_SECRET": "uB3nT8kQ5rW1xZ6vC9mL2pD7sF4gH0jK",
+        "ASKFIRST_ARTIFACTS": str(here / "artifacts"),
+    }
+    code, out, err = await askfirst("serve", "bot.py", "--host", "127.0.0.1", "--port", "0", cwd=here, env=env)
+    said = err.strip()
+    assert (code, out) == (ends_with, "")
+    assert said.startswith("Error: ")
+    assert "ASKFIRST_STORE" in said
+    assert "\n" not in said
+    assert CANARY not in said
+    return said

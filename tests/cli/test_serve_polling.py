@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,26 +12,19 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from gateway.store.sqlite import SqliteStore
 from tests.cli.processes import askfirst, forked
 from tests.e2e.house import SIGNING
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
-from tests.store.conftest import server
+from tests.fakes.twilio import FakeTwilio
 from tests.store.redis_server import RedisServer
-
-__all__ = ["server"]
 
 SERVE = ("serve", "bot.py", "--host", "127.0.0.1", "--port", "0")
 OURS = r"telegram is polled by this process"
 
 
-@pytest.fixture
-async def telegram() -> AsyncIterator[FakeTelegram]:
-    async with FakeTelegram() as telegram:
-        yield telegram
-
-
-def settings(telegram: FakeTelegram, **more: str) -> dict[str, str]:
+def polled(telegram: FakeTelegram, **more: str) -> dict[str, str]:
     return {
         "ASKFIRST_ALLOW": "*",
         "TELEGRAM_BOT_TOKEN": telegram.token,
@@ -47,15 +41,8 @@ async def answer(telegram: FakeTelegram, text: str) -> str:
     return found[0].text
 
 
-async def test_without_a_webhooks_secret_telegram_is_polled(here: Path, telegram: FakeTelegram) -> None:
-    async with forked(*SERVE, cwd=here, env=settings(telegram)) as process:
-        await process.says("telegram: by long polling")
-        assert "INV-7" in await answer(telegram, "list the invoices")
-        assert "webhooks set" not in process.said
-
-
 async def test_telegram_with_a_secret_uses_a_webhook_unless_told(here: Path, telegram: FakeTelegram) -> None:
-    env = settings(telegram, TELEGRAM_WEBHOOK_SECRET="kQ7vX2mB9tR4wZ8nL5cJ")
+    env = polled(telegram, TELEGRAM_WEBHOOK_SECRET="kQ7vX2mB9tR4wZ8nL5cJ")
     async with forked(*SERVE, cwd=here, env=env) as process:
         await process.says("telegram: http://127.0.0.1:.*/webhooks/telegram")
     async with forked(*SERVE, "--way", "polling", cwd=here, env=env) as process:
@@ -63,26 +50,10 @@ async def test_telegram_with_a_secret_uses_a_webhook_unless_told(here: Path, tel
         assert "INV-7" in await answer(telegram, "list the invoices")
 
 
-async def test_slack_is_served_over_socket_mode(here: Path) -> None:
-    async with FakeSlack() as slack:
-        env = {
-            "ASKFIRST_ALLOW": "*",
-            "SLACK_BOT_TOKEN": slack.bot_token,
-            "SLACK_APP_TOKEN": slack.app_token,
-            "SLACK_API_URL": slack.api_url,
-        }
-        async with forked(*SERVE, cwd=here, env=env) as process:
-            await process.says("slack: over Socket Mode")
-            ana = slack.person("ana")
-            await slack.says(ana, slack.direct(ana), "list the invoices")
-            await slack.wait_for(lambda: slack.sent)
-        assert "INV-7" in str(slack.sent[0])
-
-
 async def test_of_several_processes_one_polls_and_another_takes_over(
     here: Path, telegram: FakeTelegram, server: RedisServer
 ) -> None:
-    env = settings(
+    env = polled(
         telegram,
         ASKFIRST_STORE=server.url,
         ASKFIRST_SECRET=SIGNING,
@@ -205,8 +176,76 @@ async def test_socket_mode_goes_through_the_proxy(here: Path) -> None:
 @pytest.mark.parametrize("around", [False, True])
 async def test_a_proxy_of_the_environment_is_obeyed(here: Path, telegram: FakeTelegram, *, around: bool) -> None:
     async with Proxy() as proxy:
-        env = settings(telegram, HTTP_PROXY=f"http://127.0.0.1:{proxy.port}", NO_PROXY="127.0.0.1" if around else "")
+        env = polled(telegram, HTTP_PROXY=f"http://127.0.0.1:{proxy.port}", NO_PROXY="127.0.0.1" if around else "")
         async with forked(*SERVE, cwd=here, env=env) as process:
             await process.says("telegram: by long polling")
             assert "INV-7" in await answer(telegram, "list the invoices")
         assert bool(proxy.asked) is not around
+
+
+# ── the webhooks of Twilio's channels ──
+
+
+URL = "https://bot.example.com/webhooks/twilio"
+BY_HAND = f"whatsapp: enter {URL} in the platform's console\n"
+
+
+@pytest.fixture
+async def twilio() -> AsyncIterator[FakeTwilio]:
+    async with FakeTwilio() as fake:
+        yield fake
+
+
+def twilio_env(twilio: FakeTwilio, *numbers: str) -> dict[str, str]:
+    senders = {"sms": twilio.sms, "whatsapp": f"whatsapp:{twilio.whatsapp}"}
+    return {
+        "ASKFIRST_PUBLIC_URL": "https://bot.example.com",
+        "TWILIO_ACCOUNT_SID": twilio.account_sid,
+        "TWILIO_AUTH_TOKEN": twilio.auth_token,
+        "TWILIO_API_URL": twilio.url,
+        **{f"TWILIO_{name.upper()}_FROM": senders[name] for name in numbers},
+    }
+
+
+async def test_sms_webhook_is_set_and_whatsapps_is_left_to_the_person(here: Path, twilio: FakeTwilio) -> None:
+    both = twilio_env(twilio, "sms", "whatsapp")
+    assert await askfirst("webhooks", "set", "bot.py", cwd=here, env=both) == (0, f"sms: {URL}\n", BY_HAND)
+    assert twilio.webhook_url == f"{URL}#rc=3&rp=all"
+    code, out, _ = await askfirst("webhooks", "show", "--json", cwd=here, env=both)
+    assert (code, json.loads(out)) == (0, {"sms": URL})
+    assert await askfirst("webhooks", "delete", cwd=here, env=both) == (0, "sms: deleted\n", BY_HAND)
+    assert twilio.webhook_url == ""
+
+
+async def test_whatsapp_alone_is_no_error(here: Path, twilio: FakeTwilio) -> None:
+    alone = twilio_env(twilio, "whatsapp")
+    assert await askfirst("webhooks", "set", cwd=here, env=alone) == (0, "", BY_HAND)
+
+
+async def test_a_number_of_somebody_else_is_named(here: Path, twilio: FakeTwilio) -> None:
+    settings = twilio_env(twilio, "sms") | {"TWILIO_SMS_FROM": "+15559990000"}
+    code, _, err = await askfirst("webhooks", "set", cwd=here, env=settings)
+    assert code == 1 and "+15559990000 is no number of this account" in err
+    assert twilio.auth_token not in err
+
+
+async def test_webhook_commands_ignore_channels_set_up_another_way(here: Path, twilio: FakeTwilio) -> None:
+    """Slack is set up for a server, Telegram for a laptop: neither keeps anybody from looking."""
+    async with FakeTelegram() as telegram:
+        settings = twilio_env(twilio, "sms") | {
+            "TELEGRAM_BOT_TOKEN": telegram.token,
+            "TELEGRAM_API_URL": telegram.url,
+            "SLACK_BOT_TOKEN": "xoxb-1234567890-abcdefghij",
+            "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99yyyzzz85a5",
+        }
+        code, out, _ = await askfirst("webhooks", "show", "--json", cwd=here, env=settings)
+        assert (code, json.loads(out)) == (0, {"sms": None, "telegram": None})
+        code, out, _ = await askfirst("webhooks", "delete", cwd=here, env=settings)
+        assert (code, set(out.splitlines())) == (0, {"sms: deleted", "telegram: deleted"})
+        store = SqliteStore(here / ".askfirst" / "askfirst.db")
+        await store.open()
+        await store.close()
+        code, out, _ = await askfirst("pending", "list", "--json", "--bot", "bot.py", cwd=here, env=settings)
+        assert (code, json.loads(out)) == (0, [])
+        code, _, err = await askfirst("webhooks", "show", cwd=here, env={"SLACK_SIGNING_SECRET": "8" * 32})
+        assert code == 78 and "SLACK_BOT_TOKEN: set it" in err

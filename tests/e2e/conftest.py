@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.house import House, open_house
-from tests.store.conftest import server
+from tests.e2e.house import House, case, open_house
+from tests.store.conftest import prefix, redis_url, server
 
-__all__ = ["server"]
+__all__ = ["case", "prefix", "redis_url", "server"]
 
 
 @pytest.fixture

@@ -5,22 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import aiohttp
+import pytest
+from fpdf import FPDF
 
-from gateway import Gateway, Settings
+from gateway import Agent, AgentConfig, ChannelAgent, Gateway, Settings, ToolContext, emit_artifact, tool
 from gateway.providers import make_provider
+from gateway.providers.base import Provider
 from gateway.store.types import Key
+from gateway.testing import ChannelCase
 from gateway.tools.pending_action import PendingAction
 from gateway.web import serve
-from tests.e2e.shop import Shop
+from tests.channels.slack.case import slack_case
+from tests.channels.telegram.case import telegram_case
+from tests.channels.twilio.case import twilio_case
 from tests.fakes.openai import Answer, Call, FakeOpenAI
+from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import Chat, FakeTelegram, Message, Press, User
+from tests.fakes.twilio import FakeTwilio
 from tests.stored import action_of
-
-__all__ = ["SECRET", "SIGNED", "SIGNING", "House", "delete", "open_house"]
 
 T = TypeVar("T")
 
@@ -34,6 +42,30 @@ TYPING_SECONDS = 3.0
 def delete(*invoices: str) -> list[Answer]:
     """The model's answer that has these invoices deleted."""
     return [Call("delete_invoice", {"invoice_id": invoice}) for invoice in invoices]
+
+
+def env_of(
+    directory: Path, *servers: FakeTelegram | FakeSlack | FakeTwilio | FakeOpenAI, **more: str
+) -> dict[str, str]:
+    """The environment of a served bot with these platforms and this model."""
+    store = f"sqlite:///{directory / 'askfirst.db'}"
+    env = {"ASKFIRST_STORE": store, "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ALLOW": "*"}
+    for each in servers:
+        match each:
+            case FakeTelegram():
+                env |= {"TELEGRAM_BOT_TOKEN": each.token, "TELEGRAM_API_URL": each.url}
+                env["TELEGRAM_WEBHOOK_SECRET"] = SECRET
+            case FakeSlack():
+                env |= {"SLACK_BOT_TOKEN": each.bot_token, "SLACK_API_URL": each.api_url}
+                env["SLACK_SIGNING_SECRET"] = each.signing_secret
+            case FakeTwilio():
+                env |= {"TWILIO_ACCOUNT_SID": each.account_sid, "TWILIO_AUTH_TOKEN": each.auth_token}
+                env |= {"TWILIO_SMS_FROM": each.sms, "TWILIO_WHATSAPP_FROM": f"whatsapp:{each.whatsapp}"}
+                env["TWILIO_API_URL"] = each.url
+            case FakeOpenAI():
+                env |= {"OPENAI_API_KEY": each.key, "OPENAI_BASE_URL": each.url}
+                env["ASKFIRST_PROVIDER"] = "openai:test-model"
+    return env | more
 
 
 class House:
@@ -157,3 +189,91 @@ async def open_house(
         if way == "webhook":
             await gateway.channels["telegram"].register(house.webhook)  # type: ignore[attr-defined]
         yield house
+
+
+# ── The bot of these tests: a shop's invoices, and what became of them ──
+
+
+def pdf_of(invoice_id: str) -> bytes:
+    """A PDF of one page that names the invoice; the same bytes each time."""
+    pdf = FPDF()
+    pdf.set_creation_date(datetime(2026, 1, 1, tzinfo=UTC))
+    pdf.add_page()
+    pdf.set_font("Helvetica", size=14)
+    pdf.text(20, 30, f"Invoice {invoice_id}")
+    return bytes(pdf.output())
+
+
+class Shop:
+    """The invoices. `hold`, when there is one, holds a deletion back before it happens."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.reached = asyncio.Event()
+        self.hold: asyncio.Event | None = None
+        self.error: Exception | None = None
+
+    def bot(self, provider: Provider, **options: Any) -> ChannelAgent:
+        @tool(read_only=True)
+        async def list_invoices() -> str:
+            """List the invoices."""
+            return "INV-7, INV-42"
+
+        @tool(confirm="Delete invoice {invoice_id} for good?")
+        async def delete_invoice(invoice_id: str) -> str:
+            """Delete an invoice."""
+            self.reached.set()
+            if self.hold is not None:
+                await self.hold.wait()
+            if self.error is not None:
+                raise self.error
+            self.deleted.append(invoice_id)
+            return f"Invoice {invoice_id} is deleted."
+
+        @tool(read_only=True)
+        async def send_invoice_pdf(invoice_id: str) -> str:
+            """Send an invoice as PDF."""
+            emit_artifact(content=pdf_of(invoice_id), mime_type="application/pdf", filename=f"{invoice_id}.pdf")
+            return "sent"
+
+        @tool(confirm="Archive invoice {invoice_id}?")
+        async def archive_invoice(invoice_id: str, ctx: ToolContext) -> str:
+            """Archive an invoice as PDF."""
+            ctx.emit_artifact(content=pdf_of(invoice_id), mime_type="application/pdf", filename=f"{invoice_id}.pdf")
+            return f"Invoice {invoice_id} is archived."
+
+        tools = [list_invoices, delete_invoice, send_invoice_pdf, archive_invoice]
+        bot = ChannelAgent(Agent(tools, provider=provider, config=AgentConfig(name="Shop")), **options)
+
+        @bot.command("total", description="What is still open")
+        async def total(ctx: ToolContext, text: str) -> str:
+            return f"**410.20 {text or 'EUR'}** is open."
+
+        return bot
+
+
+# ── A test of every channel that takes webhooks, with a gateway that has it on ──
+
+
+CASES: dict[str, Callable[[pytest.MonkeyPatch], AbstractAsyncContextManager[ChannelCase]]] = {
+    "telegram": telegram_case,
+    "slack": slack_case,
+    "sms": lambda patch: twilio_case("sms", patch),
+    "whatsapp": lambda patch: twilio_case("whatsapp", patch),
+}
+
+
+@pytest.fixture(params=CASES)
+async def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+    async with CASES[request.param](monkeypatch) as case:
+        yield case
+
+
+def settings_of(case: ChannelCase, directory: Path) -> Settings:
+    """Those of a gateway with this channel, for whose keys the directory is; the bot brings its store."""
+    return Settings(
+        store=f"sqlite:///{directory / 'keys.db'}",
+        secret=SIGNING,
+        allow="*",
+        **{name.lower().removeprefix("askfirst_"): value for name, value in case.settings.items()},
+    )

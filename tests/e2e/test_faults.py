@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from channels import Unreachable
+from channels.telegram import channel as telegram
+from gateway.artifacts import keep
 from tests.e2e.house import House, delete, open_house
 from tests.e2e.test_confirming import DONE, code_of
-from tests.fakes.openai import Fail
+from tests.fakes.openai import Call
+from tests.threads import no_more_threads
 
 
 async def dead(house: House) -> list[str]:
@@ -40,62 +44,6 @@ async def test_who_blocks_the_bot_has_withdrawn_what_they_asked(house: House) ->
     await house.until(lambda: house.texts()[-1] == "news")
 
 
-async def test_answer_to_a_person_who_blocked_the_bot_is_not_retried(house: House) -> None:
-    await house.asks("hi", "Hello.")
-    house.telegram.fail_next("sendMessage", 403, "Forbidden: bot was blocked by the user")
-    house.model.script(["Are you there?"])
-    await house.says("hm")
-    await house.until(lambda: len(house.telegram.called("sendMessage")) == 2)
-    await house.idle()
-    await house.later(3600)
-    await house.idle()
-    assert len(house.telegram.called("sendMessage")) == 2
-    assert await dead(house) == ["not deliverable: blocked"]
-    assert (await house.asks("back", "Good.")).text == "Good."
-
-
-async def test_a_prompt_that_cannot_be_delivered_asks_nothing(house: House) -> None:
-    house.telegram.fail_next("sendMessage", 403, "Forbidden: bot was blocked by the user")
-    house.model.script(delete("INV-42"))
-    await house.says("delete INV-42")
-    await house.until(lambda: house.telegram.called("sendMessage"))
-    await house.idle()
-    (action,) = await house.actions()
-    assert (action.state, action.reason) == ("closed", "undelivered")
-
-
-async def test_a_flood_wait_is_obeyed(house: House) -> None:
-    house.telegram.fail_next("sendMessage", 429, "Too Many Requests: retry after 30", retry_after=30)
-    house.model.script(["Slowly."])
-    await house.says("hi")
-    await house.until(lambda: house.telegram.called("sendMessage"))
-    await house.idle()
-    await house.later(28)
-    await house.idle()
-    assert len(house.telegram.called("sendMessage")) == 1
-    await house.later(3)
-    await house.until(lambda: house.texts() == ["Slowly."])
-
-
-@pytest.mark.parametrize("html", [False, True])
-async def test_a_server_error_is_tried_again(house: House, html: bool) -> None:
-    house.telegram.fail_next("sendMessage", 502, "Bad Gateway", html=html, times=2)
-    house.model.script(["At last."])
-    await house.says("hi")
-    for tries in (1, 2):
-        await house.until(lambda tries=tries: len(house.telegram.called("sendMessage")) == tries)  # type: ignore[misc]
-        await house.idle()
-        await house.later(3)
-    await house.until(lambda: house.texts() == ["At last."])
-    assert await dead(house) == []
-
-
-async def test_text_that_telegram_cannot_format_comes_plain(house: House) -> None:
-    house.telegram.fail_next("sendMessage", 400, "Bad Request: can't parse entities: unsupported")
-    answer = await house.asks("hi", "It is **bold**.")
-    assert (answer.text, answer.entities) == ("It is bold.", [])
-
-
 async def test_prompt_repeated_after_a_lost_answer_keeps_old_buttons(house: House) -> None:
     house.telegram.fail_next("sendMessage", cut=True, taken=True)
     house.model.script(delete("INV-42"))
@@ -120,39 +68,7 @@ async def test_a_settled_prompt_that_is_gone_leaves_no_dead_letter(house: House)
     assert await dead(house) == []
 
 
-async def test_the_model_is_down_and_comes_back(house: House) -> None:
-    house.model.script([Fail(503, type="server_error")] * 3)
-    await house.says("hi")
-    told = await house.next(house.ana, 0)
-    assert told.text == "I cannot reach the model just now. I keep your message and try again by myself."
-    await house.idle()
-    house.model.script(["Here I am."])
-    await house.later(6)
-    await house.until(lambda: house.texts()[1:] == ["Here I am."])
-
-
 # ── what Telegram repeats and renames ──
-
-
-@pytest.mark.ledger("PEND-19")
-async def test_redelivered_update_has_no_second_effect(house: House) -> None:
-    update = {
-        "update_id": 5,
-        "message": {
-            "message_id": 9,
-            "date": 1,
-            "chat": {"id": house.ana.id, "type": "private"},
-            "from": house.ana.to_json(),
-            "text": "hi",
-        },
-    }
-    await house.says("/start")
-    house.model.script(["Hello."])
-    for _ in range(3):
-        assert await house.post(json.dumps(update).encode()) == (200, "")
-    await house.until(lambda: "Hello." in house.texts())
-    await house.idle()
-    assert (len(house.model.requests), house.texts().count("Hello.")) == (1, 1)
 
 
 async def test_group_that_moves_keeps_its_history_and_its_asks(house: House) -> None:
@@ -203,18 +119,6 @@ async def moves(house: House, team: Any) -> Any:
     return new
 
 
-async def test_unknown_update_is_accepted_and_its_shape_is_kept(house: House) -> None:
-    for number in (1, 2):
-        news = {"message_id": number, "date": 1, "chat": {"id": house.ana.id, "type": "private"}, "hologram": "✨"}
-        await house.telegram.deliver("message", house.ana, news)
-    assert [status for _, status in house.telegram.deliveries] == [200, 200]
-    assert await house.gateway.store.dead_letters() == []
-    ((_, record),) = await house.gateway.store.scan("shape/")
-    assert isinstance(record.value, dict)
-    assert cast("Any", record.value["shape"])["message"]["hologram"] == "text"
-    assert (await house.asks("hi", "Hello.")).text == "Hello."
-
-
 # ── who is let in ──
 
 
@@ -255,3 +159,85 @@ async def test_press_of_a_stranger_is_refused_and_logged(tmp_path: Path) -> None
         await house.idle()
         (line,) = await house.log("security")
         assert (line["what"], line["person"]) == ("stranger", f"telegram:{house.telegram.bot.id}:{bob.id}")
+
+
+# ── a file that cannot be kept ──
+
+
+async def test_action_is_done_and_told_when_its_file_is_lost(house: House, tmp_path: Path) -> None:
+    artifacts = house.gateway.engine.context.artifacts
+    artifacts.directory = tmp_path / "in the way"
+    artifacts.directory.touch()
+    prompt = await house.asks("archive INV-42", Call("archive_invoice", {"invoice_id": "INV-42"}))
+    await house.idle()
+    await house.presses(prompt)
+    told = await house.next(house.ana, 1)
+    assert told.text.split("\n\n") == [
+        "Invoice INV-42 is archived.",
+        "The file that belongs to it is lost: it could not be stored.",
+    ]
+    await house.idle()
+    (action,) = await house.actions()
+    assert (action.state, await house.gateway.store.dead_letters()) == ("done", [])
+
+
+async def test_lost_file_is_told_to_the_model(house: House, tmp_path: Path) -> None:
+    artifacts = house.gateway.engine.context.artifacts
+    artifacts.directory = tmp_path / "in the way"
+    artifacts.directory.touch()
+    told = await house.asks("send it", Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Sorry, it is lost.")
+    assert told.text == "Sorry, it is lost."
+    assert house.model.requests[-1]["messages"][-1]["content"].endswith("nobody gets them. Tell the person.")
+
+
+# ── no more threads ──
+
+
+async def logged(words: str, log: pytest.LogCaptureFixture) -> None:
+    async with asyncio.timeout(15):
+        while words not in log.text:
+            await asyncio.sleep(0.002)
+
+
+def none_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads for files are all to be started."""
+    monkeypatch.setattr(keep, "FILES", ThreadPoolExecutor(4))
+    monkeypatch.setattr(telegram, "FILES", ThreadPoolExecutor(4))
+
+
+async def arrived(house: House) -> None:
+    """The file is there, and what is told of it once."""
+    while len(house.messages()) < 3:
+        await house.later(60)
+        await house.idle()
+    assert house.texts() == ["Hello.", "Here it is.", ""]
+    assert await house.gateway.store.dead_letters() == []
+
+
+async def test_a_turn_whose_file_cannot_be_kept_is_tried_again(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.asks("hi", "Hello.")
+    house.model.script([Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Here it is."])
+    none_started(monkeypatch)
+    with no_more_threads():
+        await house.says("send it")
+        await logged("failed: RuntimeError", caplog)
+        await house.idle()
+    await arrived(house)
+
+
+async def test_a_file_that_cannot_be_opened_waits_and_is_no_duplicate(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.asks("hi", "Hello.")
+    house.model.script([Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Here it is."])
+    hold = house.telegram.hold("sendMessage", "after")
+    await house.says("send it")
+    await hold.reached()
+    none_started(monkeypatch)
+    with no_more_threads():
+        hold.release()
+        await logged("not delivered yet: Unavailable: no_thread", caplog)
+        await house.idle()
+    await arrived(house)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.cli.processes import Process, forked
-from tests.e2e.house import SECRET
-from tests.fakes.openai import FakeOpenAI
+from tests.e2e.house import SECRET, env_of
+from tests.fakes.openai import Call, FakeOpenAI, Say
 from tests.fakes.slack import FakeSlack
-from tests.fakes.telegram import FakeTelegram
+from tests.fakes.telegram import FakeTelegram, Message
 from tests.fakes.twilio import FakeTwilio
 from tests.ports import free_port
 
@@ -34,7 +37,7 @@ class Served:
 
     async def until_ready(self, condition: Callable[[dict[str, Any]], bool]) -> int:
         """The status once `/readyz` says this."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 status, checks = await self.ready()
                 if condition(checks):
@@ -47,37 +50,22 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(directory: Path, *, failing: int = 0, sms: FakeTwilio | None = None) -> AsyncIterator[Served]:
-    """`failing`: so many calls of Slack's that say whose the token is fail first. `sms`: a third platform."""
+async def served(
+    directory: Path, *, failing: int = 0, twilio: FakeTwilio | None = None, **more: str
+) -> AsyncIterator[Served]:
+    """`failing` calls of Slack's auth.test fail first. `twilio` is a third platform, `more` further environment."""
     async with FakeTelegram() as telegram, FakeSlack() as slack, FakeOpenAI() as model:
         slack.fail_next("auth.test", status=503, html=True, times=failing)
         port = free_port()
-        env = {
-            "ASKFIRST_STORE": f"sqlite:///{directory / 'askfirst.db'}",
-            "ASKFIRST_ALLOW": "telegram:*,slack:*",
-            "ASKFIRST_PROVIDER": "openai:test-model",
-            "TELEGRAM_BOT_TOKEN": telegram.token,
-            "TELEGRAM_WEBHOOK_SECRET": SECRET,
-            "TELEGRAM_API_URL": telegram.url,
-            "SLACK_BOT_TOKEN": slack.bot_token,
-            "SLACK_SIGNING_SECRET": slack.signing_secret,
-            "SLACK_API_URL": slack.api_url,
-            "OPENAI_API_KEY": model.key,
-            "OPENAI_BASE_URL": model.url,
-        }
-        if sms is not None:
-            env |= {
-                "ASKFIRST_ALLOW": "*",
-                "ASKFIRST_PUBLIC_URL": f"http://127.0.0.1:{port}",
-                "TWILIO_ACCOUNT_SID": sms.account_sid,
-                "TWILIO_AUTH_TOKEN": sms.auth_token,
-                "TWILIO_SMS_FROM": sms.sms,
-                "TWILIO_API_URL": sms.url,
-            }
+        env = env_of(directory, telegram, slack, model, ASKFIRST_PUBLIC_URL=f"http://127.0.0.1:{port}", **more)
+        if twilio is not None:
+            env |= env_of(directory, twilio)
         async with forked("serve", EXAMPLE, "--host=127.0.0.1", f"--port={port}", cwd=directory, env=env) as process:
             url = await process.url()
             telegram.webhook.update(url=f"{url}/webhooks/telegram", secret=SECRET)
             slack.webhook = f"{url}/webhooks/slack"
+            if twilio is not None:
+                twilio.webhook_url = f"{url}/webhooks/twilio"
             yield Served(process, url, telegram, slack, model)
 
 
@@ -122,9 +110,8 @@ async def test_a_platform_that_hangs_holds_back_no_other(tmp_path: Path) -> None
 
 
 async def test_however_many_platforms_hang_they_hold_back_no_other(tmp_path: Path) -> None:
-    async with FakeTwilio() as twilio, served(tmp_path, sms=twilio) as house:
+    async with FakeTwilio() as twilio, served(tmp_path, twilio=twilio) as house:
         slack, telegram = house.slack, house.telegram
-        twilio.webhook_url = f"{house.url}/webhooks/twilio"
         holds = [slack.hold("chat.postMessage", "before") for _ in range(64)]
         holds += [telegram.hold("sendMessage", "before") for _ in range(64)]
         house.model.script(["Hello."] * 128)
@@ -132,7 +119,7 @@ async def test_however_many_platforms_hang_they_hold_back_no_other(tmp_path: Pat
             here, there = slack.person(f"person {number}"), telegram.person(f"person {number}")
             await slack.says(here, slack.direct(here), "hello")
             await telegram.person_says(there, there, "hello")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(holds[63].reached(), holds[127].reached())  # all that one process makes at once
         house.model.script(["Hello Ana."])
         await twilio.person_says("+15557654321", "hello")
@@ -182,3 +169,125 @@ async def test_a_firewall_that_answers_for_a_platform_blocks_nobody(tmp_path: Pa
         await house.slack.says(house.ben, house.slack.direct(house.ben), "hello")
         answer = await house.slack.wait_for(lambda: house.slack.last(house.slack.direct(house.ben)))
         assert answer.text == "Hello Ben."
+
+
+# ── late replies ──
+
+
+DELETE = Call("delete_invoice", {"invoice_id": "INV-42"})
+LATER: dict[str, dict[str, Any]] = {
+    "of an earlier message": {"message_id": 1, "date": 1_700_000_000},
+    "of an earlier time": {"date": 1_700_000_000},
+    "quoting another chat": {"quote": {"text": "yes?", "position": 0}, "external_reply": {"origin": {}}},
+    "about a story": {"reply_to_story": {"chat": {"id": 1, "type": "private"}, "id": 1}},
+    "sent offline": {"is_from_offline": True},
+    "struck through": {"entities": [{"type": "strikethrough", "offset": 0, "length": 3}]},
+    "with a field that nobody knows": {"hologram": {"depth": 3}},
+}
+
+
+async def asked_again(house: Served, chat: Any, before: int) -> None:
+    """The question stands there once more, with its code, and nothing was deleted."""
+    await house.telegram.wait_for(lambda: len(house.telegram.sent) > before)
+    again = house.telegram.sent[-1]
+    assert "Please answer with the code" in again.text
+    assert again.buttons == ["Confirm", "Cancel", "Change"]
+
+
+async def test_telegram_yes_typed_before_the_question_does_not_count(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        telegram, ana = house.telegram, house.ana
+        house.model.script([DELETE])
+        await telegram.person_says(ana, ana, "delete invoice INV-42")
+        await telegram.wait_for(lambda: telegram.sent)
+        prompt = telegram.sent[-1]
+        for fields in list(LATER.values())[:2]:
+            await telegram.person_says(ana, ana, "yes", **fields)
+            await asked_again(house, ana, 1)
+        assert len(telegram.sent) <= 4
+        assert not any("is deleted" in message.text for message in telegram.sent)
+        await telegram.press(prompt, "Confirm", ana)
+        await telegram.wait_for(lambda: any("deleted" in message.text for message in telegram.sent))
+
+
+@pytest.mark.parametrize("why", list(LATER)[2:])
+async def test_telegram_words_not_typed_here_are_asked_again(tmp_path: Path, why: str) -> None:
+    async with served(tmp_path) as house:
+        telegram, ana = house.telegram, house.ana
+        house.model.script([DELETE])
+        await telegram.person_says(ana, ana, "delete invoice INV-42")
+        await telegram.wait_for(lambda: telegram.sent)
+        await telegram.person_says(ana, ana, "yes", **LATER[why])
+        await asked_again(house, ana, 1)
+
+
+async def test_slack_yes_typed_before_the_question_does_not_count(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        slack, ben = house.slack, house.ben
+        direct = slack.direct(ben)
+        earlier = slack.next_ts()
+        house.model.script([DELETE])
+        await slack.says(ben, direct, "delete invoice INV-42")
+        await slack.wait_for(lambda: slack.last(direct))
+        words: dict[str, Any] = {"type": "message", "user": ben, "text": "yes", "channel": direct, "channel_type": "im"}
+        await slack.event({**words, "ts": earlier, "event_ts": earlier, "team": slack.team})
+        await slack.wait_for(lambda: any("answer with the code" in message.text for message in slack.sent))
+        shared = slack.next_ts()
+        share = {"is_share": True, "text": "somebody's words", "channel_id": "C1"}
+        await slack.event({**words, "ts": shared, "event_ts": shared, "attachments": [share]})
+        house.model.script([Say("I see.")])
+        await slack.says(ben, direct, "and now?")
+        await slack.wait_for(lambda: any("I see." in message.text for message in slack.sent))
+        assert not any("is deleted" in message.text for message in slack.sent)
+
+
+# ── wrong verbs and changed rows ──
+
+
+async def asked(house: Served, invoice: str) -> Message:
+    """Return the question about this invoice."""
+    house.model.script([Call("delete_invoice", {"invoice_id": invoice})])
+    await house.telegram.person_says(house.ana, house.ana, f"delete invoice {invoice}")
+
+    def prompt() -> Message | None:
+        return next((sent for sent in house.telegram.sent if sent.buttons and invoice in sent.text), None)
+
+    return await house.telegram.wait_for(prompt)
+
+
+async def says(house: Served, text: str, containing: str, reply_to: Message | None = None) -> None:
+    """Ana writes this, and the next message of the bot holds that."""
+    before = len(house.telegram.sent)
+    await house.telegram.person_says(house.ana, house.ana, text, reply_to=reply_to)
+    await house.telegram.wait_for(lambda: any(containing in sent.text for sent in house.telegram.sent[before:]))
+
+
+@pytest.mark.timeout(120)
+async def test_wrong_verbs_and_changed_rows_confirm_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        telegram = house.telegram
+        prompt = await asked(house, "INV-42")
+        await says(house, "yes, pay it", "Please answer with the code")
+        await says(house, "sim", "Please answer with the code")
+        await says(house, "sim", "Not done yet")
+        house.model.script(["I cannot cancel anything."])
+        await says(house, "/cancel yes", "I cannot cancel anything.", reply_to=prompt)
+        await telegram.press(prompt, "Confirm", house.ana)
+        await telegram.wait_for(lambda: any("INV-42" in sent.text and "deleted" in sent.text for sent in telegram.sent))
+
+        edited = await asked(house, "INV-7")
+        kept = await asked(house, "INV-15")
+        with sqlite3.connect(tmp_path / "askfirst.db", timeout=10) as db:
+            rows = db.execute("SELECT name, value FROM record WHERE name LIKE 'action/%'").fetchall()
+            for name, value in rows:
+                stored = json.loads(value)
+                if '"invoice_id":"INV-7"' in stored["body"]:
+                    stored["body"] = stored["body"].replace("INV-7", "INV-666")
+                    db.execute("UPDATE record SET value = ? WHERE name = ?", (json.dumps(stored), name))
+        db.close()
+        await telegram.press(edited, "Confirm", house.ana)
+        await telegram.wait_for(lambda: any("changed from outside the chat" in sent.text for sent in telegram.sent))
+        await telegram.press(kept, "Confirm", house.ana)
+        await telegram.wait_for(lambda: any("INV-15" in sent.text and "deleted" in sent.text for sent in telegram.sent))
+        assert not any("INV-666" in sent.text for sent in telegram.sent)
+    assert "was changed by somebody without the key" in house.process.said

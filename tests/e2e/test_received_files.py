@@ -13,9 +13,8 @@ import pytest
 
 from gateway.wording import say
 from tests.artifacts.test_pictures import png
-from tests.cli.pages import Page
-from tests.cli.processes import forked
-from tests.e2e.house import SECRET, SIGNING
+from tests.cli.processes import Page, forked
+from tests.e2e.house import SECRET, env_of
 from tests.fakes.openai import FakeOpenAI, Say
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
@@ -26,18 +25,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "invoices.py"
 PNG = png(640, 480) + b"pixels"
 
 pytestmark = pytest.mark.timeout(180)
-
-
-def env_of(model: FakeOpenAI, directory: Path, **more: str) -> dict[str, str]:
-    return {
-        "ASKFIRST_STORE": f"sqlite:///{directory / 'askfirst.db'}",
-        "ASKFIRST_SECRET": SIGNING,
-        "ASKFIRST_ALLOW": "*",
-        "ASKFIRST_PROVIDER": "openai:test-model",
-        "OPENAI_API_KEY": model.key,
-        "OPENAI_BASE_URL": model.url,
-        **more,
-    }
 
 
 def serve(port: int) -> tuple[Any, ...]:
@@ -52,12 +39,7 @@ async def test_on_telegram_a_photo_is_seen_and_the_answer_grows(tmp_path: Path) 
     async with FakeTelegram() as telegram, FakeOpenAI() as model:
         hold, words = asyncio.Event(), "A black cat that sleeps on a **pile of invoices**."
         model.script([Say(words, hold=hold, holds_after=6)])
-        telegram_env = {
-            "TELEGRAM_BOT_TOKEN": telegram.token,
-            "TELEGRAM_WEBHOOK_SECRET": SECRET,
-            "TELEGRAM_API_URL": telegram.url,
-        }
-        async with forked(*serve(0), cwd=tmp_path, env=env_of(model, tmp_path, **telegram_env)) as bot:
+        async with forked(*serve(0), cwd=tmp_path, env=env_of(tmp_path, telegram, model)) as bot:
             telegram.webhook.update(url=f"{await bot.url()}/webhooks/telegram", secret=SECRET)
             ana = telegram.person("Ana")
             photo = telegram.upload("photo", PNG, "", "image/png")
@@ -76,12 +58,7 @@ async def test_on_telegram_a_photo_is_seen_and_the_answer_grows(tmp_path: Path) 
 async def test_on_slack_a_photo_is_seen_and_a_login_page_is_none(tmp_path: Path) -> None:
     async with FakeSlack() as slack, FakeOpenAI() as model:
         model.script(["A cat."])
-        slack_env = {
-            "SLACK_BOT_TOKEN": slack.bot_token,
-            "SLACK_SIGNING_SECRET": slack.signing_secret,
-            "SLACK_API_URL": slack.api_url,
-        }
-        async with forked(*serve(0), cwd=tmp_path, env=env_of(model, tmp_path, **slack_env)) as bot:
+        async with forked(*serve(0), cwd=tmp_path, env=env_of(tmp_path, slack, model)) as bot:
             slack.webhook = f"{await bot.url()}/webhooks/slack"
             ana = slack.person("ana")
             photo = slack.upload("cat.png", PNG, "image/png")
@@ -95,15 +72,9 @@ async def test_on_whatsapp_a_photo_is_seen_and_a_lost_one_is_told(tmp_path: Path
     async with FakeTwilio() as twilio, FakeOpenAI() as model:
         port = free_port()
         twilio.webhook_url = f"http://127.0.0.1:{port}/webhooks/twilio"
-        twilio_env = {
-            "ASKFIRST_PUBLIC_URL": f"http://127.0.0.1:{port}",
-            "TWILIO_ACCOUNT_SID": twilio.account_sid,
-            "TWILIO_AUTH_TOKEN": twilio.auth_token,
-            "TWILIO_WHATSAPP_FROM": f"whatsapp:{twilio.whatsapp}",
-            "TWILIO_API_URL": twilio.url,
-        }
+        env = env_of(tmp_path, twilio, model, ASKFIRST_PUBLIC_URL=f"http://127.0.0.1:{port}")
         model.script(["A cat.", "I see nothing."])
-        async with forked(*serve(port), cwd=tmp_path, env=env_of(model, tmp_path, **twilio_env)) as bot:
+        async with forked(*serve(port), cwd=tmp_path, env=env) as bot:
             await bot.url()
             photo = Media(PNG, "image/png", "")
             await twilio.person_says("+15557654321", "what is this?", whatsapp=True, files=[photo])
@@ -121,7 +92,7 @@ async def test_on_the_page_a_photo_is_seen_and_anothers_is_not(tmp_path: Path) -
         bot_file = tmp_path / "invoices.py"
         bot_file.write_text(EXAMPLE.read_text())
         dev = ("dev", bot_file, "--port", "0")
-        async with forked(*dev, cwd=tmp_path, env=env_of(model, tmp_path)) as bot:
+        async with forked(*dev, cwd=tmp_path, env=env_of(tmp_path, model)) as bot:
             url = await bot.url()
             async with browser(url) as page:
                 photo = await page.uploads("cat.png", PNG)

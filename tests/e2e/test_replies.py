@@ -4,39 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pypdf import PdfReader
 
 from tests.e2e.house import House, delete, open_house
+from tests.e2e.test_confirming import DONE
 from tests.fakes.openai import Call, Say
 from tests.fakes.telegram import Message
-
-
-def styled(message: Message) -> dict[str, str]:
-    """What of a text has which style (no text here has two of one kind)."""
-    return {e["type"]: message.text[e["offset"] : e["offset"] + e["length"]] for e in message.entities}
 
 
 def page_of(message: Message) -> str:
     assert message.file is not None
     return PdfReader(io.BytesIO(message.file.content)).pages[0].extract_text()
-
-
-async def test_markdown_is_shown_as_telegram_formats_it(house: House) -> None:
-    said = "# Invoices\n\nTwo are **open**, `INV-7` is *late*, [see](https://example.com/7).\n\n- one\n- two_three"
-    answer = await house.asks("tell me", said)
-    assert answer.text == "Invoices\n\nTwo are open, INV-7 is late, see.\n\n• one\n• two_three"
-    shown = styled(answer)
-    assert {"code": "INV-7", "italic": "late", "text_link": "see"}.items() <= shown.items()
-
-
-async def test_a_tool_is_called_and_the_model_goes_on_with_its_result(house: House) -> None:
-    answer = await house.asks("list invoices", Call("list_invoices", {}), "You have INV-7 and INV-42.")
-    assert answer.text == "You have INV-7 and INV-42."
-    result = house.model.requests[-1]["messages"][-1]
-    assert (result["role"], result["content"]) == ("tool", "INV-7, INV-42")
 
 
 async def test_a_file_of_a_tool_comes_as_a_document_after_the_text(house: House) -> None:
@@ -57,15 +41,6 @@ async def test_a_file_of_a_confirmed_tool_comes_after_its_receipt(house: House) 
     assert house.texts()[1] == "Invoice INV-7 is archived."
     assert "Invoice INV-7" in page_of(document)
     await house.until(lambda: not prompt.buttons)
-
-
-async def test_long_answer_is_split_at_telegrams_limit_without_loss(house: House) -> None:
-    paragraphs = [f"Paragraph {number} of **many** with some words 🌈 to fill it." for number in range(150)]
-    await house.asks("tell me all", "\n\n".join(paragraphs))
-    await house.idle()
-    texts = house.texts()
-    assert len(texts) == 2
-    assert "\n\n".join(texts) == "\n\n".join(paragraphs).replace("**", "")
 
 
 async def test_typing_is_shown_while_a_turn_runs_and_not_after(house: House) -> None:
@@ -101,50 +76,6 @@ async def test_built_in_commands_answer_without_the_model(house: House) -> None:
     assert house.model.requests == []
 
 
-async def test_own_command_is_answered_formatted(house: House) -> None:
-    answer = await house.asks("/total@askfirst_bot CHF")
-    assert (answer.text, styled(answer)) == ("410.20 CHF is open.", {"bold": "410.20 CHF"})
-
-
-async def test_an_unknown_command_goes_to_the_model(house: House) -> None:
-    await house.asks("/dance now", "I cannot dance.")
-    assert house.model.requests[-1]["messages"][-1]["content"] == "/dance now"
-
-
-async def test_pending_lists_what_waits_with_its_code(house: House) -> None:
-    await house.prompt()
-    listed = await house.asks("/pending")
-    (action,) = await house.actions()
-    assert listed.text.splitlines()[-1] == f"• Delete invoice “INV-42” for good? ({action.code})"
-
-
-async def test_new_forgets_the_talk_and_keeps_what_is_asked(house: House) -> None:
-    await house.asks("my cat is called Felix", "Nice.")
-    prompt = await house.prompt()
-    told = await house.asks("/new")
-    assert told.text.startswith("This is a new conversation.")
-    await house.asks("what is its name?", "I do not know.")
-    assert "Felix" not in str(house.model.requests[-1]["messages"])
-    await house.presses(prompt)
-    await house.until(lambda: house.shop.deleted == ["INV-42"])
-
-
-async def test_stop_ends_the_turn_and_withdraws_what_is_asked(house: House) -> None:
-    prompt, hold = await house.prompt(), asyncio.Event()
-    house.model.script([Say("never said", hold=hold)])
-    await house.says("think")
-    await house.model.wait_for(2)
-    stopped = await house.asks("/stop")
-    assert stopped.text == "Stopped. What was waiting for your answer will not be done."
-    await house.until(lambda: not prompt.buttons)
-    hold.set()
-    await house.idle()
-    late = await house.presses(prompt)
-    assert late.text == "This is already cancelled."
-    assert "never said" not in house.texts()
-    assert house.shop.deleted == []
-
-
 async def test_an_edit_before_it_is_read_replaces_the_text(house: House) -> None:
     hold = asyncio.Event()
     house.model.script([Say("One.", hold=hold), "Two."])
@@ -157,16 +88,6 @@ async def test_an_edit_before_it_is_read_replaces_the_text(house: House) -> None
     said = [m["content"] for m in house.model.requests[-1]["messages"] if m["role"] == "user"]
     assert said[-1].endswith("show INV-42")
     assert not any("INV-7" in text for text in said)
-
-
-async def test_an_edit_into_a_yes_decides_nothing(house: House) -> None:
-    await house.prompt()
-    house.model.script(["Hm."])
-    message = await house.says("wait a moment")
-    await house.until(lambda: "Hm." in house.texts())
-    await house.telegram.person_edits(message, "yes")
-    await house.idle()
-    assert house.shop.deleted == []
 
 
 async def test_several_messages_while_it_thinks_are_one_turn(house: House) -> None:
@@ -201,8 +122,58 @@ async def test_a_file_of_a_person_is_named_to_the_model(house: House) -> None:
     assert "receipt.pdf" in str(house.model.requests[-1]["messages"][-1]["content"])
 
 
-async def test_the_bots_greeting_and_language_win(tmp_path: Path) -> None:
-    async with open_house(tmp_path, options={"greeting": "Welcome to **the shop**.", "language": "es"}) as house:
-        hello = await house.asks("/start")
-        assert (hello.text, styled(hello)) == ("Welcome to the shop.", {"bold": "the shop"})
-        assert (await house.asks("/pending")).text == "Nada espera tu respuesta."
+# ── long polling ──
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "askfirst.platforms"]
+
+
+def offsets(house: House) -> list[int]:
+    return [int(call.arguments["offset"]) for call in house.telegram.called("getUpdates")]
+
+
+async def test_the_story_without_a_public_address(tmp_path: Path) -> None:
+    async with open_house(tmp_path, way="polling") as house:
+        prompt = await house.prompt()
+        press = await house.presses(prompt)
+        assert press.text == "Confirmed."
+        await house.until(lambda: DONE in house.texts())
+        await house.until(lambda: not prompt.buttons)
+        assert (house.shop.deleted, house.telegram.deliveries) == (["INV-42"], [])
+
+
+async def test_what_is_not_stored_is_asked_for_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_house(tmp_path, way="polling") as house:
+        house.model.script(["Hello."])
+        await house.until(lambda: offsets(house) == [0])
+        with closing(sqlite3.connect(tmp_path / "askfirst.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # nobody can write now
+            await house.telegram.person_says(house.ana, house.ana, "hi")
+            await house.until(lambda: warnings(caplog))
+            other.execute("ROLLBACK")
+        assert [warning.partition(":")[0] for warning in warnings(caplog)] == ["telegram"]
+        await house.until(lambda: house.texts() == ["Hello."])
+        await house.until(lambda: offsets(house)[-1] > 0)
+        assert offsets(house)[:2] == [0, 0]
+        await house.idle()
+        assert len(house.model.requests) == 1
+
+
+async def test_a_webhook_in_the_way_is_said_once_and_its_end_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with open_house(tmp_path, way="polling") as house:
+        await house.until(lambda: offsets(house))
+        channel = house.gateway.channels["telegram"]
+        await channel.register("http://127.0.0.1:9/webhooks/telegram")  # type: ignore[attr-defined]
+        house.model.script(["One.", "Two."])
+        await house.telegram.person_says(house.ana, house.ana, "first", wait=False)  # ends the poll that is under way
+        await house.until(lambda: len(offsets(house)) > 2 and warnings(caplog))
+        assert warnings(caplog) == [
+            "telegram: a webhook is set, so nothing can be polled: remove it (askfirst webhooks delete)"
+        ]
+        await channel.unregister()  # type: ignore[attr-defined]
+        await house.telegram.person_says(house.ana, house.ana, "second")
+        await house.until(lambda: house.texts() == ["One.", "Two."])

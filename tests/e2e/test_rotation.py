@@ -19,6 +19,7 @@ from gateway.web.server import headers_of
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram, Message
 from tests.fakes.twilio import FakeTwilio
+from tests.fakes.waiting import listen
 from tests.store.redis_server import RedisServer
 
 SEALS = "uB3nT8kQ5rW1xZ6vC9mL2pD7sF4gH0jK", "pL8sD3fG6hJ9kQ2wE5rT7yU1iO4aZ0xC"
@@ -99,10 +100,7 @@ class House:
 async def listening(house: House) -> AsyncIterator[None]:
     app = web.Application()
     app.router.add_post("/webhooks/{channel:.+}", house.take)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    house.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    runner, house.url = await listen(app)
     try:
         yield
     finally:

@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.cli.processes import running
+from tests.fakes.waiting import listen
 from tests.test_docs import python_files
 
 ROOT = Path(__file__).parents[2]
@@ -59,10 +60,7 @@ class Service:
 async def service() -> AsyncIterator[Service]:
     fake, app = Service(), web.Application()
     app.router.add_post("/{path}", fake.take)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    runner, fake.url = await listen(app)
     yield fake
     await runner.cleanup()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,7 @@ from gateway.providers import make_provider
 from gateway.store.sqlite import SqliteStore
 from gateway.web import serve
 from gateway.wording import say
-from tests.e2e.house import SIGNING, delete
-from tests.e2e.shop import Shop
+from tests.e2e.house import SIGNING, Shop, delete
 from tests.fakes.openai import FakeOpenAI, Say
 from tests.fakes.slack import FakeSlack, Sent
 
@@ -87,14 +85,6 @@ async def test_yes_in_the_prompts_thread_confirms_it(office: Office, prompt: Sen
     assert office.shop.deleted == ["INV-42"]
     assert f"Confirmed by <@{office.ana}>" in prompt.shown, "by the name Slack has for them"
     assert len(office.model.requests) == 1
-
-
-async def test_code_in_the_prompts_thread_answers_it(office: Office, prompt: Sent) -> None:
-    code = re.search(r"NO (\w{4})", prompt.shown)
-    assert code is not None
-    await office.says(f"NO {code[1]}", under=prompt)
-    await office.slack.wait_for(lambda: not prompt.buttons)
-    assert office.shop.deleted == []
 
 
 async def test_question_in_the_prompts_thread_is_the_same_conversation(office: Office, prompt: Sent) -> None:
@@ -193,42 +183,3 @@ async def test_lost_answer_found_in_the_history_is_not_sent_again(office: Office
     office.model.script(["And again."])
     await office.says("hello again")
     assert [message.shown for message in office.slack.sent] == ["Hello.", "And again."]
-
-
-async def test_lost_message_missing_from_the_history_is_sent_again(office: Office) -> None:
-    office.slack.fail_next("chat.postMessage", cut=True)
-    office.model.script(["Hello."])
-    await office.says("hello")
-    await office.idle()
-    assert [message.shown for message in office.slack.sent] == ["Hello."]
-
-
-async def test_message_without_an_answer_twice_is_found_and_not_dead(office: Office) -> None:
-    for taken in (False, True):
-        office.slack.fail_next("chat.postMessage", cut=True, taken=taken)
-    office.model.script(["Hello."])
-    await office.says("hello")
-    await office.idle()
-    assert [message.shown for message in office.slack.sent] == ["Hello."]
-    assert await office.gateway.store.dead_letters() == []
-
-
-async def test_question_without_an_answer_is_found_and_pressable(office: Office) -> None:
-    office.slack.fail_next("chat.postMessage", cut=True, taken=True)
-    office.model.script(delete("INV-42"))
-    prompt = await office.says("delete INV-42")
-    await office.idle()
-    await office.slack.press(prompt, "Confirm", by=office.ana)
-    await office.slack.wait_for(lambda: not prompt.buttons)
-    assert office.shop.deleted == ["INV-42"]
-    assert sum("for good?" in message.text for message in office.slack.sent) <= 1
-
-
-async def test_lost_answer_without_history_scope_is_resent_with_note(office: Office) -> None:
-    office.slack.scope_missing.add("conversations.history")
-    office.slack.fail_next("chat.postMessage", cut=True, taken=True)
-    office.model.script(["Hello."])
-    await office.says("hello")
-    await office.slack.wait_for(lambda: len(office.slack.sent) == 3)
-    await office.idle()
-    assert [message.shown for message in office.slack.sent] == ["Hello.", say("may_be_duplicate", "en"), "Hello."]

@@ -15,14 +15,12 @@ from gateway.store.redis import RedisStore
 from gateway.store.redis.connection import RedisTimings
 from gateway.testing import ChannelCase
 from gateway.web import webhooks
-from tests.e2e.every_channel import case, settings_of
+from tests.e2e.house import settings_of
 from tests.e2e.test_several_processes import idle, post, pressed, prompt, ready, taken, written
 from tests.fakes.openai import Say
 from tests.kill.stage import Stage, on_stage
 from tests.store.redis_server import RedisServer
 from tests.store.wire import Wire
-
-__all__ = ["case"]
 
 DELAY_SECONDS = 0.3
 """Of each answer. A platform is answered after a quarter of a second."""

@@ -15,9 +15,7 @@ from typing import Any
 from anthropic.types.message_create_params import MessageCreateParamsBase
 
 from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
-from tests.fakes.schemas import fault_of_schema
-from tests.fakes.shown_files import fault_of_data
-from tests.fakes.thoughts import THOUGHTS, Thoughts
+from tests.fakes.schemas import THOUGHTS, Thoughts, fault_of_data, fault_of_schema
 
 __all__ = ["Answer", "Blocks", "Break", "Call", "Fail", "FakeAnthropic", "Raw", "Say", "refusal_of"]
 

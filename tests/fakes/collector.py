@@ -18,6 +18,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from tests.fakes.waiting import listen
+
 __all__ = ["FakeCollector", "SpanTaken"]
 
 T = TypeVar("T")
@@ -58,11 +60,7 @@ class FakeCollector:
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_post("/v1/traces", self._take)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await listen(app)
         return self
 
     async def __aexit__(self, *error: object) -> None:

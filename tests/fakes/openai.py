@@ -14,8 +14,7 @@ from typing import Any, Self
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase, CompletionCreateParamsStreaming
 
 from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
-from tests.fakes.schemas import fault_of_schema
-from tests.fakes.shown_files import fault_of_url
+from tests.fakes.schemas import fault_of_schema, fault_of_url
 
 __all__ = ["Answer", "Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of", "refused_name"]
 

@@ -23,8 +23,7 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 
 from tests.fakes.model_server import Fail, Say, pieces, tokens
 from tests.fakes.openai import FakeOpenAI, refused_name
-from tests.fakes.schemas import fault_of_schema
-from tests.fakes.shown_files import fault_of_url
+from tests.fakes.schemas import fault_of_schema, fault_of_url
 
 __all__ = ["Failed", "FakeResponses", "Items", "refusal_of"]
 

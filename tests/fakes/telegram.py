@@ -30,7 +30,11 @@ from yarl import URL
 
 from tests.fakes.telegram_limits import (
     MAX_TEXT,
+    Chat,
+    File,
+    Message,
     Refusal,
+    User,
     bad,
     check_caption,
     check_entities,
@@ -39,8 +43,7 @@ from tests.fakes.telegram_limits import (
     check_text,
     utf16,
 )
-from tests.fakes.telegram_shapes import Chat, File, Message, User
-from tests.fakes.waiting import Hold, first
+from tests.fakes.waiting import Hold, first, listen
 
 __all__ = ["Chat", "FakeTelegram", "File", "Message", "Press", "Refusal", "User"]
 
@@ -143,11 +146,7 @@ class FakeTelegram:
         app.router.add_route("*", "/bot{token}/{method}", self._answer_call)
         app.router.add_get("/file/bot{token}/{path:.*}", self._answer_download)
         app.on_response_prepare.append(self._date)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await listen(app)
         self._http = aiohttp.ClientSession()
         return self
 

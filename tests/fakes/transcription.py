@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from tests.fakes.waiting import listen
+
 __all__ = ["FakeTranscription", "Heard"]
 
 _FORMATS = {"flac", "m4a", "mp3", "mp4", "mpeg", "mpga", "oga", "ogg", "wav", "webm"}
@@ -36,10 +38,8 @@ class FakeTranscription:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/audio/transcriptions", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        self._runner, self.url = await listen(app)
+        self.url += "/v1"
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -25,7 +25,7 @@ from aiohttp import web
 from multidict import MultiDict
 from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator
 
-from tests.fakes.waiting import first
+from tests.fakes.waiting import first, listen
 
 __all__ = ["Answer", "FakeTwilio", "Media", "Sent", "sid"]
 
@@ -169,10 +169,7 @@ class FakeTwilio:
         app.router.add_post(account + "/IncomingPhoneNumbers/{number}.json", self._answer_number)
         app.router.add_get("/cdn/{media}", self._answer_file)
         app.router.add_post("/v2/Indicators/Typing.json", self._answer_typing)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await listen(app)
         self._http = aiohttp.ClientSession()
         return self
 

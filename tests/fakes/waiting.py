@@ -7,9 +7,17 @@ import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["Hold", "first"]
+from aiohttp import web
 
 T = TypeVar("T")
+
+
+async def listen(app: web.Application, port: int = 0) -> tuple[web.AppRunner, str]:
+    """Serve an application on loopback, and return its runner and its URL."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}"
 
 
 class Hold:

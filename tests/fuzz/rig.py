@@ -23,8 +23,7 @@ from gateway.providers import make_provider
 from gateway.web import serve
 from tests.channels.slack.case import BOT, TEAM
 from tests.channels.twilio.forms import ACCOUNT_SID, OURS
-from tests.e2e.house import SECRET, SIGNING
-from tests.e2e.shop import Shop
+from tests.e2e.house import SECRET, SIGNING, Shop
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
 from tests.fakes.twilio import FakeTwilio

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import Any
 
-import aiohttp
 import pytest
 
 from tests.fakes.model_server import Call, Fail, ModelServer, Say
@@ -161,55 +158,9 @@ def asked(vendor: Vendor) -> dict[str, Any]:
     return {"model": vendor.model, vendor.limit: 90, vendor.history: [USER]}
 
 
-async def test_it_answers_in_one_piece_too(vendor: Vendor, model: ModelServer) -> None:
-    model.script([Call("f", {"x": 1})])
-    _, answer = await vendor.post(model, asked(vendor))
-    if vendor.history == "input":
-        call = {"type": "function_call", "name": "f", "arguments": '{"x": 1}', "call_id": "call_1_0"}
-        assert answer["status"] == "completed"
-        assert answer["output"] == [{**call, "id": "fc_1_0", "status": "completed"}]
-    elif vendor.name == "openai":
-        choice = answer["choices"][0]
-        assert choice["finish_reason"] == "tool_calls"
-        assert choice["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"x": 1}'}
-    else:
-        assert answer["stop_reason"] == "tool_use"
-        assert answer["content"] == [{"type": "tool_use", "id": "toolu_1_0", "name": "f", "input": {"x": 1}}]
-
-
-@pytest.mark.parametrize("vendor", ["openai"], indirect=True)
-async def test_a_stream_ends_with_usage_and_done(vendor: Vendor, model: ModelServer) -> None:
-    model.script(["one two"])
-    body = {"model": "m", "messages": [USER], "stream": True, "stream_options": {"include_usage": True}}
-    headers = vendor.headers(model.key)
-    async with (
-        aiohttp.ClientSession() as http,
-        http.post(f"{model.url}/chat/completions", json=body, headers=headers) as response,
-    ):
-        *chunks, done = (await response.text()).removesuffix("\n\n").split("\n\n")
-    assert done == "data: [DONE]"
-    usage = json.loads(chunks[-1].removeprefix("data: "))
-    assert (usage["choices"], usage["usage"]["completion_tokens"]) == ([], 2)
-
-
-async def test_an_answer_is_held_until_it_is_released(vendor: Vendor, model: ModelServer) -> None:
-    gate = asyncio.Event()
-    model.script([Say("at last", hold=gate)])
-    answer = asyncio.ensure_future(vendor.post(model, asked(vendor)))
-    await model.wait_for(1)
-    assert not answer.done()
-    gate.set()
-    assert "at last" in str(await answer)
-
-
 async def test_leaving_with_unscripted_requests_is_an_error(vendor: Vendor) -> None:
     with pytest.raises(AssertionError, match="1 times more"):
         async with vendor.fake() as model:
             model.script([Fail(503)])
             assert (await vendor.post(model, asked(vendor)))[0] == 503
             assert (await vendor.post(model, asked(vendor)))[0] == 500
-
-
-async def test_unknown_model_is_answered_404(vendor: Vendor, model: ModelServer) -> None:
-    model.models = set()
-    assert (await vendor.post(model, asked(vendor)))[0] == 404

@@ -1,25 +1,33 @@
-"""Pictures and PDFs on their way to the vendors' models."""
+"""What goes with a request: files, a schema of the answer, and a beginning that the vendors' caches know."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel, Field
 
 from channels import Media
-from gateway import Agent, AgentConfig, InMemoryCache, image_message
+from gateway import Agent, AgentConfig, InMemoryCache, ToolContext, image_message, tool
 from gateway.agent import replies
 from gateway.agent.replies import read_contents
 from gateway.memory.tokens import size
 from gateway.providers import ModelMessage, Request, Response
+from gateway.providers.anthropic import AnthropicProvider
+from gateway.providers.openai import OpenAIProvider
+from gateway.providers.answer_schema import strict_schema
 from gateway.testing import ScriptedProvider
 from tests.artifacts.test_pictures import png
-from tests.fakes.model_server import Fail, Say
-from tests.providers.vendors import ANTHROPIC, OPENAI, RESPONSES, Vendor, user
+from tests.fakes.anthropic import FakeAnthropic
+from tests.fakes.model_server import Call, Fail, ModelServer, Say
+from tests.fakes.schemas import fault_of_schema
+from tests.providers.vendors import ANTHROPIC, ASKED, LIGHTS, OPENAI, RESPONSES, Vendor, user
 
 PNG, PDF = png(2, 2) + b"pixels", b"%PDF-1.7 a bill"
 each_vendor = pytest.mark.parametrize(
@@ -135,3 +143,207 @@ def test_a_file_takes_its_place_in_the_window() -> None:
     assert size([ModelMessage(role="user", content="x", files=(PICTURE,))]) == 6_401
     book: Any = replace(BILL, size=10_000_000)
     assert size([ModelMessage(role="user", files=(book,))]) == 400_000
+
+
+# ── answers with a schema ──
+
+
+class Line(BaseModel):
+    text: str = Field(min_length=1)
+    price: float = Field(ge=0, description="In euros.")
+
+
+class Invoice(BaseModel):
+    number: str = Field(pattern=r"^INV-\d+$")
+    state: Literal["open", "paid"] = "open"
+    note: str | None = None
+    lines: list[Line]
+
+
+@tool(read_only=True)
+async def look_up(number: str) -> str:
+    """Look up."""
+    return f"{number}: one line, a lamp, 7 euros"
+
+
+ANSWER = '{"number": "INV-7", "state": "paid", "note": null, "lines": [{"text": "Lamp", "price": 7}]}'
+
+
+async def test_vendors_get_the_schema_and_no_instruction(vendor: Vendor, model: ModelServer) -> None:
+    provider = vendor.provider(vendor.model, api_key=model.key, base_url=model.url, whole_api=True)
+    agent = Agent([look_up], provider=provider, instructions="Be brief.")
+    model.script([Call("look_up", {"number": "INV-7"}), Say(ANSWER)])
+    result = await agent.run("INV-7?", response_format=Invoice)
+    await provider.close()
+    assert result.parsed.lines == [Line(text="Lamp", price=7)]
+    for request in model.requests:
+        sent = request.get("response_format") or (request.get("output_config") or request["text"])["format"]
+        schema = sent.get("json_schema", sent)["schema"]
+        assert schema["required"] == ["number", "state", "note", "lines"]
+        assert schema["$defs"]["Line"]["properties"]["price"]["description"] == 'In euros. {"minimum": 0}'
+        assert "JSON Schema" not in str(request[model.history]) + str(request.get("system"))
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
+async def test_another_server_gets_an_instruction(vendor: Vendor, model: ModelServer) -> None:
+    provider = vendor.at(model.url, model.key)
+    model.script([Say(ANSWER)])
+    result = await Agent(provider=provider).run("INV-7?", response_format=Invoice)
+    await provider.close()
+    assert result.parsed.number == "INV-7"
+    [request] = model.requests
+    assert not {"response_format", "output_config"} & request.keys()
+    assert "JSON Schema" in str(request)
+
+
+NAMED: dict[str, Any] = {"a": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "object", "properties": NAMED},
+        {"type": "object", "properties": NAMED, "required": ["a"], "additionalProperties": {"type": "string"}},
+        {"type": "object", "properties": NAMED, "required": ["a"], "additionalProperties": True},
+        {"type": "object"},
+        {"type": "object", "properties": {"a": {"not": {"type": "string"}}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {
+            "type": "object",
+            "$defs": {"n": {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "required": ["n"]}},
+            "properties": {"n": {"$ref": "#/$defs/n"}},
+            "required": ["n"],
+        },
+    ],
+)
+def test_what_no_vendor_enforces_is_said_by_instruction(schema: dict[str, Any]) -> None:
+    assert strict_schema(schema) is None
+
+
+def test_a_strict_schema_is_one_that_the_vendors_take() -> None:
+    strict = strict_schema(Invoice.model_json_schema())
+    assert strict is not None
+    assert fault_of_schema(strict) is None
+    assert fault_of_schema(Invoice.model_json_schema()) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        ("openai:gpt-5-mini", True),
+        ("openai:gpt-4o-mini", True),
+        ("openai:gpt-4.1", True),
+        ("openai:gpt-4-turbo", False),
+        ("openai:gpt-3.5-turbo", False),
+        ("anthropic:claude-sonnet-5", True),
+        ("anthropic:claude-sonnet-4-5-20250929", True),
+        ("anthropic:claude-opus-4-1-20250805", True),
+        ("anthropic:claude-sonnet-4-20250514", False),
+        ("anthropic:claude-3-5-haiku-latest", False),
+    ],
+)
+def test_older_models_get_an_instruction(name: str, takes: bool) -> None:
+    vendor, _, model = name.partition(":")
+    kind = OpenAIProvider if vendor == "openai" else AnthropicProvider
+    provider = kind(model, api_key="sk-none")
+    schema: dict[str, Any] = {"type": "object", "properties": NAMED, "required": ["a"]}
+    assert provider.takes_schema(schema, None) is takes
+
+
+# ── what stands first for the vendors' caches ──
+
+
+LONG = "You switch lamps. " + "Never in the attic. " * 300
+EPHEMERAL = {"type": "ephemeral"}
+
+
+class Lamp(BaseModel):
+    name: str
+    is_on: bool
+
+
+@tool
+async def switch(lamp: str, bright: bool = False) -> str:
+    """Switch a lamp."""
+    return f"{lamp} is off"
+
+
+@tool(read_only=True)
+async def lamps(room: str) -> list[str]:
+    """List the lamps of a room."""
+    return [f"{room} left", f"{room} right"]
+
+
+def rendered(body: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The common part of a request, in the order in which the vendor reads it, and its messages one by one."""
+    first = body.get("messages", [{}])[0]
+    in_messages = [first] if first.get("role") == "system" else []
+    system = body.get("system") or body.get("instructions") or in_messages
+    history: Sequence[Any] = body.get("input") or body["messages"][len(in_messages) :]
+    form = body.get("response_format") or body.get("text") or body.get("output_config")
+    return json.dumps([body["tools"], form, system]), [json.dumps(message) for message in history]
+
+
+@pytest.mark.ledger("CALL-12")
+@pytest.mark.parametrize("answer_format", [None, Lamp, {"type": "object"}])
+async def test_common_part_is_the_same_in_every_call(vendor: Vendor, model: ModelServer, answer_format: Any) -> None:
+    """Over turns with calls, events, languages and an answer's format: enforced by the vendor, or by instruction."""
+    provider = vendor.provider(vendor.model, api_key=model.key, base_url=model.url, whole_api=True)
+    agent = Agent([switch, lamps], provider=provider, instructions=LONG)
+    heard: list[ModelMessage] = []
+    answer = '{"name": "hall", "is_on": false}'
+    for number, language in enumerate(("en", "de", "ar")):
+        model.script([Say(calls=[Call("lamps", {"room": "hall"})], thinks="Which?"), Say(answer)])
+        heard += [ModelMessage(role="event", content=f"Bill {number} was paid."), user(f"question {number}")]
+        context = ToolContext(person="app:-:ana", idempotency_key=f"t{number}", language=language)
+        heard += (await agent.run(heard, context=context, response_format=answer_format)).messages
+    await provider.close()
+    assert model.refused == []
+    commons, histories = zip(*map(rendered, model.requests), strict=True)
+    assert len(model.requests) == 6
+    assert set(commons) == {commons[0]}
+    for earlier, later in pairwise(histories):
+        assert later[: len(earlier)] == earlier, "and what was said stays as it was said"
+
+
+# ── Anthropic caches what it is told to ──
+
+
+async def bodies_of(*requests: Request, whole_api: bool | None = True) -> list[dict[str, Any]]:
+    async with FakeAnthropic() as model:
+        provider = AnthropicProvider(ANTHROPIC.model, api_key=model.key, base_url=model.url, whole_api=whole_api)
+        model.script(["ok"] * len(requests))
+        for request in requests:
+            await provider.complete(request)
+        await provider.close()
+        assert model.refused == []
+        return model.requests
+
+
+GOES_ON = [user("hello"), ModelMessage(role="assistant", content="Hello."), user("and?")]
+
+
+async def test_instructions_and_tools_of_some_length_are_cached() -> None:
+    wordy = replace(LIGHTS, description="Switch a lamp. " * 300)
+    long, tools_alone = await bodies_of(replace(ASKED, system=LONG), replace(ASKED, system="", tools=[LIGHTS, wordy]))
+    assert long["system"] == [{"type": "text", "text": LONG, "cache_control": EPHEMERAL}]
+    assert [tool.get("cache_control") for tool in long["tools"]] == [None]
+    assert [tool.get("cache_control") for tool in tools_alone["tools"]] == [None, EPHEMERAL]
+    assert "cache_control" not in long.keys() | tools_alone.keys(), "a single question is not"
+
+
+async def test_conversation_that_goes_on_is_cached_to_its_end() -> None:
+    (short,) = await bodies_of(replace(ASKED, messages=GOES_ON))
+    assert short["cache_control"] == EPHEMERAL
+    assert short["system"] == "Be brief."
+
+
+async def test_single_short_call_costs_no_more() -> None:
+    (short,) = await bodies_of(ASKED)
+    assert "cache_control" not in json.dumps(short)
+
+
+async def test_other_servers_are_told_nothing_of_caches() -> None:
+    (other,) = await bodies_of(replace(ASKED, system=LONG, messages=GOES_ON), whole_api=None)
+    assert "cache_control" not in json.dumps(other)

@@ -1,7 +1,7 @@
 """What a model thought goes back with the reply it was thought for, and nowhere else.
 
 The stand-in for Anthropic's server refuses what the vendor refuses: a thought that is missing, changed, moved behind
-other words, or left at the end of a message (tests/fakes/thoughts.py).
+other words, or left at the end of a message (tests/fakes/schemas.py).
 """
 
 from __future__ import annotations

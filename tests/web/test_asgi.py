@@ -31,7 +31,7 @@ from gateway.testing import ScriptedProvider, ToolCall
 from gateway.web import ASGIApp, Bridge, asgi, serve
 from gateway.web.limits import MAX_BODY_BYTES
 from tests.channels.twilio.conftest import ANA
-from tests.e2e.shop import Shop
+from tests.e2e.house import Shop
 from tests.fakes.twilio import FakeTwilio
 from tests.ports import free_port
 

@@ -9,11 +9,12 @@ import time
 
 import aiohttp
 import pytest
+from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.web import ClientLimits
-from gateway.web.limits import MAX_BODY_BYTES
+from gateway.web import ClientLimits, serve
+from gateway.web.limits import LIMITS, MAX_BODY_BYTES
 from tests.web.conftest import Bot, Start
 from tests.web.raw import Client, exchange, status
 
@@ -264,3 +265,55 @@ async def test_no_bytes_are_answered_500(start: Start, path: bytes, host: bytes,
     )
     async with start(ClientLimits(request_seconds=0.03, idle_seconds=0.03, linger_seconds=0.03)) as running:
         assert status(await exchange(running.port, request)) < 500
+
+
+# ── somebody's own application under serve ──
+
+
+SOON = ClientLimits(request_seconds=0.3)
+
+
+async def slow(request: web.Request) -> web.Response:
+    await asyncio.sleep(2 * SOON.request_seconds)
+    return web.Response(text=f"{len(await request.read())}")
+
+
+async def echo(request: web.Request) -> web.WebSocketResponse:
+    socket = web.WebSocketResponse()
+    await socket.prepare(request)
+    async for message in socket:
+        await socket.send_str(f"{len(message.data)}")
+    return socket
+
+
+@pytest.fixture
+def app() -> web.Application:
+    app = web.Application(client_max_size=1024 * 1024)
+    app.router.add_post("/slow", slow)
+    app.router.add_get("/echo", echo)
+    return app
+
+
+async def test_a_handler_may_take_longer_than_a_request(app: web.Application) -> None:
+    app[LIMITS] = SOON
+    running = await serve(app, "127.0.0.1", 0)
+    body = bytes(500_000)
+    async with Client(running.port) as client:
+        for _ in range(2):
+            await client.send(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            assert await client.status() == 200
+    await running.cleanup()
+
+
+async def test_a_websocket_may_say_any_number_of_things(app: web.Application) -> None:
+    running = await serve(app, "127.0.0.1", 0)
+    async with (
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"http://127.0.0.1:{running.port}/echo") as socket,
+        asyncio.timeout(60),
+    ):
+        for _ in range(3):
+            await socket.send_str("a" * 100_000)
+            assert await socket.receive_str() == "100000"
+            await asyncio.sleep(0.6)  # in all longer than a pile of headers may lie
+    await running.cleanup()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, cast
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from channels import Address, Button, ButtonPress, Event, Message, Reply, Settled
@@ -127,18 +129,14 @@ async def test_it_shows_that_the_bot_writes_and_reconnects_by_itself(
         session = bot.accepted[0].address.place
         await bot.channel.typing(Address(channel="webchat", account="local", place=session))
         await expect(page.locator("#typing")).to_be_visible()
-        async with bot.changed:
-            bot.says(session, "m1", Reply(text="Here I am."))
-            bot.changed.notify_all()
+        await shows(bot, session, "m1", Reply(text="Here I am."))
         await expect(page.locator("#typing")).to_be_hidden()
         port = running.port
         await running.cleanup()
         await expect(page.get_by_role("status")).to_have_text("Reconnecting…")
         async with start(port=port):
             await expect(page.get_by_role("status")).to_have_text("Connected", timeout=15_000)
-            async with bot.changed:
-                bot.says(session, "m2", Reply(text="And again."))
-                bot.changed.notify_all()
+            await shows(bot, session, "m2", Reply(text="And again."))
             await expect(page.locator(".bot .bubble")).to_have_text(["Here I am.", "And again."])
 
 
@@ -265,6 +263,17 @@ async def begun(page: Page, bot: Bot) -> str:
     return bot.accepted[0].address.place
 
 
+Chat = tuple[Page, str]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def chat(bot: Bot, start: Start, context: BrowserContext) -> AsyncIterator[Chat]:
+    """The page after a person's first words, and its session."""
+    async with start():
+        page = await opened(context, bot)
+        yield page, await begun(page, bot)
+
+
 async def asks(bot: Bot, session: str, message_id: str, *codes: str, **more: str) -> None:
     """Show a question of the actions with these codes."""
     buttons = tuple(button for code in codes for button in pair(f"{code}{more.get('showing', '')}"))
@@ -339,22 +348,18 @@ async def test_it_follows_the_end_when_a_picture_comes_late(bot: Bot, start: Sta
         await expect(page.get_by_text("More.")).to_be_in_viewport()
 
 
-async def test_the_keyboard_goes_on_in_the_box_and_a_draft_is_kept(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
-    async with start():
-        page = await opened(context, bot)
-        session = await begun(page, bot)
-        await asks(bot, session, "ask", "A1")
-        confirm = page.get_by_role("button", name="Confirm A1")
-        await confirm.focus()
-        await page.keyboard.press("Enter")
-        await bot.arrived(2)
-        await page.keyboard.type("and now")
-        box = page.get_by_label("Your message")
-        await expect(box).to_have_value("and now")
-        await page.reload()
-        await expect(box).to_have_value("and now")
+async def test_the_keyboard_goes_on_in_the_box_and_a_draft_is_kept(bot: Bot, chat: Chat) -> None:
+    page, session = chat
+    await asks(bot, session, "ask", "A1")
+    confirm = page.get_by_role("button", name="Confirm A1")
+    await confirm.focus()
+    await page.keyboard.press("Enter")
+    await bot.arrived(2)
+    await page.keyboard.type("and now")
+    box = page.get_by_label("Your message")
+    await expect(box).to_have_value("and now")
+    await page.reload()
+    await expect(box).to_have_value("and now")
 
 
 async def test_the_page_speaks_portuguese(bot: Bot, start: Start, browser: Browser) -> None:
@@ -381,34 +386,32 @@ async def test_the_page_speaks_portuguese(bot: Bot, start: Start, browser: Brows
         await theirs.close()
 
 
-async def test_a_question_is_answered_where_it_stands_last(bot: Bot, start: Start, context: BrowserContext) -> None:
+async def test_a_question_is_answered_where_it_stands_last(bot: Bot, chat: Chat) -> None:
     """Each showing has tokens of its own. Its pairs of buttons never break."""
-    async with start():
-        page = await opened(context, bot)
-        session = await begun(page, bot)
-        await asks(bot, session, "first", "A1", "B2")
-        first, second = page.locator(".message.bot").first, page.locator(".message.bot").last
-        await expect(first.get_by_role("button")).to_have_text(["Confirm A1", "Cancel A1", "Confirm B2", "Cancel B2"])
-        for width in (560, 390, 320):
-            await page.set_viewport_size({"width": width, "height": 640})
-            one, other, three, four = await tops(page)
-            assert one == other < three == four
-        await asks(bot, session, "again", "A1", showing="x")
-        await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
-        await expect(first.get_by_role("button")).to_have_text(["Confirm B2", "Cancel B2"])
-        # An edit of the older showing brings no buttons back.
-        edit = Reply(
-            text="1\\. Done.\n\n2\\. Delete?",
-            buttons=(*pair("A1y"), *pair("B2y")),
-            edits="first.0",
-            settled=(Settled(state="open"), Settled(state="open")),
-        )
-        await shows(bot, session, "edit", edit)
-        await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
-        await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
-        await page.reload()
-        await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
-        await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+    page, session = chat
+    await asks(bot, session, "first", "A1", "B2")
+    first, second = page.locator(".message.bot").first, page.locator(".message.bot").last
+    await expect(first.get_by_role("button")).to_have_text(["Confirm A1", "Cancel A1", "Confirm B2", "Cancel B2"])
+    for width in (560, 390, 320):
+        await page.set_viewport_size({"width": width, "height": 640})
+        one, other, three, four = await tops(page)
+        assert one == other < three == four
+    await asks(bot, session, "again", "A1", showing="x")
+    await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+    await expect(first.get_by_role("button")).to_have_text(["Confirm B2", "Cancel B2"])
+    # An edit of the older showing brings no buttons back.
+    edit = Reply(
+        text="1\\. Done.\n\n2\\. Delete?",
+        buttons=(*pair("A1y"), *pair("B2y")),
+        edits="first.0",
+        settled=(Settled(state="open"), Settled(state="open")),
+    )
+    await shows(bot, session, "edit", edit)
+    await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
+    await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+    await page.reload()
+    await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
+    await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
 
 
 async def test_what_has_expired_can_be_asked_again_where_that_is_told(
@@ -429,47 +432,82 @@ async def test_what_has_expired_can_be_asked_again_where_that_is_told(
         await expect(page.locator(".asks")).to_have_count(0)
 
 
-async def test_an_answered_question_of_two_keeps_its_place(bot: Bot, start: Start, context: BrowserContext) -> None:
-    async with start():
-        page = await opened(context, bot)
-        session = await begun(page, bot)
-        await asks(bot, session, "ask", "A1", "B2")
-        edit = Reply(
-            text="1\\. 🚫 Not done.\n\n2\\. Delete?",
-            buttons=(*pair("A1"), *pair("B2")),
-            edits="ask.0",
-            settled=(Settled(state="not_done"), Settled(state="open")),
-        )
+async def test_an_answered_question_of_two_keeps_its_place(bot: Bot, chat: Chat) -> None:
+    page, session = chat
+    await asks(bot, session, "ask", "A1", "B2")
+    edit = Reply(
+        text="1\\. 🚫 Not done.\n\n2\\. Delete?",
+        buttons=(*pair("A1"), *pair("B2")),
+        edits="ask.0",
+        settled=(Settled(state="not_done"), Settled(state="open")),
+    )
+    await shows(bot, session, "edit", edit)
+    await expect(page.locator(".bubble").last).to_contain_text("Not done.")
+    for label in ("Confirm A1", "Cancel A1"):
+        await expect(page.get_by_role("button", name=label)).to_be_disabled()
+    await expect(page.get_by_role("button", name="Confirm B2")).to_be_enabled()
+    await expect(page.locator(".settled")).to_have_count(0)
+
+
+async def test_pressed_question_is_busy_until_settled_then_says_how(bot: Bot, chat: Chat) -> None:
+    page, session = chat
+    for number, (state, mark) in enumerate(MARKS, start=1):
+        await asks(bot, session, f"ask{number}", f"A{number}")
+        message = page.locator(".message.bot").last
+        await message.get_by_role("button", name="Confirm").click()
+        await expect(message.locator(".meta")).to_have_text("Working on it…")
+        for button in await message.get_by_role("button").all():
+            await expect(button).to_be_disabled()
+        how = Settled(state=state)
+        edit = Reply(text="**Delete**\n\n🚫 So.", edits=f"ask{number}.0", exact=True, settled=(how,))
         await shows(bot, session, "edit", edit)
-        await expect(page.locator(".bubble").last).to_contain_text("Not done.")
-        for label in ("Confirm A1", "Cancel A1"):
-            await expect(page.get_by_role("button", name=label)).to_be_disabled()
-        await expect(page.get_by_role("button", name="Confirm B2")).to_be_enabled()
-        await expect(page.locator(".settled")).to_have_count(0)
+        await expect(message.locator(".bubble")).to_have_text(f"{mark}Delete\nSo.\n")
+        await expect(message.get_by_role("button")).to_have_count(0)
+    # A press that changes nothing is answered by a message, and can be made again.
+    await asks(bot, session, "last", "B2")
+    confirm = page.get_by_role("button", name="Confirm B2")
+    await confirm.click()
+    await bot.arrived(7)
+    await shows(bot, session, "no", Reply(text="This is not yours to answer."))
+    await expect(confirm).to_be_enabled()
 
 
-async def test_pressed_question_is_busy_until_settled_then_says_how(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+# ── The answer on the page while it is written, in a real Chromium: shown at once, and in no message of its own ──
+
+
+def here(event: Event) -> Address:
+    return Address(channel="webchat", account="local", place=event.address.place)
+
+
+async def test_an_answer_grows_and_becomes_a_message(bot: Bot, start: Start, context: BrowserContext) -> None:
     async with start():
         page = await opened(context, bot)
-        session = await begun(page, bot)
-        for number, (state, mark) in enumerate(MARKS, start=1):
-            await asks(bot, session, f"ask{number}", f"A{number}")
-            message = page.locator(".message.bot").last
-            await message.get_by_role("button", name="Confirm").click()
-            await expect(message.locator(".meta")).to_have_text("Working on it…")
-            for button in await message.get_by_role("button").all():
-                await expect(button).to_be_disabled()
-            how = Settled(state=state)
-            edit = Reply(text="**Delete**\n\n🚫 So.", edits=f"ask{number}.0", exact=True, settled=(how,))
-            await shows(bot, session, "edit", edit)
-            await expect(message.locator(".bubble")).to_have_text(f"{mark}Delete\nSo.\n")
-            await expect(message.get_by_role("button")).to_have_count(0)
-        # A press that changes nothing is answered by a message, and can be made again.
-        await asks(bot, session, "last", "B2")
-        confirm = page.get_by_role("button", name="Confirm B2")
-        await confirm.click()
-        await bot.arrived(7)
-        await shows(bot, session, "no", Reply(text="This is not yours to answer."))
-        await expect(confirm).to_be_enabled()
+        await page.get_by_label("Your message").fill("hello")
+        await page.keyboard.press("Enter")
+        await bot.arrived(1)
+        stream = await bot.channel.stream(here(bot.accepted[0]))
+        draft = page.locator("#draft .bubble")
+        await stream.update("Hello **An")
+        await expect(draft).to_have_text("Hello An")
+        await expect(draft.locator("strong")).to_have_text("An")
+        await stream.update('Hello **Ana**, <img src=x onerror="document.title=1"> [x](javascript:1)')
+        await expect(draft).to_contain_text("Hello Ana, <img src=x")
+        assert await draft.locator("img, a").count() == 0
+        assert await page.get_by_role("log").locator(".bot").count() == 0, "no message is announced yet"
+        async with bot.changed:
+            bot.says(bot.accepted[0].address.place, "1", Reply(text="Hello Ana."))
+            bot.changed.notify_all()
+        await expect(page.get_by_role("log").locator(".bot .bubble")).to_have_text(["Hello Ana."])
+        await expect(draft).to_have_count(0)
+
+
+async def test_another_session_sees_no_draft(bot: Bot, start: Start, context: BrowserContext) -> None:
+    async with start():
+        page = await opened(context, bot)
+        await page.get_by_label("Your message").fill("hello")
+        await page.keyboard.press("Enter")
+        await bot.arrived(1)
+        mine = here(bot.accepted[0])
+        await (await bot.channel.stream(Address(channel="webchat", account="local", place="other"))).update("secret")
+        await (await bot.channel.stream(mine)).update("mine")
+        await expect(page.locator("#draft .bubble")).to_have_text("mine")

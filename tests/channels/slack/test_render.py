@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from channels import Address, Button, Media, Part, Reply
 from channels.slack.render import render
 from gateway.tools.escape import plain, shown
-from tests.fakes.slack_limits import UPDATED_TEXT, as_markdown, check_message, elements_of
+from tests.fakes.slack import UPDATED_TEXT, as_markdown, check_message, elements_of
 
 DIRECT = Address(channel="slack", account="T1", place="D1")
 THREAD = Address(channel="slack", account="T1", place="C1", thread="1.2", group=True)

@@ -33,8 +33,7 @@ from channels.slack import SlackChannel
 from channels.slack.api import LibrarySession
 from channels.slack.payload import moment
 from tests.channels.slack.conftest import place
-from tests.fakes.slack import FakeSlack
-from tests.fakes.slack_limits import as_markdown
+from tests.fakes.slack import FakeSlack, as_markdown
 from tests.threads import all_threads_hang
 
 CONFIRM = (

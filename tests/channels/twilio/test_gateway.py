@@ -21,7 +21,7 @@ from gateway.testing import ScriptedProvider, ToolCall
 from gateway.web import serve, webhooks
 from tests.channels.twilio.conftest import ANA
 from tests.channels.twilio.forms import request
-from tests.e2e.shop import Shop, pdf_of
+from tests.e2e.house import Shop, pdf_of
 from tests.fakes.twilio import Answer, FakeTwilio
 from tests.ports import free_port
 
