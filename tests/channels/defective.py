@@ -402,53 +402,28 @@ class Mistaking(TelegramChannel):
             raise type(self).taken_for(error) from None
 
 
-@seen_by(ChannelContract.test_too_many_requests_say_how_long_to_wait)
-class Hasty(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return RateLimited(error.code, retry_after_seconds=1.0)
+def mistakes(
+    test: Callable[..., object],
+    taken_for: type[SendError | TimeoutError],
+    name: str,
+    *,
+    error: type[BaseException] | None = None,
+) -> None:
+    """Note a channel that takes each error for another one."""
+    more = {"retry_after_seconds": 1.0} if taken_for is RateLimited else {}
+    other = staticmethod(lambda told: taken_for(told.code, **more))
+    seen_by(test, error)(type(name, (Mistaking,), {"taken_for": other}))
 
 
-@seen_by(ChannelContract.test_a_refusal_for_good_is_undeliverable)
-class NeverGivesUp(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return Unavailable(error.code)
-
-
-@seen_by(ChannelContract.test_refused_token_is_unavailable_and_names_its_setting)
-class BlamesThePart(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return Undeliverable(error.code)
-
-
-@seen_by(ChannelContract.test_refused_token_is_unavailable_and_names_its_setting)
-class NamesNoMend(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return Unavailable(error.code)
-
-
-@seen_by(ChannelContract.test_a_page_of_something_between_is_no_word_of_the_platforms)
-class BelievesAnybody(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return Unreachable(error.code)
-
-
-@seen_by(ChannelContract.test_a_server_error_is_to_be_tried_again)
-class GivesUp(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return Undeliverable(error.code)
-
-
-@seen_by(ChannelContract.test_a_connection_that_ends_without_an_answer_is_in_doubt)
-class SureOfIt(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return Unavailable(error.code)
+mistakes(ChannelContract.test_too_many_requests_say_how_long_to_wait, RateLimited, "Hasty")
+mistakes(ChannelContract.test_a_refusal_for_good_is_undeliverable, Unavailable, "NeverGivesUp")
+mistakes(ChannelContract.test_refused_token_is_unavailable_and_names_its_setting, Undeliverable, "BlamesThePart")
+mistakes(ChannelContract.test_refused_token_is_unavailable_and_names_its_setting, Unavailable, "NamesNoMend")
+mistakes(ChannelContract.test_a_page_of_something_between_is_no_word_of_the_platforms, Unreachable, "BelievesAnybody")
+mistakes(ChannelContract.test_a_server_error_is_to_be_tried_again, Undeliverable, "GivesUp")
+mistakes(ChannelContract.test_a_connection_that_ends_without_an_answer_is_in_doubt, Unavailable, "SureOfIt")
+mistakes(ChannelContract.test_an_answer_that_never_comes_is_in_doubt, TimeoutError, "TimesOut", error=TimeoutError)
+mistakes(ChannelContract.test_a_platform_that_is_away_took_nothing, Ambiguous, "Doubtful")
 
 
 @seen_by(ChannelContract.test_a_connection_that_ends_without_an_answer_is_in_doubt)
@@ -460,20 +435,6 @@ class TriesAgain(TelegramChannel):
             return await super().send(address, part, key=key)
         except Ambiguous:
             return await super().send(address, part, key=key)
-
-
-@seen_by(ChannelContract.test_an_answer_that_never_comes_is_in_doubt, TimeoutError)
-class TimesOut(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return TimeoutError()
-
-
-@seen_by(ChannelContract.test_a_platform_that_is_away_took_nothing)
-class Doubtful(Mistaking):
-    @staticmethod
-    def taken_for(error: SendError) -> BaseException:
-        return Ambiguous(error.code)
 
 
 @seen_by(ChannelContract.test_errors_and_logs_tell_no_secret_and_no_words)

@@ -87,9 +87,7 @@ async def test_clock_that_is_half_a_minute_off_is_warned_of(
     assert ("clock:" in result.output) == bool(told)
 
 
-async def test_allow_entries_that_admit_nobody_are_told(
-    here: Path, env: dict[str, str], telegram: FakeTelegram
-) -> None:
+async def test_allow_entries_for_nobody_are_told(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
     telegram.webhook = {"url": WEBHOOK}
     env["ASKFIRST_ALLOW"] = "telegram:8:7,sms:*,*"
     result = await command("doctor", "bot.py", env=env)
@@ -246,9 +244,7 @@ async def test_model_without_its_key_is_a_fault(here: Path, env: dict[str, str],
     assert f"{vendor.name.upper()}_API_KEY is not set" in (await examined(env=env))["model"]
 
 
-async def test_model_check_looks_the_model_up_without_a_request(
-    here: Path, env: dict[str, str], asked: ModelServer
-) -> None:
+async def test_model_check_looks_up_without_a_request(here: Path, env: dict[str, str], asked: ModelServer) -> None:
     assert "takes the key and has the model" in (await command("doctor", "bot.py", env=env)).output
     assert asked.requests == []
 
@@ -267,7 +263,7 @@ async def test_unknown_model_and_refused_key_are_faults(
     assert "see that this machine reaches the server" in (await examined(*options, env=nobody))["model"]
 
 
-async def test_a_server_that_keeps_no_list_of_models_is_no_fault(
+async def test_server_without_a_model_list_is_well(
     here: Path, env: dict[str, str], vendor: Vendor, asked: ModelServer
 ) -> None:
     env[f"{vendor.name.upper()}_BASE_URL"] = f"{asked.url}/elsewhere"
@@ -390,18 +386,14 @@ async def redis(tmp_path: Path, env: dict[str, str], telegram: FakeTelegram) -> 
     await server.kill()
 
 
-async def test_trustworthy_redis_has_no_fault_and_no_warning(
-    here: Path, env: dict[str, str], redis: RedisServer
-) -> None:
+async def test_trustworthy_redis_has_no_warning(here: Path, env: dict[str, str], redis: RedisServer) -> None:
     result = await command("doctor", "bot.py", env=env)
     assert result.exit_code == 0
     assert f"ok    store: {redis.url} can be opened" in result.output
     assert "warn" not in result.output
 
 
-async def test_a_redis_that_forgets_when_it_stops_is_warned_of(
-    here: Path, env: dict[str, str], redis: RedisServer
-) -> None:
+async def test_redis_that_forgets_is_warned_of(here: Path, env: dict[str, str], redis: RedisServer) -> None:
     await redis.command("CONFIG", "SET", "appendonly", "no")
     result = await command("doctor", "bot.py", env=env)
     assert result.exit_code == 0
@@ -439,9 +431,7 @@ async def test_missing_redis_is_a_fault(here: Path, env: dict[str, str], redis: 
     assert f"see that it runs at {redis.url}, as ASKFIRST_STORE says" in faults["store"]
 
 
-async def test_redis_without_shared_secret_and_artifacts_is_a_fault(
-    here: Path, env: dict[str, str], redis: RedisServer
-) -> None:
+async def test_redis_without_shared_settings_is_a_fault(here: Path, env: dict[str, str], redis: RedisServer) -> None:
     del env["ASKFIRST_SECRET"], env["ASKFIRST_ARTIFACTS"]
     result = await command("doctor", "bot.py", env=env)
     assert result.exit_code == 1

@@ -140,9 +140,7 @@ async def test_an_ask_is_withdrawn_while_a_server_runs(here: Path, ana: Person) 
         assert "is withdrawn: only what has not run yet" in await refusal("pending", "cancel", asked["id"], env=ana.env)
 
 
-async def test_ask_withdrawn_while_stopped_is_told_by_the_next_server(
-    here: Path, ana: Person, at: Mapping[str, str]
-) -> None:
+async def test_ask_withdrawn_while_stopped_is_told_later(here: Path, ana: Person, at: Mapping[str, str]) -> None:
     async with forked(*DEV, cwd=here, env=ana.env) as process:
         await process.url()
         prompt = await ana.asks_to_delete("INV-7")

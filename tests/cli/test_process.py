@@ -269,9 +269,7 @@ async def test_tools_that_hang_hold_up_no_end_and_are_not_begun_again(stage: Sta
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["sqlite", "redis"])
-async def test_silent_model_delays_no_shutdown_and_is_asked_again(
-    tmp_path: Path, server: RedisServer, shared: bool
-) -> None:
+async def test_silent_model_delays_no_shutdown(tmp_path: Path, server: RedisServer, shared: bool) -> None:
     hold = asyncio.Event()
     async with on_stage(tmp_path, server.url if shared else f"sqlite:///{tmp_path / 'askfirst.db'}") as stage:
         ana = stage.telegram.person("Ana")

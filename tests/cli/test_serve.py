@@ -288,7 +288,7 @@ MAY_PASS, TO_MEND = 1, 78
         (("127.0.0.1:", f":{CANARY}@127.0.0.1:1"), "ASKFIRST_STORE is no address: write redis://", TO_MEND),
     ],
 )
-async def test_wrong_redis_password_is_refused(
+async def test_wrong_password(
     here: Path, server: RedisServer, change: tuple[str, str], told: str, ends_with: int
 ) -> None:
     await server.command("CONFIG", "SET", "requirepass", "right")

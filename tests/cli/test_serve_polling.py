@@ -50,7 +50,7 @@ async def test_telegram_with_a_secret_uses_a_webhook_unless_told(here: Path, tel
         assert "INV-7" in await answer(telegram, "list the invoices")
 
 
-async def test_of_several_processes_one_polls_and_another_takes_over(
+async def test_one_process_polls_and_another_takes_over(
     here: Path, telegram: FakeTelegram, server: RedisServer
 ) -> None:
     env = polled(
@@ -89,9 +89,7 @@ async def test_of_several_processes_one_polls_and_another_takes_over(
         ),
     ],
 )
-async def test_way_a_channel_does_not_have_is_refused(
-    here: Path, env: dict[str, str], options: tuple[str, ...], said: str
-) -> None:
+async def test_wrong_way_is_refused(here: Path, env: dict[str, str], options: tuple[str, ...], said: str) -> None:
     code, _, err = await askfirst(*SERVE, *options, cwd=here, env={"ASKFIRST_ALLOW": "*", **env})
     assert code == 78
     assert said in err

@@ -145,7 +145,7 @@ async def test_slow_action_is_shown_as_running_and_ends_once(house: House) -> No
         ("pt-BR", "sim", ["Confirmar", "Cancelar", "Alterar"], "Confirmado por Ana, feito às"),
     ],
 )
-async def test_prompt_is_in_the_language_of_the_person(
+async def test_prompt_is_in_persons_language(
     house: House, language: str, yes: str, buttons: list[str], settled: str
 ) -> None:
     house.ana = house.telegram.person("Ana", language=language)

@@ -86,9 +86,7 @@ async def test_effect_ended_on_a_failing_disk_is_recorded_later(stage: Stage) ->
     assert len(stage.business.done) == 1
 
 
-async def test_kill_on_a_failing_disk_leaves_unknown_and_keeps_acks(
-    stage: Stage,
-) -> None:
+async def test_kill_on_a_failing_disk_leaves_unknown_and_keeps_acks(stage: Stage) -> None:
     process, ana, ben = await stage.start(), stage.telegram.person("Ana"), stage.telegram.person("Ben")
     message = await prompt(stage, "INV-1", by=ana)
     waiting = await prompt(stage, "INV-2", by=ben)

@@ -95,9 +95,7 @@ async def test_a_press_links_to_the_run_that_asked(tmp_path: Path, collector: Fa
 
 
 @pytest.mark.parametrize("content", [False, True])
-async def test_texts_and_arguments_are_sent_only_with_content(
-    tmp_path: Path, collector: FakeCollector, content: bool
-) -> None:
+async def test_arguments_are_sent_only_with_content(tmp_path: Path, collector: FakeCollector, content: bool) -> None:
     async with open_house(tmp_path, otel_endpoint=collector.url, log_content=content) as house:
         prompt = await house.asks("my word is CANARY-1", *delete("INV-CANARY-2"))
         await house.presses(prompt)
@@ -136,9 +134,7 @@ async def test_the_headers_of_the_setting_are_sent(tmp_path: Path, collector: Fa
 
 
 @pytest.mark.parametrize("sampled", [True, False])
-async def test_a_traceparent_is_linked_if_it_was_sampled(
-    tmp_path: Path, collector: FakeCollector, sampled: bool
-) -> None:
+async def test_a_sampled_traceparent_is_linked(tmp_path: Path, collector: FakeCollector, sampled: bool) -> None:
     async with open_house(tmp_path, otel_endpoint=collector.url) as house:
         await written(house, f"00-{CALLER[0]}-{CALLER[1]}-{sampled:02x}")
     (received,) = collector.named("receive telegram")
@@ -198,7 +194,7 @@ async def test_collector_that_is_down_costs_nothing_and_is_logged_once(
     ]
 
 
-async def test_a_collector_that_is_busy_is_asked_again(
+async def test_busy_collector_is_asked(
     tmp_path: Path, collector: FakeCollector, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector.statuses = [429]

@@ -160,9 +160,7 @@ async def test_what_is_not_stored_is_asked_for_again(tmp_path: Path, caplog: pyt
         assert len(house.model.requests) == 1
 
 
-async def test_a_webhook_in_the_way_is_said_once_and_its_end_noticed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_webhook_in_the_way_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     async with open_house(tmp_path, way="polling") as house:
         await house.until(lambda: offsets(house))

@@ -92,9 +92,7 @@ async def test_changed_tool_is_not_called_and_the_next_list_has_it(servers: Serv
         ("endless_line", OutcomeUnknown, "the call was sent"),
     ],
 )
-async def test_what_a_rude_server_does_is_an_error(
-    servers: Servers, mode: str, error: type[Exception], says: str
-) -> None:
+async def test_a_rude_server_is_an_error(servers: Servers, mode: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says) as caught:
         await called(servers.rude(mode), "act")
     assert len(str(caught.value)) < 1_000
@@ -113,9 +111,7 @@ async def test_secrets_of_the_configuration_are_in_no_result(servers: Servers) -
     assert run.value == "I was given ***"
 
 
-async def test_stderr_is_in_the_log_bounded_and_without_secrets(
-    servers: Servers, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_stderr_is_logged_bounded_without_secrets(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="askfirst.mcp")
     server = servers.rude("stderr", env={"TOKEN": "hush-hush-1234"})
     assert (await called(server, "act")).value == "ok"

@@ -35,9 +35,7 @@ async def test_page_that_leads_to_itself_ends_the_list(servers: Servers, caplog:
 
 
 @pytest.mark.parametrize(("mode", "most"), [("endless_pages", 50), ("many", 200)])
-async def test_endless_list_is_cut_and_told(
-    servers: Servers, caplog: pytest.LogCaptureFixture, mode: str, most: int
-) -> None:
+async def test_endless_list_is_cut(servers: Servers, caplog: pytest.LogCaptureFixture, mode: str, most: int) -> None:
     assert len(await refreshed(servers.rude(mode))) == most
     assert "lists more than 200 tools or 50 pages: the rest is left out" in caplog.text
 
@@ -112,7 +110,7 @@ async def test_list_is_the_same_until_it_changes(servers: Servers) -> None:
         ("deep", "it has not listed its tools: MCPError"),
     ],
 )
-async def test_server_that_is_of_no_use_has_no_tools_and_is_told(
+async def test_useless_server_has_no_tools(
     servers: Servers, caplog: pytest.LogCaptureFixture, mode: str, says: str
 ) -> None:
     server = servers.rude(mode)

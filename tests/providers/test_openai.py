@@ -128,9 +128,7 @@ async def test_settings_are_passed_on_except_those_the_api_lacks(model: ModelSer
         ("qwen3", 50),
     ],
 )
-async def test_a_model_that_thinks_unasked_has_room_to(
-    model: ModelServer, provider: Provider, name: str, max_tokens: int
-) -> None:
+async def test_a_thinking_model_has_room(model: ModelServer, provider: Provider, name: str, max_tokens: int) -> None:
     model.script(["a"])
     await provider.complete(Request(messages=ASKED.messages, model=name, max_tokens=50))
     assert model.requests[0]["max_tokens"] == max_tokens

@@ -329,9 +329,7 @@ def made(vendor: Vendor, model: ModelServer, clock: float) -> Provider:
 
 @pytest.mark.usefixtures("with_a_price")
 @each(("moment", "times"), [("2026-11-30T23:59:00", 1), ("2026-12-01T00:00:00", 3)])
-async def test_call_has_its_price_whole_and_in_pieces(
-    vendor: Vendor, model: ModelServer, moment: str, times: int
-) -> None:
+async def test_call_has_its_price_either_way(vendor: Vendor, model: ModelServer, moment: str, times: int) -> None:
     provider = made(vendor, model, at(moment))
     model.script(["Hello there.", "Hello there."])
     replies: list[Response] = [await provider.complete(ASKED), (await streamed(provider))[1]]

@@ -236,9 +236,7 @@ async def test_events_and_items_of_tomorrow_are_passed_over(model: FakeResponses
 
 
 @either_way
-async def test_reasoning_goes_back_unchanged_before_its_calls(
-    model: FakeResponses, provider: Provider, stream: bool
-) -> None:
+async def test_reasoning_goes_back_before_its_calls(model: FakeResponses, provider: Provider, stream: bool) -> None:
     model.script([Say("At once.", [OFF, OFF], thinks="The hall."), "Both are off."])
     reply = ((await streamed(provider))[1] if stream else await provider.complete(ASKED)).message
     results = [ModelMessage(role="tool", content="is off", call_id=call.call_id) for call in reply.tool_calls]
@@ -284,9 +282,7 @@ async def test_another_model_gets_the_calls_without_it(model: FakeResponses, pro
     assert "gAAAA" not in json.dumps(model.requests[-1])
 
 
-async def test_another_server_with_the_same_model_gets_the_calls_alone(
-    model: FakeResponses, provider: Provider
-) -> None:
+async def test_another_server_of_the_model_gets_the_calls_alone(model: FakeResponses, provider: Provider) -> None:
     model.script([Say(calls=[OFF], thinks="The hall.")])
     reply = (await provider.complete(ASKED)).message
     async with FakeOpenAI() as other:
@@ -345,9 +341,7 @@ async def test_a_reply_that_was_changed_goes_back_without_it(
         Items(items=[REASONED, {**HALL, "arguments": '{"lamp": "\ud800"}'}]),
     ],
 )
-async def test_reasoning_that_would_be_refused_stays_here(
-    model: FakeResponses, provider: Provider, answer: Say
-) -> None:
+async def test_reasoning_that_would_be_refused_stays(model: FakeResponses, provider: Provider, answer: Say) -> None:
     model.script([answer, "ok"])
     reply = (await provider.complete(ASKED)).message
     await provider.complete(replace(ASKED, messages=[*ASKED.messages, reply, user("and?")]))
@@ -412,9 +406,7 @@ async def test_fake_server_refuses_what_the_vendor_refuses(
         ),
     ],
 )
-async def test_fake_server_refuses_an_invalid_request(
-    model: FakeResponses, changes: Mapping[str, Any], param: str
-) -> None:
+async def test_fake_refuses_an_invalid_request(model: FakeResponses, changes: Mapping[str, Any], param: str) -> None:
     status, answer = await RESPONSES.post(model, {"model": "gpt-5-test", "input": "hello", **changes})
     assert (status, answer["error"]["param"]) == (400, param)
 

@@ -45,9 +45,7 @@ def told(vendor: Vendor, body: dict[str, Any]) -> list[str]:
     return [line for text in texts if "<gateway_event>" in text for line in text.splitlines() if "INV-" in line]
 
 
-async def test_a_conversation_with_open_and_settled_actions(
-    vendor: Vendor, model: ModelServer, provider: Provider
-) -> None:
+async def test_a_conversation_with_settled_actions(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
     async with ChatDriver(books(provider)) as chat:
         model.script([Say("Let me look.", [LIST], thinks="Which ones?")])
         model.script([Say("Both, then.", [delete("INV-7"), delete("INV-42")], thinks="Two calls.")])
@@ -73,9 +71,7 @@ async def test_a_conversation_with_open_and_settled_actions(
 
 
 @pytest.mark.ledger("RSN-04")
-async def test_what_is_thought_on_the_way_is_not_for_the_chat(
-    vendor: Vendor, model: ModelServer, provider: Provider
-) -> None:
+async def test_thoughts_on_the_way_stay_off_the_chat(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
     async with ChatDriver(books(provider)) as chat:
         model.script([Say("I had better look first.", [LIST], thinks="Secretly."), Say("There are two.", thinks="So.")])
         await chat.says("ana", "which invoices are there?")

@@ -278,7 +278,7 @@ async def text_spec(monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: Mode
 @pytest.mark.ledger("CALL-01", "CALL-06")
 @each("stream", [False, True])
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
-async def test_a_model_without_native_calls_uses_tools(
+async def test_text_calls_use_tools(
     monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer, stream: bool
 ) -> None:
     model.script([f"I switch it off.\n{OFF}\nThe lamp was on.", "The hall is dark."])
@@ -301,9 +301,7 @@ async def test_a_model_without_native_calls_uses_tools(
 
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
-async def test_malformed_json_goes_back_to_the_model(
-    monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer
-) -> None:
+async def test_malformed_json_goes_back(monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer) -> None:
     model.script(["TOOL_CALL {'tool_name': 'switch'}", OFF, "Done."])
     provider = await text_spec(monkeypatch, vendor, model)
     result = await Agent([switch], provider=provider).run("lights off")
@@ -314,9 +312,7 @@ async def test_malformed_json_goes_back_to_the_model(
 
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
-async def test_a_call_of_a_broken_stream_is_not_made(
-    monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer
-) -> None:
+async def test_broken_stream_makes_no_call(monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer) -> None:
     model.script([Say(f"{OFF} one two three", breaks=Break(9, "reset"))])
     provider = await text_spec(monkeypatch, vendor, model)
     with pytest.raises(ProviderError, match=vendor.name):

@@ -103,9 +103,7 @@ async def test_thoughts_go_back_with_the_results_of_the_calls(model: ModelServer
         [{"type": "redacted_thinking"}, HALL, HALL],
     ],
 )
-async def test_thoughts_keep_their_order_between_words_and_calls(
-    model: ModelServer, provider: Provider, content: list[dict[str, Any]]
-) -> None:
+async def test_thoughts_keep_their_order(model: ModelServer, provider: Provider, content: list[dict[str, Any]]) -> None:
     model.script([Blocks(content=content), "Done."])
     await turn(lamps(provider), user("off please"))
     assert model.refused == []
@@ -396,7 +394,7 @@ async def test_a_conversation_goes_on_with_another_provider(maker: Vendor, other
 @only_openai
 @pytest.mark.parametrize("thinks", ["The hall, then.", ""])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_compatible_servers_reasoning_goes_back_with_its_calls(
+async def test_compatible_servers_reasoning_goes_back(
     model: ModelServer, provider: Provider, thinks: str, stream: bool
 ) -> None:
     model.script([Say(calls=[OFF], thinks=thinks), Say("It is off.", thinks="Done."), "Any time."])

@@ -25,9 +25,7 @@ each = pytest.mark.parametrize
 
 
 @pytest.mark.ledger("RUN-12", "RUN-17", "CALL-05")
-async def test_text_calls_and_usage_are_the_same_whole_and_in_pieces(
-    vendor: Vendor, model: ModelServer, provider: Provider
-) -> None:
+async def test_answer_is_the_same_whole_and_in_pieces(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
     calls = [Call("switch", {"lamp": "hall"}), Call("switch", {"lamp": "kitchen, left"})]
     answer = Say("Both lamps, then.", calls, thinks="Which lamps?")
     model.script([answer, answer])
@@ -64,7 +62,7 @@ async def test_text_calls_and_usage_are_the_same_whole_and_in_pieces(
 @pytest.mark.ledger("CALL-08")
 @either_way
 @each("arguments", ['{"lamp": "ha', "[1]", '"hall"', '{"lamp": NaN}', "[" * 10_000])
-async def test_malformed_arguments_are_a_parse_error(
+async def test_malformed_arguments_do_not_parse(
     model: ModelServer, provider: Provider, arguments: str, stream: bool
 ) -> None:
     model.script([Say(calls=[Call("switch", arguments)])])
@@ -110,7 +108,7 @@ OFF = Call("switch", {"lamp": "hall"})
     ],
     indirect=["vendor"],
 )
-async def test_finish_reason_is_read_whole_and_streamed(
+async def test_finish_reason_is_read(
     model: ModelServer, provider: Provider, answer: Say, finish: str, calls: int
 ) -> None:
     model.script([answer, answer])
@@ -121,9 +119,7 @@ async def test_finish_reason_is_read_whole_and_streamed(
 
 
 @pytest.mark.ledger("CFG-01")
-async def test_an_agent_that_names_no_model_has_the_providers_own(
-    vendor: Vendor, model: ModelServer, provider: Provider
-) -> None:
+async def test_agent_without_a_model_has_the_providers(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
     model.script(["a", "b"])
     await Agent(provider=provider).run("hello")
     await Agent(provider=provider, config=AgentConfig(model=f"{vendor.model}-2")).run("hello")
@@ -254,7 +250,7 @@ async def test_llama_cpp_says_the_numbers_beside_its_text(model: ModelServer, pr
         ({}, None),
     ],
 )
-async def test_retry_after_header_sets_the_wait(
+async def test_retry_after_is_kept(
     model: ModelServer, provider: Provider, headers: dict[str, str], seconds: float | None
 ) -> None:
     model.script([Fail(429, headers=headers)])
@@ -294,9 +290,7 @@ async def test_what_is_refused_is_named(vendor: Vendor, provider: Provider) -> N
 
 @each("how", ["reset", "end", "error", "garbage"])
 @each("after", [0, 2, 5])
-async def test_a_stream_that_breaks_off_gives_no_response(
-    model: ModelServer, provider: Provider, how: Any, after: int
-) -> None:
+async def test_broken_stream_gives_no_response(model: ModelServer, provider: Provider, how: Any, after: int) -> None:
     model.script([Say("Off", [OFF], breaks=Break(after, how))])
     seen: list[str | Response] = []
     with pytest.raises(ProviderError) as failed:
@@ -366,7 +360,7 @@ def begun(index: object, **block: object) -> dict[str, object]:
     ],
     indirect=["vendor"],
 )
-async def test_an_answer_of_another_shape_is_a_retryable_error(
+async def test_odd_answer_is_a_retryable_error(
     model: ModelServer, provider: Provider, answer: Answer, stream: bool
 ) -> None:
     model.script([answer])
@@ -388,9 +382,7 @@ async def test_calls_at_the_same_time_share_their_connections(model: ModelServer
 
 
 @either_way
-async def test_a_call_that_is_given_up_closes_its_connection(
-    model: ModelServer, provider: Provider, stream: bool
-) -> None:
+async def test_call_given_up_closes_its_connection(model: ModelServer, provider: Provider, stream: bool) -> None:
     model.script([Say("never", hold=asyncio.Event())])
     call = asyncio.ensure_future(streamed(provider) if stream else provider.complete(ASKED))
     await model.wait_for(1)

@@ -174,7 +174,7 @@ async def test_client_leaving_before_the_answer_may_say_it_again(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_who_leaves_in_the_middle_of_many_requests_has_said_some(
+async def test_client_gone_amid_many_requests_said_some(
     start: Start, bot: Bot, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start() as running:
@@ -389,9 +389,7 @@ async def test_who_has_sent_all_is_answered_however_long_it_takes() -> None:
     ],
     ids=["one", "many", "forged", "in pieces", "mixed", "garbage", "nothing", "half", "one and a half", "half a body"],
 )
-async def test_whole_requests_of_a_half_closed_client_are_answered(
-    start: Start, sent: list[bytes], answers: list[int]
-) -> None:
+async def test_half_closed_client_is_still_answered(start: Start, sent: list[bytes], answers: list[int]) -> None:
     """And the connection closes long before an idle one, or one that may still send the rest."""
     async with start() as running, Client(running.port) as client, asyncio.timeout(8):
         for piece in sent:

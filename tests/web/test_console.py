@@ -150,9 +150,7 @@ async def test_a_confirmed_action_is_one_life_to_its_receipt(bot: Bot, start: St
         await expect(life.locator(".id")).to_have_text(f"run {run}")
 
 
-async def test_failures_are_red_with_their_mend_and_are_filtered(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_failures_are_red_with_mend_and_filtered(bot: Bot, start: Start, context: BrowserContext) -> None:
     run, about = run_id_of(TELEGRAM, "m1"), {"conversation": TELEGRAM, "cause": "m1", "part_id": "p9"}
     slack, sms = "bot/slack:T1:C2", "bot/sms:+1:+2"
     lost = sample(DeliveryFailed, run_id=run, reason="the chat is gone", suppressed=False, **about)

@@ -134,9 +134,7 @@ async def test_ordinary_webhook_takes_the_fast_path(tmp_path: Path, short_ways: 
     ],
     ids=["an old client", "a last request", "a careful client", "in two pieces", "in chunks"],
 )
-async def test_unusual_webhook_is_answered_alike_without_the_fast_path(
-    tmp_path: Path, sent: list[bytes], short_ways: list[str]
-) -> None:
+async def test_unusual_webhook_is_answered_alike(tmp_path: Path, sent: list[bytes], short_ways: list[str]) -> None:
     async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         for piece in sent:
@@ -187,9 +185,7 @@ async def test_an_answer_that_is_not_plain_is_mended(tmp_path: Path, odd: Webhoo
     assert b"Content-Type" in headers or not expected
 
 
-async def test_refused_requests_are_one_log_line_a_second_with_advice(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refused_requests_are_one_line_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
             forged = post().replace(SECRET.encode(), b"a-guess-of-somebody-else-0123456")
@@ -203,9 +199,7 @@ async def test_refused_requests_are_one_log_line_a_second_with_advice(
     assert first["why"] == "the disk is full: make room"
 
 
-async def test_a_header_that_would_end_before_its_end_is_not_sent(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_header_with_a_line_break_is_not_sent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     channel = Odd("123456:abc", SECRET)
     channel.said = "heard\r\nSet-Cookie: theirs"
     with caplog.at_level(logging.ERROR):

@@ -36,9 +36,7 @@ async def test_a_compressed_body_is_refused_and_never_unpacked(bot: Bot, start: 
                 assert "Server" not in response.headers
 
 
-async def test_twenty_bombs_at_once_are_refused_unread(
-    bot: Bot, start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_twenty_bombs_are_refused_unread(bot: Bot, start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """Not packed as they say: whoever began to unpack them would find that out, and say so."""
     async with start(), aiohttp.ClientSession() as http:
 
@@ -162,9 +160,7 @@ async def test_a_connection_is_used_again_and_closed_when_idle(start: Start, the
         "tls",
     ],
 )
-async def test_ambiguous_request_framing_is_refused(
-    start: Start, request_bytes: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_ambiguous_framing_refused(start: Start, request_bytes: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with start() as running:
         answer = await exchange(running.port, request_bytes, b"GET /livez?smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -175,9 +171,7 @@ async def test_ambiguous_request_framing_is_refused(
     assert len(lines) <= 1
 
 
-async def test_bad_requests_are_one_log_line_a_second_without_bytes(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_bad_requests_are_one_log_line_a_second(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     async with start() as running:
         for _ in range(100):

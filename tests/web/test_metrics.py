@@ -87,9 +87,7 @@ async def got(url: str, headers: Mapping[str, str] | None = None) -> tuple[int, 
         ({**BEARER, "X-Forwarded-For": "203.0.113.9"}, 200),
     ],
 )
-async def test_with_a_token_its_bearer_alone_may_read(
-    tmp_path: Path, headers: Mapping[str, str], expected: int
-) -> None:
+async def test_token_lets_its_bearer_alone_read(tmp_path: Path, headers: Mapping[str, str], expected: int) -> None:
     async with served(gateway_in(tmp_path, admin_token=TOKEN)) as url:
         found, text, answered = await got(url, headers)
     assert found == expected

@@ -64,9 +64,7 @@ async def test_confirmed_ask_is_all_there_again_after_a_reload(bot: Bot, start: 
     assert [(press.token, press.message_id) for press in presses] == [("00yes", "ask.0")]
 
 
-async def test_a_file_can_be_downloaded_and_a_picture_seen(
-    bot: Bot, start: Start, context: BrowserContext, tmp_path: Path
-) -> None:
+async def test_a_file_is_downloaded_and_shown(bot: Bot, start: Start, context: BrowserContext, tmp_path: Path) -> None:
     pixel = bytes.fromhex(
         "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"
         "a5f645400000000049454e44ae426082"
@@ -94,9 +92,7 @@ async def test_bot_text_is_inert(bot: Bot, start: Start, context: BrowserContext
         assert await page.locator(".bot .bubble img, .bot .bubble a").count() == 0
 
 
-async def test_what_was_not_stored_is_sent_again_and_arrives_once(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_unstored_message_is_sent_again_once(bot: Bot, start: Start, context: BrowserContext) -> None:
     bot.fail.append(StoreUnavailable("busy"))
     async with start():
         page = await opened(context, bot)
@@ -119,9 +115,7 @@ async def test_a_session_that_has_ended_is_told(bot: Bot, start: Start, context:
             await expect(page.get_by_role("status")).to_have_text("Connected")
 
 
-async def test_it_shows_that_the_bot_writes_and_reconnects_by_itself(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_it_shows_typing_and_reconnects_by_itself(bot: Bot, start: Start, context: BrowserContext) -> None:
     async with start() as running:
         page = await opened(context, bot)
         await say(page, "hello")
@@ -150,9 +144,7 @@ async def shows(bot: Bot, session: str, message_id: str, reply: Reply) -> None:
         bot.changed.notify_all()
 
 
-async def test_words_say_what_the_page_showed_when_they_were_sent(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_words_say_what_the_page_had_shown(bot: Bot, start: Start, context: BrowserContext) -> None:
     """In every tab, and after a reload. The edit of an older message shows nothing newer."""
     async with start():
         page = await opened(context, bot)
@@ -290,9 +282,7 @@ async def tops(page: Page) -> list[float]:
     return cast("list[float]", found)
 
 
-async def test_tables_code_tasks_and_links_are_legible_on_every_width(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_markdown_is_legible_on_every_width(bot: Bot, start: Start, context: BrowserContext) -> None:
     await context.grant_permissions(["clipboard-read", "clipboard-write"])
     async with start():
         page = await opened(context, bot)
@@ -414,9 +404,7 @@ async def test_a_question_is_answered_where_it_stands_last(bot: Bot, chat: Chat)
     await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
 
 
-async def test_what_has_expired_can_be_asked_again_where_that_is_told(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_expired_question_can_be_asked_again(bot: Bot, start: Start, context: BrowserContext) -> None:
     again = (Button(label="Ask again", token="again"),)
     async with start():
         page = await opened(context, bot)

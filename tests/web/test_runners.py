@@ -100,7 +100,7 @@ async def test_another_version_is_refused(bot: Bot, run: Run, put: Put, version:
     ],
     ids=["too large", "slow", "slow chunks", "forged", "nowhere", "no such method", "right"],
 )
-async def test_limits_hold_and_the_server_is_not_named(
+async def test_limits_hold_and_no_server_named(
     bot: Bot, run: Run, put: Put, request_bytes: bytes, answered: int
 ) -> None:
     async with run(put(page(bot, FAST))) as port:

@@ -51,9 +51,7 @@ async def test_what_is_proven_and_read_is_stored_before_it_is_answered(bot: Bot)
         (said(b"[" * 100_000), 400),
     ],
 )
-async def test_what_is_not_proven_or_not_readable_reaches_no_store(
-    bot: Bot, request_: WebhookRequest, status: int
-) -> None:
+async def test_unproven_or_unreadable_reaches_no_store(bot: Bot, request_: WebhookRequest, status: int) -> None:
     assert (await receive(bot.channel, request_, accept=bot.accept, now=NOW)).status == status
     assert bot.accepted == []
 
@@ -66,7 +64,7 @@ async def test_what_is_not_stored_is_to_be_delivered_again(bot: Bot, error: Exce
     assert str(error).encode() not in response.body or not str(error)
 
 
-async def test_a_store_that_hangs_is_given_up_in_time(
+async def test_hanging_store_is_given_up(
     bot: Bot, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "ACCEPT_SECONDS", ACCEPT_SECONDS)
@@ -234,18 +232,14 @@ def test_a_slow_clock_is_told_within_a_minute(monitor: RefusalMonitor, caplog: p
 @pytest.mark.parametrize(
     ("channel", "name"), [("slack", "SLACK_SIGNING_SECRET"), ("telegram", "TELEGRAM_WEBHOOK_SECRET")]
 )
-def test_a_wrong_secret_is_named(
-    monitor: RefusalMonitor, caplog: pytest.LogCaptureFixture, channel: str, name: str
-) -> None:
+def test_wrong_secret_named(monitor: RefusalMonitor, caplog: pytest.LogCaptureFixture, channel: str, name: str) -> None:
     for _ in range(3):
         monitor.refused(channel, Forged("no"))
     (said,) = warned(caplog)
     assert name in said
 
 
-def test_a_channel_that_hears_something_is_not_deaf(
-    monitor: RefusalMonitor, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_hearing_channel_is_not_deaf(monitor: RefusalMonitor, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever finds the URL can post to it."""
     monitor.accepted("slack")
     for _ in range(100):
@@ -266,9 +260,7 @@ def test_few_refusals_over_a_long_time_are_not_reported(monitor: RefusalMonitor,
     assert dict(monitor.why) == {}
 
 
-def test_deaf_channel_is_reported_once_an_hour(
-    monitor: RefusalMonitor, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_deaf_channel_is_told_hourly(monitor: RefusalMonitor, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         for _ in range(5):
             monitor.refused("telegram", Forged("no"))

@@ -117,9 +117,7 @@ async def test_a_piece_beyond_the_end_says_where_to_go_on(bot: Bot, start: Start
         (400, b"x", {"more": "1"}),
     ],
 )
-async def test_what_is_no_piece_is_refused(
-    bot: Bot, start: Start, status: int, body: bytes, query: dict[str, str]
-) -> None:
+async def test_odd_piece_is_refused(bot: Bot, start: Start, status: int, body: bytes, query: dict[str, str]) -> None:
     async with start(), page(bot) as (http, _):
         got, _ = await piece(http, body, **{"size": 1, **query} if "size" not in query else query)
     assert got == status
@@ -146,9 +144,7 @@ async def test_no_file_comes_from_elsewhere(bot: Bot, start: Start) -> None:
 
 
 @pytest.mark.parametrize(("sent_as", "status"), [("application/octet-stream", 200), ("text/plain", 401)])
-async def test_over_https_no_form_of_another_page_sends_a_file(
-    bot: Bot, start: Start, sent_as: str, status: int
-) -> None:
+async def test_over_https_no_foreign_form_sends_a_file(bot: Bot, start: Start, sent_as: str, status: int) -> None:
     async with start(public_url="https://127.0.0.1"), aiohttp.ClientSession(bot.url) as http:
         cookie = bot.channel.cookies.begin(datetime.now(UTC), lambda count: b"s" * count).cookie
         headers = {

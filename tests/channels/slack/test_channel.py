@@ -91,9 +91,7 @@ async def polled(polling: object) -> Event:
     return event
 
 
-async def test_presses_and_commands_come_over_the_connection_too(
-    slack: FakeSlack, channel: SlackChannel, ana: str
-) -> None:
+async def test_presses_and_commands_come_over_the_connection(slack: FakeSlack, channel: SlackChannel, ana: str) -> None:
     to = place(slack, slack.direct(ana))
     [part] = channel.render(to, Reply(text="Delete it?", buttons=(Button(label="Confirm", token="c" * 22),)))
     await channel.send(to, part, key="k")
@@ -113,9 +111,7 @@ async def test_presses_and_commands_come_over_the_connection_too(
 
 
 @pytest.mark.parametrize("how", ["refresh_requested", "drop"])
-async def test_ended_connection_is_replaced_by_another(
-    slack: FakeSlack, channel: SlackChannel, ana: str, how: str
-) -> None:
+async def test_an_ended_connection_is_replaced(slack: FakeSlack, channel: SlackChannel, ana: str, how: str) -> None:
     polling = channel.poll()
     waiting = asyncio.ensure_future(polled(polling))
     await slack.wait_for(lambda: slack.connected)
@@ -127,9 +123,7 @@ async def test_ended_connection_is_replaced_by_another(
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
-async def test_the_old_connection_speaks_until_it_ends(
-    slack: FakeSlack, channel: SlackChannel, ana: str, reason: str
-) -> None:
+async def test_old_connection_speaks_to_its_end(slack: FakeSlack, channel: SlackChannel, ana: str, reason: str) -> None:
     """What is pressed meanwhile would be lost: Slack delivers a press once."""
     polling = channel.poll()
     told: asyncio.Queue[Event] = asyncio.Queue()
@@ -158,9 +152,7 @@ async def test_the_old_connection_speaks_until_it_ends(
     await slack.wait_for(lambda: not slack.connected)
 
 
-async def test_what_could_not_be_acknowledged_comes_again_as_a_twin(
-    slack: FakeSlack, channel: SlackChannel, ana: str
-) -> None:
+async def test_an_unacknowledged_event_comes_again_as_a_twin(slack: FakeSlack, channel: SlackChannel, ana: str) -> None:
     await slack.says(ana, slack.direct(ana), "one")
     polling = channel.poll()
     first = await polled(polling)
@@ -172,9 +164,7 @@ async def test_what_could_not_be_acknowledged_comes_again_as_a_twin(
     await polling.aclose()
 
 
-async def test_each_of_two_connections_acknowledges_its_own_events(
-    slack: FakeSlack, channel: SlackChannel, ana: str
-) -> None:
+async def test_each_connection_acknowledges_its_own_events(slack: FakeSlack, channel: SlackChannel, ana: str) -> None:
     """Two processes with the same tokens: Slack tells each thing to one of them."""
     polls = [channel.poll(), channel.poll()]
     waiting = [asyncio.ensure_future(polled(polling)) for polling in polls]

@@ -96,9 +96,7 @@ async def test_a_file_arrives_while_all_threads_of_the_loop_hang(
     assert [file.content for file in slack.files] == [media.path.read_bytes()]
 
 
-async def test_upload_failing_before_completion_is_not_in_doubt(
-    slack: FakeSlack, channel: SlackChannel, tmp_path: Path
-) -> None:
+async def test_uncompleted_upload_is_not_in_doubt(slack: FakeSlack, channel: SlackChannel, tmp_path: Path) -> None:
     to = place(slack, slack.channel())
     media = stored(tmp_path / "a.pdf", b"content")
     for method in ("files.getUploadURLExternal", "upload"):
@@ -229,7 +227,7 @@ async def test_a_token_that_slack_does_not_take_is_named(slack: FakeSlack) -> No
 
 
 @pytest.mark.parametrize("thread", [None, "1.2"])
-async def test_press_is_answered_to_the_presser_alone_in_its_thread(
+async def test_press_is_answered_to_its_author(
     slack: FakeSlack, channel: SlackChannel, ana: str, thread: str | None
 ) -> None:
     team = slack.channel()
@@ -250,7 +248,7 @@ async def test_press_is_answered_to_the_presser_alone_in_its_thread(
     assert len(press.answers) == 1, "the chat is told the same"
 
 
-async def test_an_answer_that_cannot_be_given_raises_nothing(
+async def test_failed_answer_raises_nothing(
     slack: FakeSlack, channel: SlackChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -303,7 +301,7 @@ async def test_a_private_chat_is_opened(slack: FakeSlack, channel: SlackChannel,
 
 
 @pytest.mark.parametrize("thread", [None, "1.2"])
-async def test_what_may_have_been_sent_can_be_looked_up_by_its_key(
+async def test_message_in_doubt_is_looked_up_by_key(
     slack: FakeSlack, channel: SlackChannel, thread: str | None
 ) -> None:
     to = place(slack, slack.channel(), thread)

@@ -58,9 +58,7 @@ async def test_the_menu_of_commands_is_set_for_each_language(telegram: FakeTeleg
     }
 
 
-async def test_polling_waits_and_goes_on_when_telegram_is_out_of_reach(
-    telegram: FakeTelegram, channel: TelegramChannel, pauses: Pauses
-) -> None:
+async def test_polling_goes_on_after_outages(telegram: FakeTelegram, channel: TelegramChannel, pauses: Pauses) -> None:
     telegram.fail_next("getUpdates", 502, html=True, times=2)
     telegram.fail_next("getUpdates", 429, "Too Many Requests", retry_after=17)
     telegram.fail_next("getUpdates", cut=True)
@@ -155,9 +153,7 @@ async def webhook(channel: TelegramChannel, aiohttp_server: AiohttpServer) -> tu
 
 
 async def test_webhook_gets_updates_in_order_and_again_until_taken(
-    telegram: FakeTelegram,
-    channel: TelegramChannel,
-    webhook: tuple[list[WebhookRequest], list[int]],
+    telegram: FakeTelegram, channel: TelegramChannel, webhook: tuple[list[WebhookRequest], list[int]]
 ) -> None:
     requests, statuses = webhook
     statuses += [503, 500]

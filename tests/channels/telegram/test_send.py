@@ -63,9 +63,7 @@ def closed(media: OpenMedia) -> Media:
 
 
 @pytest.mark.ledger("PEND-66")
-async def test_text_arrives_formatted_with_its_buttons(
-    telegram: FakeTelegram, channel: TelegramChannel, ana: User
-) -> None:
+async def test_text_arrives_with_its_buttons(telegram: FakeTelegram, channel: TelegramChannel, ana: User) -> None:
     text = "**Delete** `INV-42` for good? 🧾 [terms](https://example.com)\n\n> quoted **x**\n\n```py\na<b\n```"
     receipts = await say(channel, private(channel, ana), Reply(text=text, buttons=CONFIRM))
     sent = telegram.sent[-1]
@@ -87,9 +85,7 @@ async def test_text_arrives_formatted_with_its_buttons(
 
 
 @pytest.mark.ledger("CFG-03", "MISC-18")
-async def test_a_long_text_arrives_whole_and_in_order(
-    telegram: FakeTelegram, channel: TelegramChannel, ana: User
-) -> None:
+async def test_a_long_text_arrives_in_order(telegram: FakeTelegram, channel: TelegramChannel, ana: User) -> None:
     paragraphs = [f"**{n}** " + "word 🙂 " * 60 for n in range(25)]
     await say(channel, private(channel, ana), "\n\n".join(paragraphs))
     assert len(telegram.sent) > 2
@@ -104,16 +100,14 @@ async def test_a_topic_of_a_group_gets_it_in_the_topic(telegram: FakeTelegram, c
     assert telegram.sent[-1].thread == thread
 
 
-async def test_an_edit_without_text_changes_only_the_buttons(
-    telegram: FakeTelegram, channel: TelegramChannel, ana: User
-) -> None:
+async def test_edit_without_text_changes_buttons(telegram: FakeTelegram, channel: TelegramChannel, ana: User) -> None:
     to = private(channel, ana)
     [asked] = await say(channel, to, Reply(text="Delete it?", buttons=CONFIRM))
     await say(channel, to, Reply(edits=asked.message_id))
     assert (telegram.sent[-1].text, telegram.sent[-1].buttons) == ("Delete it?", [])
 
 
-async def test_caption_of_a_file_is_formatted(
+async def test_a_caption_is_formatted(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User, tmp_path: Path
 ) -> None:
     media = stored(tmp_path / "voice.ogg", bytes(100), "audio/ogg")
@@ -175,7 +169,7 @@ async def test_a_file_is_closed_when_it_could_not_be_sent(tmp_path: Path) -> Non
     gc.collect()  # a file left open would be a warning now, and a warning fails
 
 
-async def test_what_is_no_photo_goes_as_a_document(
+async def test_odd_photo_is_a_document(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User, tmp_path: Path
 ) -> None:
     media = stored(tmp_path / "strip.png", PNG[:16] + struct.pack(">II", 9000, 10) + bytes(16), "image/png")
@@ -187,9 +181,7 @@ async def test_what_is_no_photo_goes_as_a_document(
     assert telegram.sent[-1].file.content == media.path.read_bytes()
 
 
-async def test_too_large_a_file_without_a_link_is_undeliverable(
-    channel: TelegramChannel, ana: User, tmp_path: Path
-) -> None:
+async def test_large_file_without_a_link_is_undeliverable(channel: TelegramChannel, ana: User, tmp_path: Path) -> None:
     film = replace(stored(tmp_path / "film.mp4", b"x", "video/mp4"), size=50_000_001)
     to = private(channel, ana)
     [part] = channel.render(to, Reply(media=(closed(film),)))
@@ -267,9 +259,7 @@ async def test_a_page_at_the_start_is_no_word_about_the_token(telegram: FakeTele
         await channel.start(http)
 
 
-async def test_unreadable_success_answer_is_ambiguous(
-    telegram: FakeTelegram, channel: TelegramChannel, ana: User
-) -> None:
+async def test_unreadable_success_is_ambiguous(telegram: FakeTelegram, channel: TelegramChannel, ana: User) -> None:
     telegram.fail_next("sendMessage", 200, html=True, taken=True)
     with pytest.raises(Ambiguous):
         await say(channel, private(channel, ana), "hi")
@@ -287,9 +277,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(telegram: FakeTelegr
 
 
 @pytest.mark.parametrize("result", [True, None, [], {}, {"chat": {"id": 5001}}])
-async def test_answer_without_a_message_is_ambiguous_after_a_send(
-    result: object, aiohttp_server: AiohttpServer
-) -> None:
+async def test_answer_without_a_message_is_ambiguous(result: object, aiohttp_server: AiohttpServer) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"ok": True, "result": result})
 
@@ -299,9 +287,7 @@ async def test_answer_without_a_message_is_ambiguous_after_a_send(
         assert await say(channel, to, Reply(text="hi", edits="9")) == [Receipt(message_id="9")]
 
 
-async def test_message_with_refused_format_is_resent_as_plain_text(
-    telegram: FakeTelegram, channel: TelegramChannel, ana: User
-) -> None:
+async def test_refused_format_is_resent_as_plain(telegram: FakeTelegram, channel: TelegramChannel, ana: User) -> None:
     refusal = "Bad Request: can't parse entities: Ana's secret"
     telegram.fail_next("sendMessage", 400, refusal)
     await say(channel, private(channel, ana), "**hi**")
@@ -331,9 +317,7 @@ async def test_edit_in_a_moved_group_changes_no_other_message(telegram: FakeTele
     assert [message.text for message in telegram.sent] == ["one"]
 
 
-async def test_a_press_is_answered_privately_or_not(
-    telegram: FakeTelegram, channel: TelegramChannel, ana: User
-) -> None:
+async def test_press_is_answered_privately_or_not(telegram: FakeTelegram, channel: TelegramChannel, ana: User) -> None:
     await say(channel, private(channel, ana), Reply(text="Delete it?", buttons=CONFIRM))
     press = await telegram.press(telegram.sent[-1], "Confirm", by=ana)
     await channel.answer(press.query_id, "Not yours. " * 50, private=True)
@@ -350,7 +334,7 @@ async def test_typing_is_shown_and_never_raises(telegram: FakeTelegram, channel:
     assert [call.arguments for call in telegram.called("sendChatAction")] == [shown, shown]
 
 
-async def test_a_private_chat_opens_only_with_who_wrote_before(
+async def test_private_chat_opens_with_known_people(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User
 ) -> None:
     person = Person(channel="telegram", account=channel.account, user_id=str(ana.id))
@@ -359,9 +343,7 @@ async def test_a_private_chat_opens_only_with_who_wrote_before(
         await channel.open(Person(channel="telegram", account=channel.account, user_id="42"))
 
 
-async def test_library_never_gets_the_token_so_it_cannot_log_it(
-    telegram: FakeTelegram, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_library_never_logs_the_token(telegram: FakeTelegram, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="telegram")
     async with aiohttp.ClientSession() as http:
         await TelegramChannel(telegram.token, SECRET, telegram.url).start(http)
@@ -403,17 +385,13 @@ async def test_a_private_chat_shows_a_draft(channel: TelegramChannel, telegram: 
     assert (await channel.stream(private(channel, ana))) is not stream
 
 
-async def test_a_draft_of_a_long_text_shows_its_end(
-    channel: TelegramChannel, telegram: FakeTelegram, ana: User
-) -> None:
+async def test_draft_of_a_long_text_shows_its_end(channel: TelegramChannel, telegram: FakeTelegram, ana: User) -> None:
     stream = await channel.stream(private(channel, ana))
     await stream.update("word " * 1000 + "end")
     assert telegram.drafts[-1].text.endswith("end")
 
 
-async def test_a_server_without_drafts_is_asked_once(
-    channel: TelegramChannel, telegram: FakeTelegram, ana: User
-) -> None:
+async def test_server_without_drafts_asked_once(channel: TelegramChannel, telegram: FakeTelegram, ana: User) -> None:
     telegram.fail_next("sendMessageDraft", 404, "Not Found")
     with pytest.raises(Undeliverable):
         await (await channel.stream(private(channel, ana))).update("Hello")
@@ -433,9 +411,7 @@ async def test_a_group_sees_one_message_grow(channel: TelegramChannel, telegram:
     assert not telegram.drafts
 
 
-async def test_a_long_text_goes_on_in_a_new_message(
-    channel: TelegramChannel, telegram: FakeTelegram, team: Chat
-) -> None:
+async def test_long_text_goes_on_in_a_new_message(channel: TelegramChannel, telegram: FakeTelegram, team: Chat) -> None:
     stream = await channel.stream(group(channel, team))
     await stream.update("a " * 1500)
     await stream.update("a " * 2500)
@@ -458,9 +434,7 @@ async def test_a_limit_is_told_with_its_seconds(channel: TelegramChannel, telegr
     assert [message.text for message in telegram.sent] == ["One two"]
 
 
-async def test_the_answer_takes_the_place_of_the_text(
-    channel: TelegramChannel, telegram: FakeTelegram, team: Chat
-) -> None:
+async def test_the_answer_replaces_the_text(channel: TelegramChannel, telegram: FakeTelegram, team: Chat) -> None:
     begun = await channel.stream(group(channel, team))
     await begun.update("One tw")
     again = await channel.stream(group(channel, team), message_ids=begun.message_ids)

@@ -55,12 +55,7 @@ class House:
 
 @contextlib.asynccontextmanager
 async def open_house(
-    directory: Path,
-    script: Sequence[Any],
-    twilio: FakeTwilio | None = None,
-    *,
-    public_url: str = "",
-    **options: Any,
+    directory: Path, script: Sequence[Any], twilio: FakeTwilio | None = None, *, public_url: str = "", **options: Any
 ) -> AsyncIterator[House]:
     """A house at a free port, which is its public URL too unless another is named; `options` are the bot's."""
     async with contextlib.AsyncExitStack() as stack:
@@ -166,9 +161,7 @@ FAREWELL = "You will hear nothing more from me. To hear from me again, write Sta
 
 @BY_CHANNEL
 @pytest.mark.parametrize("asked", ["", "STOP"], ids=["by our words", "by Advanced Opt-Out"])
-async def test_who_opts_out_withdraws_what_is_open_and_hears_nothing(
-    tmp_path: Path, whatsapp: bool, asked: str
-) -> None:
+async def test_opt_out_withdraws_open_asks_and_ends_messages(tmp_path: Path, whatsapp: bool, asked: str) -> None:
     fields: dict[str, Any] = {"OptOutType": asked} if asked else {}
     async with open_house(tmp_path, [DELETE]) as house:
         code = await house.prompt(whatsapp=whatsapp)

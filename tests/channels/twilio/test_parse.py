@@ -358,9 +358,7 @@ def test_words_come_as_they_are_and_may_decide(name: str, text: str) -> None:
         ("whatsapp of a code and a picture", "ok k7p2", [("image", "image/jpeg")]),
     ],
 )
-def test_files_come_with_their_words_and_never_decide(
-    name: str, text: str, files: list[tuple[str, str | None]]
-) -> None:
+def test_files_come_with_words_and_never_decide(name: str, text: str, files: list[tuple[str, str | None]]) -> None:
     found = message(name)
     assert found.text == text
     assert [(file.kind, file.mime_type) for file in found.attachments] == files

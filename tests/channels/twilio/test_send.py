@@ -67,7 +67,7 @@ async def test_status_callback_is_the_public_url_with_the_parts_key(sms: SmsChan
     assert (channel.capabilities.reports, sms.capabilities.reports) == (True, False)
 
 
-async def test_what_may_have_been_sent_is_looked_up_by_its_text(
+async def test_message_in_doubt_is_looked_up_by_text(
     sms: SmsChannel, whatsapp: WhatsAppChannel, twilio: FakeTwilio
 ) -> None:
     began = datetime.now(UTC)
@@ -87,7 +87,7 @@ async def test_what_may_have_been_sent_is_looked_up_by_its_text(
 
 
 @pytest.mark.ledger("RES-17")
-async def test_a_file_is_fetched_by_twilio_or_linked_for_the_person(
+async def test_a_file_is_fetched_by_twilio_or_linked(
     sms: SmsChannel, whatsapp: WhatsAppChannel, twilio: FakeTwilio
 ) -> None:
     link = await _serving(twilio)
@@ -239,9 +239,7 @@ async def test_a_token_that_twilio_does_not_know_is_found_at_start(twilio: FakeT
     assert "another" not in str(raised.value)
 
 
-async def test_neither_numbers_nor_words_nor_the_token_are_logged(
-    sms: SmsChannel, twilio: FakeTwilio, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_has_no_secrets(sms: SmsChannel, twilio: FakeTwilio, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     await sms.send(place(sms), TEXT, key="1")
     twilio.fail_next(400, 21610)
@@ -253,9 +251,7 @@ async def test_neither_numbers_nor_words_nor_the_token_are_logged(
     )
 
 
-async def test_typing_is_shown_under_the_last_message_until_answered(
-    whatsapp: WhatsAppChannel, twilio: FakeTwilio, moment: Moment
-) -> None:
+async def test_typing_is_shown_until_answered(whatsapp: WhatsAppChannel, twilio: FakeTwilio, moment: Moment) -> None:
     first, second = (twilio.form(ANA, text, whatsapp=True) for text in ("hello", "are you there?"))
     twilio._inbound += [first, second]
     await whatsapp.typing(place(whatsapp))
