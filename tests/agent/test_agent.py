@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import FrozenInstanceError
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from gateway import Agent, AgentConfig, AgentResult, StreamChunk
+from gateway import Agent, AgentConfig, AgentResult, LoggingObserver, StreamChunk
+from gateway.agent.aside import SideProviders
 from gateway.agent.calls import CallRunner
 from gateway.agent.checking import CallChecker
 from gateway.agent.compress import Compressor
@@ -19,8 +21,19 @@ from gateway.agent.journal import Progress
 from gateway.agent.model import ModelCaller
 from gateway.agent.replies import Replies
 from gateway.artifacts import emit_artifact
+from gateway.observe.usage import UsageMeter
 from gateway.options import WrongOption
-from gateway.providers import ModelMessage, ProviderConfigurationError, ProviderError, Request, Response
+from gateway.providers import (
+    FallbackProvider,
+    ModelMessage,
+    ProviderConfigurationError,
+    ProviderError,
+    Request,
+    Response,
+    Usage,
+)
+from gateway.providers.aside import Aside
+from gateway.testing import RecordingObserver
 from gateway.tools import Tool, ToolContext, ToolValidationError, tool
 from tests.agent.scripted import Script, call, calls
 
@@ -282,3 +295,182 @@ async def test_two_agents_may_have_a_tool_of_one_name() -> None:
 def test_an_agent_is_made_of_parts_and_of_no_mixins(part: type) -> None:
     assert part.__mro__ == (part, object)
     assert sum(callable(each) for name, each in vars(part).items() if not name.startswith("_")) <= 20
+
+
+# ── Many runs at once: order, failures, progress ──
+
+
+@dataclass
+class Echo:
+    """A Provider that says the message, ends the runs in the order of `turns`, and fails at the words in `fails`."""
+
+    fails: dict[str, Exception] = field(default_factory=dict)
+    name: str = "echo"
+    running: int = 0
+    most: int = 0
+
+    async def complete(self, request: Request) -> Response:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.running -= 1
+        said = request.messages[-1].content
+        if said in self.fails:
+            raise self.fails[said]
+        return Response(content=f"You said {said}.")
+
+    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        yield await self.complete(request)
+
+    async def close(self) -> None: ...
+
+
+PROMPTS = ["Cancel my sub", "How do I upgrade?", "Payment failed"]
+
+
+@pytest.mark.ledger("BATCH-02", "BATCH-06")
+async def test_results_come_in_the_order_of_the_messages() -> None:
+    results = await Agent(provider=Echo()).batch(PROMPTS, max_concurrency=5)
+    assert [result.content for result in results] == [f"You said {each}." for each in PROMPTS]
+    assert len({result.trace.run_id for result in results}) == 3
+
+
+@pytest.mark.ledger("BATCH-03", "BATCH-04", "BATCH-07")
+async def test_one_failure_is_one_failed_result() -> None:
+    seen, ended = RecordingObserver(), []
+    agent = Agent(
+        provider=Echo({PROMPTS[2]: ProviderError("echo", "down", retryable=False)}),
+        config=AgentConfig(observers=(seen,)),
+    )
+    messages: list[Any] = [PROMPTS[0], 5, PROMPTS[2]]
+    first, second, third = await agent.batch(messages, on_progress=lambda done, total: ended.append((done, total)))
+    assert (first.stop_reason, first.content) == ("answered", "You said Cancel my sub.")
+    assert (second.stop_reason, second.content) == ("error", "")
+    assert second.error == 'TypeError: a message is a ModelMessage, not int: ModelMessage(role="user", content="Hi")'
+    assert (third.stop_reason, third.error) == ("provider_error", "echo: down")
+    assert ended == [(1, 3), (2, 3), (3, 3)]
+    told = {name: fields for name, fields in seen.events if name.startswith("batch_")}
+    assert told["batch_start"]["prompts_count"] == 3
+    assert (told["batch_end"]["results_count"], told["batch_end"]["errors_count"]) == (3, 2)
+    assert told["batch_end"]["batch_id"] == told["batch_start"]["batch_id"]
+    assert told["batch_end"]["total_duration_ms"] >= 0
+
+
+@pytest.mark.ledger("BATCH-01")
+@pytest.mark.parametrize("most", [1, 5])
+async def test_so_many_runs_are_active_at_once(most: int) -> None:
+    echo = Echo()
+    results = await Agent(provider=echo).batch([str(n) for n in range(20)], max_concurrency=most)
+    assert (len(results), echo.most) == (20, most)
+
+
+@pytest.mark.ledger("BATCH-04")
+async def test_an_error_of_on_progress_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(done: int, total: int) -> None:
+        raise KeyError("shown")
+
+    with caplog.at_level(logging.WARNING):
+        results = await Agent(provider=Echo()).batch(PROMPTS, on_progress=broken)
+    assert [result.stop_reason for result in results] == ["answered"] * 3
+    assert "on_progress raised KeyError" in caplog.text
+
+
+async def test_a_batch_that_cannot_begin_says_why() -> None:
+    with pytest.raises(ValueError, match="max_concurrency should be 1 or more, not 0"):
+        await Agent(provider=Echo()).batch(PROMPTS, max_concurrency=0)
+    with pytest.raises(ProviderConfigurationError):
+        await Agent(provider="nosuch:model").batch(PROMPTS)
+    assert await Agent(provider=Echo()).batch([]) == []
+
+
+async def test_a_cancelled_batch_cancels_its_runs() -> None:
+    seen = RecordingObserver()
+    agent = Agent(provider=Echo(), config=AgentConfig(observers=(seen,)))
+    task = asyncio.create_task(agent.batch(PROMPTS))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sum(name == "cancelled" for name, _ in seen.events) == sum(name == "run_start" for name, _ in seen.events)
+
+
+# ── The settings for common uses ──
+
+
+@pytest.mark.ledger("CFG-27")
+def test_production_has_more_room_and_patience() -> None:
+    config = AgentConfig.profile("production")
+    assert (config.max_tokens, config.max_iterations, config.max_retries) == (2000, 10, 3)
+    assert (config.retry_backoff_seconds, config.rate_limit_cooldown_seconds) == (2.0, 10.0)
+    assert (config.request_timeout_seconds, config.tool_timeout_seconds) == (60.0, 30.0)
+    assert (config.cost_warning_threshold, config.enable_analytics) == (0.5, True)
+
+
+@pytest.mark.ledger("CFG-29", "CFG-30")
+def test_dev_logs_everything_and_budget_spends_little() -> None:
+    dev, budget = AgentConfig.profile("dev"), AgentConfig.profile("budget")
+    assert dev.max_iterations == 3
+    assert [type(observer) for observer in dev.observers] == [LoggingObserver]
+    assert (budget.max_tokens, budget.max_iterations, budget.cost_warning_threshold) == (500, 3, 0.01)
+
+
+def test_changes_win_and_mistakes_are_named() -> None:
+    assert AgentConfig.profile("budget", max_tokens=9, name="ana").max_tokens == 9
+    with pytest.raises(WrongOption, match="profile should be one of production, production_cached, dev, budget"):
+        AgentConfig.profile("cheap")  # type: ignore[arg-type]
+    with pytest.raises(WrongOption, match=r"max_token .*max_tokens"):
+        AgentConfig.profile("budget", max_token=9)
+
+
+@pytest.mark.ledger("MISC-13")
+@pytest.mark.parametrize(
+    ("strategy", "word"), [("react", "Before each tool call"), ("cot", "step by step"), ("plan_then_act", "plan")]
+)
+async def test_a_strategy_stands_behind_the_instructions(strategy: Any, word: str) -> None:
+    script = Script(["yes", "yes"])
+    config = AgentConfig(reasoning_strategy=strategy)
+    await Agent(provider=script, instructions="Be brief.", config=config).run("hello")
+    await Agent(provider=script, config=config).run("hello")
+    first, second = (request.system for request in script.requests)
+    assert first == f"Be brief.\n\n{second}"
+    assert word in second
+    with pytest.raises(WrongOption, match="reasoning_strategy should be 'react', 'cot' or 'plan_then_act'"):
+        AgentConfig(reasoning_strategy="guess")
+
+
+# ── Small calls to a model beside the conversation ──
+
+
+async def test_a_side_call_is_one_message_without_tools_and_is_booked() -> None:
+    script, booked = Script(["short"]), list[Usage]()
+    aside = Aside(provider=script, model="small", timeout_seconds=5, book=booked.append)
+    response = await aside.ask("long", system="Shorten it.", max_tokens=20)
+    assert response.content == "short" and booked == [response.usage]
+    (request,) = script.requests
+    assert (request.system, request.model, request.max_tokens, request.tools) == ("Shorten it.", "small", 20, ())
+    assert [message.content for message in request.messages] == ["long"]
+
+
+async def test_a_failed_side_call_is_not_booked_and_not_retried() -> None:
+    script, booked = Script([ProviderError("script", "down", retryable=True), "never"]), list[Usage]()
+    with pytest.raises(ProviderError):
+        await Aside(provider=script, model=None, timeout_seconds=5, book=booked.append).ask("long", max_tokens=20)
+    assert booked == [] and len(script.requests) == 1
+
+
+async def test_a_chain_answers_a_side_call() -> None:
+    first, second = Script([ProviderError("first", "down", retryable=True)]), Script(["short"])
+    agent = Agent(provider=Script([]))
+    provider = await SideProviders(agent._made, UsageMeter()).get(FallbackProvider([first, second]))
+    response = await Aside(provider=provider, model=None, timeout_seconds=5, book=lambda _: None).ask("x", max_tokens=9)
+    assert response.content == "short"
+
+
+async def test_each_side_provider_is_made_once() -> None:
+    agent = Agent(provider=Script([]))
+    sides = SideProviders(agent._made, UsageMeter())
+    assert await sides.get(None) is agent.provider and sides.made() == []
+    assert await sides.get("demo") is await sides.get("demo")
+    assert [provider.name for provider in sides.made()] == ["demo"]

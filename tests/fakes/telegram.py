@@ -189,7 +189,6 @@ class FakeTelegram:
         description: str = "Internal Server Error",
         *,
         retry_after: int | None = None,
-        migrate_to: int | None = None,
         html: bool = False,
         cut: bool = False,
         taken: bool = False,
@@ -200,8 +199,7 @@ class FakeTelegram:
         `html`: with a page, as a proxy before the Bot API answers. `cut`: the connection ends without an answer once
         the whole request was read. `taken`: the call has its effect all the same.
         """
-        parameters = {"retry_after": retry_after, "migrate_to_chat_id": migrate_to}
-        refusal = Refusal(status, description, **{k: v for k, v in parameters.items() if v is not None})
+        refusal = Refusal(status, description, **({} if retry_after is None else {"retry_after": retry_after}))
         fault = Fault(refusal=refusal, html=status if html else None, cut=cut, taken=taken)
         self._faults[method].extend([fault] * times)
 

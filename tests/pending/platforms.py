@@ -13,7 +13,7 @@ from channels.telegram.render import render as render_telegram
 from channels.twilio.render import render_sms, render_whatsapp
 from channels.webchat.channel import render_reply
 from gateway.web.markdown import to_html
-from tests.tools.legible import read_value
+from tests.tools.test_escape import read_value
 
 __all__ = ["SEEN", "read_argument", "read_rows"]
 

@@ -19,9 +19,9 @@ from gateway.agent import replies
 from gateway.agent.replies import read_contents
 from gateway.memory.tokens import size
 from gateway.providers import ModelMessage, Request, Response
+from gateway.providers.answer_schema import strict_schema
 from gateway.providers.anthropic import AnthropicProvider
 from gateway.providers.openai import OpenAIProvider
-from gateway.providers.answer_schema import strict_schema
 from gateway.testing import ScriptedProvider
 from tests.artifacts.test_pictures import png
 from tests.fakes.anthropic import FakeAnthropic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from typing import Any
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from channels.formatting import read_markdown
 from gateway.tools.escape import LIKE_ASCII, has_right_to_left, legible, link, named, plain, shown, visible
-from tests.tools.legible import read_value, unescaped
 
 INVISIBLE = [
     *("\u200b", "\u200d", "\u2060", "\ufeff", "\u202e", "\u2066", "\u2068", "\u2069", "\u00ad", "\x00", "\x1b", "\x7f"),
@@ -206,3 +206,40 @@ def test_a_link_goes_where_it_says_and_its_name_is_no_markdown() -> None:
 
 def test_no_escape_is_longer_than_a_question_counts_with() -> None:
     assert max(len(re.sub(r"^“|”$", "", plain(shown(char)))) for char in INVISIBLE) <= 12
+
+
+def unescaped(shown: str) -> str:
+    """The text of which `visible` made this; by SMS the sign of a new line is an escape too."""
+    pieces: list[str] = []
+    at = 0
+    while (found := re.compile(r"\\+|⏎").search(shown, at)) is not None:
+        pieces.append(shown[at : found.start()])
+        at = found.end()
+        if found[0] == "⏎":
+            pieces.append("\n")
+            continue
+        run, behind = len(found[0]), shown[at : at + 1]
+        if behind not in tuple("uUxn*_~`⏎"):
+            pieces.append("\\" * run)
+            continue
+        pieces.append("\\" * (run // 2))
+        if run % 2 and behind == "n":
+            pieces.append("\n")
+            at += 1
+        elif run % 2 and behind != "⏎":
+            digits = {"u": 4, "U": 8}[behind]
+            pieces.append(chr(int(shown[at + 1 : at + 1 + digits], 16)))
+            at += 1 + digits
+    return "".join((*pieces, shown[at:]))
+
+
+def read_value(shown: str) -> Any:
+    """The value of which `shown` made this."""
+    if shown.startswith("“"):
+        assert shown.endswith("”") and not set("“”").intersection(shown[1:-1])
+        return unescaped(shown[1:-1])
+    written = re.sub(r'"([^"]*)"', lambda found: json.dumps(unescaped(found[1])), shown)
+    try:
+        return json.loads(written)
+    except ValueError:
+        return shown

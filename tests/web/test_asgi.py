@@ -31,7 +31,7 @@ from gateway.testing import ScriptedProvider, ToolCall
 from gateway.web import ASGIApp, Bridge, asgi, serve
 from gateway.web.limits import MAX_BODY_BYTES
 from tests.channels.twilio.conftest import ANA
-from tests.e2e.house import Shop
+from tests.e2e.house import Shop, env_of
 from tests.fakes.twilio import FakeTwilio
 from tests.ports import free_port
 
@@ -105,13 +105,7 @@ EACH = pytest.mark.parametrize("put", [in_fastapi, in_starlette, around_django, 
 def a_gateway(directory: Path, twilio: FakeTwilio | None, port: int, script: list[Any], **options: Any) -> Gateway:
     account: dict[str, Any] = {}
     if twilio is not None:
-        account = {
-            "twilio_account_sid": twilio.account_sid,
-            "twilio_auth_token": twilio.auth_token,
-            "twilio_sms_from": twilio.sms,
-            "twilio_whatsapp_from": f"whatsapp:{twilio.whatsapp}",
-            "twilio_api_url": twilio.url,
-        }
+        account = {name.lower(): value for name, value in env_of(directory, twilio).items() if "TWILIO" in name}
         twilio.webhook_url = f"http://127.0.0.1:{port}/bot/webhooks/twilio"
     settings = Settings(
         store=f"sqlite:///{directory / 'askfirst.db'}",
@@ -121,6 +115,33 @@ def a_gateway(directory: Path, twilio: FakeTwilio | None, port: int, script: lis
         **account,
     )
     return Gateway(Shop().bot(ScriptedProvider(script)), settings, **options)
+
+
+@contextlib.asynccontextmanager
+async def embedded(
+    directory: Path, put: Callable[[Gateway], Any], script: list[Any], *, lifespan: str = "on", **options: Any
+) -> AsyncIterator[tuple[str, Gateway]]:
+    """Serve a gateway as a part of another application; yield the URL of that, and the gateway."""
+    port = free_port()
+    gateway = await asyncio.to_thread(a_gateway, directory, None, port, script, **options)
+    async with running(put(gateway), port, lifespan=lifespan) as url:
+        yield url, gateway
+
+
+async def lifecycle(gateway: Gateway, *events: str, error: type[Exception], match: str) -> list[Any]:
+    """Send these events of the lifespan, which fail, and return what the server is told."""
+    told: list[Any] = []
+    heard = iter([{"type": f"lifespan.{event}"} for event in events])
+
+    async def receive() -> Any:
+        return next(heard)
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    with pytest.raises(error, match=match):
+        await gateway.asgi_app()({"type": "lifespan"}, receive, send)
+    return told
 
 
 @EACH
@@ -160,9 +181,7 @@ async def test_twilio_works_behind_the_prefix_of_an_aiohttp_app(tmp_path: Path) 
 
 @EACH
 async def test_the_chat_page_streams_and_its_files_are_its_own(tmp_path: Path, put: Callable[[Gateway], Any]) -> None:
-    port = free_port()
-    gateway = await asyncio.to_thread(a_gateway, tmp_path, None, port, ["Hello, you."], chat=True)
-    async with running(put(gateway), port) as url, session() as http:
+    async with embedded(tmp_path, put, ["Hello, you."], chat=True) as (url, gateway), session() as http:
         async with http.get(f"{url}/bot/chat") as page:
             assert page.status == 200 and "Set-Cookie" in page.headers
             assert re.search(r'src="chat/chat\.js"', await page.text())
@@ -181,9 +200,7 @@ async def test_the_chat_page_streams_and_its_files_are_its_own(tmp_path: Path, p
 
 @EACH
 async def test_health_is_answered_and_unknown_paths_are_404(tmp_path: Path, put: Callable[[Gateway], Any]) -> None:
-    port = free_port()
-    gateway = await asyncio.to_thread(a_gateway, tmp_path, None, port, [])
-    async with running(put(gateway), port) as url, aiohttp.ClientSession() as http:
+    async with embedded(tmp_path, put, []) as (url, _), aiohttp.ClientSession() as http:
         async with http.get(f"{url}/bot/readyz?verbose=1") as ready:
             assert (ready.status, (await ready.json())["store"]) == (200, True)
         async with http.get(f"{url}/bot/nothing") as missing:
@@ -213,26 +230,18 @@ async def test_bodies_are_bounded_as_under_serve(tmp_path: Path) -> None:
 
 
 async def test_django_answers_the_rest(tmp_path: Path) -> None:
-    port = free_port()
-    gateway = await asyncio.to_thread(a_gateway, tmp_path, None, port, [])
-    async with running(around_django(gateway), port) as url, aiohttp.ClientSession() as http, http.get(url) as home:
+    async with (
+        embedded(tmp_path, around_django, []) as (url, _),
+        aiohttp.ClientSession() as http,
+        http.get(url) as home,
+    ):
         assert await home.text() == "hello from Django"
 
 
 async def test_gateway_that_cannot_start_says_why_to_the_server(tmp_path: Path) -> None:
     (tmp_path / "askfirst.db").write_bytes(b"this is no database" * 100)
     gateway = await asyncio.to_thread(a_gateway, tmp_path, None, free_port(), [])
-    told: list[Any] = []
-    heard = iter([{"type": "lifespan.startup"}])
-
-    async def receive() -> Any:
-        return next(heard)
-
-    async def send(message: Any) -> None:
-        told.append(message)
-
-    with pytest.raises(Exception, match=r"askfirst\.db"):
-        await gateway.asgi_app()({"type": "lifespan"}, receive, send)
+    told = await lifecycle(gateway, "startup", error=Exception, match=r"askfirst\.db")
     assert told[0]["type"] == "lifespan.startup.failed" and "askfirst.db" in told[0]["message"]
 
 
@@ -245,34 +254,20 @@ async def test_a_gateway_that_ends_badly_tells_the_server_so(tmp_path: Path) -> 
     settings = Settings(store=f"sqlite:///{tmp_path / 'askfirst.db'}", secret=SECRET, allow="*")
     bot = Shop().bot(ScriptedProvider([]), lifespan=books)
     gateway = await asyncio.to_thread(Gateway, bot, settings)
-    told: list[Any] = []
-    heard = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
-
-    async def receive() -> Any:
-        return next(heard)
-
-    async def send(message: Any) -> None:
-        told.append(message)
-
-    with pytest.raises(AskfirstError, match="lifespan failed"):
-        await gateway.asgi_app()({"type": "lifespan"}, receive, send)
+    told = await lifecycle(gateway, "startup", "shutdown", error=AskfirstError, match="lifespan failed")
     assert [each["type"] for each in told] == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
     assert re.fullmatch(r"the bot's lifespan failed: OSError \(test_asgi\.py:\d+ books\)", told[1]["message"])
 
 
 async def test_a_gateway_that_nobody_entered_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    port = free_port()
-    gateway = await asyncio.to_thread(a_gateway, tmp_path, None, port, [])
-    async with running(alone(gateway), port, lifespan="off") as url, aiohttp.ClientSession() as http:
+    async with embedded(tmp_path, alone, [], lifespan="off") as (url, _), aiohttp.ClientSession() as http:
         answer = await http.get(f"{url}/bot/readyz")
         assert (answer.status, await answer.text()) == (503, "the gateway does not run")
     assert "enter it with `async with gateway`" in caplog.text
 
 
 async def test_a_client_that_leaves_ends_its_stream(tmp_path: Path) -> None:
-    port = free_port()
-    gateway = await asyncio.to_thread(a_gateway, tmp_path, None, port, [], chat=True)
-    async with running(alone(gateway), port) as url, session() as http:
+    async with embedded(tmp_path, alone, [], chat=True) as (url, gateway), session() as http:
         await (await http.get(f"{url}/bot/chat")).read()
         stream = await http.get(f"{url}/bot/chat/events")
         await stream.content.readline()

@@ -21,7 +21,7 @@ from gateway.testing import ScriptedProvider, ToolCall
 from gateway.web import serve, webhooks
 from tests.channels.twilio.conftest import ANA
 from tests.channels.twilio.forms import request
-from tests.e2e.house import Shop, pdf_of
+from tests.e2e.house import Shop, env_of, pdf_of
 from tests.fakes.twilio import Answer, FakeTwilio
 from tests.ports import free_port
 
@@ -72,13 +72,7 @@ async def open_house(
 
 
 def _settings(directory: Path, twilio: FakeTwilio, **values: Any) -> Settings:
-    account = {
-        "twilio_account_sid": twilio.account_sid,
-        "twilio_auth_token": twilio.auth_token,
-        "twilio_sms_from": twilio.sms,
-        "twilio_whatsapp_from": f"whatsapp:{twilio.whatsapp}",
-        "twilio_api_url": twilio.url,
-    }
+    account = {name.lower(): value for name, value in env_of(directory, twilio).items() if "TWILIO" in name}
     store = f"sqlite:///{directory / 'askfirst.db'}"
     return Settings(**{"store": store, "secret": "uB3nT8kQ5rW1xZ6vC9mL2pD7sF4gH0jK", "allow": "*", **account, **values})
 
