@@ -93,8 +93,6 @@ class Notebook:
 
 @dataclass
 class Person:
-    """An OnConfirm that remembers what it was asked."""
-
     verdict: Verdict | None = None
     asked: list[list[Ask]] = field(default_factory=list)
 
@@ -120,8 +118,6 @@ class Person:
 
 @dataclass
 class Turn:
-    """Everything round one turn of the loop."""
-
     provider: Script
     tools: Sequence[Tool]
     config: AgentConfig = field(default_factory=AgentConfig)
@@ -172,5 +168,4 @@ class Turn:
 
 
 def told(outcome: LoopOutcome) -> list[str]:
-    """What the model was told of its calls, in order."""
     return [message.content for message in outcome.messages if message.role == "tool"]

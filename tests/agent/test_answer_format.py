@@ -140,8 +140,6 @@ async def test_a_wrong_format_is_refused_before_the_model_is_asked() -> None:
 
 
 class Enforcing(Script):
-    """A provider whose vendor enforces schemas of objects."""
-
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
         return schema["type"] == "object"
 

@@ -146,8 +146,6 @@ def wipe(*, source: str = "shelf", description: str = "Wipe a disk.", **options:
 
 
 class Shelf:
-    """A source whose next list the test sets."""
-
     def __init__(self, *tools: Tool, label: str = "shelf") -> None:
         self.label, self.next, self.closed = label, tools, 0
         self._listed: tuple[Tool, ...] = ()

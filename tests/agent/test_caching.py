@@ -389,8 +389,6 @@ def test_the_cached_profile() -> None:
 
 
 class Rows:
-    """Tools that count how often they run."""
-
     def __init__(self) -> None:
         self.ran: list[str] = []
 

@@ -22,8 +22,6 @@ async def look() -> str:
 
 
 class Hides:
-    """Rewrites a secret."""
-
     name = "hides"
     stages = ("input",)
 

@@ -217,8 +217,6 @@ STRUCTURED = [
 
 
 class Ends(AgentObserver):
-    """Keeps the results of runs."""
-
     def __init__(self) -> None:
         self.results: list[AgentResult] = []
 

@@ -50,7 +50,6 @@ async def telegram() -> AsyncIterator[FakeTelegram]:
 
 @pytest.fixture(params=["sqlite", "redis"])
 async def at(here: Path, request: pytest.FixtureRequest) -> AsyncIterator[Mapping[str, str]]:
-    """The environment that names a store."""
     if request.param == "sqlite":
         yield {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
         return

@@ -81,7 +81,6 @@ bot = ChannelAgent(Agent(tools), lifespan=folders)
 
 
 def write_counting_bot(directory: Path) -> Path:
-    """Write ``bot.py``."""
     file = directory / "bot.py"
     file.write_text(_BOT)
     return file

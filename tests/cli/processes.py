@@ -68,7 +68,6 @@ class Process:
         return found[times - 1]
 
     async def url(self, *, times: int = 1) -> str:
-        """Where it listens."""
         return (await self.says(LISTENS.pattern, times=times))[0]
 
     @property
@@ -83,7 +82,6 @@ class Process:
         await self._process.wait()
 
     async def ended(self) -> int:
-        """Its exit code."""
         async with asyncio.timeout(ENDS_WITHIN_SECONDS):
             code = await self._process.wait()
             await self._reading
@@ -166,7 +164,6 @@ async def _child(
 
 
 async def _reader(pipe: Connection) -> asyncio.StreamReader:
-    """What comes out of the pipe, to its end."""
     reader = asyncio.StreamReader()
     ours = os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0)
     pipe.close()
@@ -230,7 +227,6 @@ async def askfirst(
 
 
 async def command(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
-    """A command in this process, in the current directory."""
     return await asyncio.to_thread(CliRunner().invoke, main, [str(argument) for argument in arguments], env=env)
 
 
@@ -248,8 +244,6 @@ async def refusal(*arguments: str | Path, env: Mapping[str, str] | None = None, 
 
 
 class Page:
-    """One session of ``/chat``; `http` keeps its cookie."""
-
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
         self._http, self._url = http, url
         self._after = 0
@@ -259,7 +253,6 @@ class Page:
             assert page.status == 200
 
     async def uploads(self, name: str, content: bytes) -> dict[str, Any]:
-        """Send a small file, and return it as a message names it."""
         query = {"upload": secrets.token_hex(8), "at": "0", "size": str(len(content)), "name": name}
         headers = {"Origin": self._url, "Content-Type": "application/octet-stream"}
         async with self._http.post(f"{self._url}/chat/files", params=query, data=content, headers=headers) as answer:

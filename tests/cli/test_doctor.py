@@ -230,7 +230,6 @@ def vendor(request: pytest.FixtureRequest) -> Vendor:
 
 @pytest.fixture
 async def asked(vendor: Vendor, env: dict[str, str]) -> AsyncIterator[ModelServer]:
-    """The vendor's server, which the settings name."""
     async with vendor.fake() as model:
         prefix = vendor.name.upper()
         env["ASKFIRST_PROVIDER"] = f"{vendor.name}:{vendor.model}"
@@ -375,7 +374,6 @@ async def test_wrong_url_of_a_twilio_number_is_a_fault(here: Path, env: dict[str
 
 @pytest.fixture
 async def redis(tmp_path: Path, env: dict[str, str], telegram: FakeTelegram) -> AsyncIterator[RedisServer]:
-    """A server of this test's alone, which the settings name."""
     (tmp_path / "redis").mkdir()
     server = RedisServer(tmp_path / "redis")
     telegram.webhook = {"url": WEBHOOK}

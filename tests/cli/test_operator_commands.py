@@ -43,14 +43,11 @@ DEV = ("dev", "bot.py", "--port", "0")
 
 @dataclass
 class Person:
-    """Ana on Telegram."""
-
     telegram: FakeTelegram
     user: User
     env: Mapping[str, str]
 
     async def asks_to_delete(self, invoice: str) -> Message:
-        """The prompt that this brings."""
         await self.telegram.person_says(self.user, self.user, f"delete invoice {invoice}")
         return await self.hears(f"Delete invoice {invoice}")
 

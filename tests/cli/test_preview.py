@@ -118,7 +118,7 @@ def test_a_preview_that_differs_from_call_to_call_is_warned_of(here: Path, tool:
 
 
 def previewed(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["previewed", *arguments])
+    return CliRunner().invoke(main, ["preview", *arguments])
 
 
 @pytest.mark.parametrize("bot", ["bot.py", "bot.py:bot", "bot:bot", "bot"])

@@ -130,7 +130,6 @@ async def test_message_during_shutdown_is_answered_by_the_next_process(here: Pat
 
 @pytest.fixture(params=["full", "closed"])
 def broken(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A file that nothing can be written to."""
     if request.param == "full":
         file = os.open("/dev/full", os.O_WRONLY)
     else:
@@ -231,13 +230,11 @@ async def serving(stage: Stage, *, last_seconds: float = LONG, **env: str) -> As
 
 
 async def begun(stage: Stage, count: int = 1) -> None:
-    """Returns when so many tools hang."""
     while runs(stage) < count:
         await asyncio.sleep(0.01)
 
 
 def runs(stage: Stage) -> int:
-    """How often a tool has begun."""
     file = stage.directory / "begun"
     return file.read_text().count("begun") if file.exists() else 0
 

@@ -42,7 +42,6 @@ RUNS = '    would run: delete_invoice {"invoice_id": "INV-42"}'
 
 
 def later(update: Mapping[str, Any], number: int, text: str, seconds: int) -> Any:
-    """A message on Telegram after that of the fixture."""
     then = copy.deepcopy(dict(update))
     then["update_id"] += number
     then["message"] |= {"message_id": 77 + number, "text": text, "date": then["message"]["date"] + seconds}

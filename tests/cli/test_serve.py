@@ -41,7 +41,6 @@ def settings(telegram: FakeTelegram, **more: str) -> dict[str, str]:
 
 
 async def register(telegram: FakeTelegram, here: Path, server: Process) -> None:
-    """As an operator does it, with the command."""
     env = settings(telegram, ASKFIRST_PUBLIC_URL=await server.url())
     code, _, err = await askfirst("webhooks", "set", cwd=here, env=env)
     assert code == 0, err

@@ -34,7 +34,6 @@ def polled(telegram: FakeTelegram, **more: str) -> dict[str, str]:
 
 
 async def answer(telegram: FakeTelegram, text: str) -> str:
-    """What the bot says next to somebody who writes this."""
     ana = telegram.person("Ana")
     await telegram.person_says(ana, ana, text, wait=False)
     found = await telegram.wait_for(lambda: [sent for sent in telegram.sent if sent.chat.id == ana.id])

@@ -69,8 +69,6 @@ def env_of(
 
 
 class House:
-    """One running gateway and everybody who has to do with it."""
-
     def __init__(self, gateway: Gateway, url: str, telegram: FakeTelegram, model: FakeOpenAI, shop: Shop) -> None:
         self.gateway, self.url = gateway, url
         self.telegram, self.model, self.shop = telegram, model, shop
@@ -137,22 +135,18 @@ class House:
         return await self.telegram.wait_for(condition)
 
     async def idle(self) -> None:
-        """Nothing is left to do this moment."""
         while not await self.gateway.engine.idle():
             await asyncio.sleep(0.002)
 
     async def later(self, seconds: float) -> None:
-        """Time passes, and what fell due is worked off."""
         self.gateway.store.offset_seconds += seconds
         await self.gateway.engine.due()
 
     async def log(self, name: str) -> list[dict[str, Any]]:
-        """The lines of a log."""
         store = self.gateway.store
         return [cast("dict[str, Any]", entry.value) for entry in await store.read(Key(store.partition(""), name))]
 
     async def actions(self) -> list[PendingAction]:
-        """Every action there is, in no order."""
         return [action_of(record.value) for _, record in await self.gateway.store.scan("action/")]
 
 

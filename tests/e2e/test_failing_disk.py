@@ -162,7 +162,6 @@ class Disk:
 
     @contextlib.asynccontextmanager
     async def served(self, on_full: Stage) -> AsyncIterator[Process]:
-        """``askfirst serve`` in a new process that sees this disk."""
         inside = ["nsenter", f"--target={self._holder}", "--user", "--mount", "--preserve-credentials", "--"]
         command = [*inside, sys.executable, "-m", "gateway"]
         if not self.is_real:

@@ -41,8 +41,6 @@ class Names(AbstractResolver):
 
 
 class NamedTelegram(FakeTelegram):
-    """Its address is a name."""
-
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self.url = self.url.replace("127.0.0.1", NAME)

@@ -165,7 +165,6 @@ async def test_a_malformed_traceparent_is_ignored(tmp_path: Path, collector: Fak
 
 
 async def written(house: House, traceparent: str) -> None:
-    """A message comes in through a proxy with this header."""
     house.model.script(["Hello."])
     ana = {"id": house.ana.id, "first_name": "Ana"}
     message = {"message_id": 1, "date": 1, "chat": ana | {"type": "private"}, "from": ana | {"is_bot": False}}

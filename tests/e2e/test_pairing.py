@@ -35,7 +35,6 @@ def operator(house: House) -> Operator:
 
 
 async def people(house: House) -> Any:
-    """Return who was turned away and who was let in."""
     return await operator(house).people()
 
 

@@ -25,8 +25,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "invoices.py"
 
 
 class Served:
-    """One process with two platforms."""
-
     def __init__(self, process: Process, url: str, telegram: FakeTelegram, slack: FakeSlack, model: FakeOpenAI) -> None:
         self.process, self.url, self.telegram, self.slack, self.model = process, url, telegram, slack, model
         self.ana, self.ben = telegram.person("Ana"), slack.person("ben")
@@ -245,7 +243,6 @@ async def test_slack_yes_typed_before_the_question_does_not_count(tmp_path: Path
 
 
 async def asked(house: Served, invoice: str) -> Message:
-    """Return the question about this invoice."""
     house.model.script([Call("delete_invoice", {"invoice_id": invoice})])
     await house.telegram.person_says(house.ana, house.ana, f"delete invoice {invoice}")
 
@@ -256,7 +253,6 @@ async def asked(house: Served, invoice: str) -> Message:
 
 
 async def says(house: Served, text: str, containing: str, reply_to: Message | None = None) -> None:
-    """Ana writes this, and the next message of the bot holds that."""
     before = len(house.telegram.sent)
     await house.telegram.person_says(house.ana, house.ana, text, reply_to=reply_to)
     await house.telegram.wait_for(lambda: any(containing in sent.text for sent in house.telegram.sent[before:]))

@@ -74,7 +74,6 @@ class House:
             await stack.aclose()
 
     async def take(self, request: web.Request) -> web.Response:
-        """A request of a platform goes to one of them."""
         gateway, _ = self._instances[next(self._turn) % len(self._instances)]
         name = request.match_info["channel"]
         called = WebhookRequest("POST", self.url + request.raw_path, headers_of(request), await request.read())
@@ -142,7 +141,6 @@ class People:
         self._enough = True
 
     def unheard(self) -> list[str]:
-        """What the bot has not answered."""
         heard = {*(m.text for m in self._telegram.sent), *(m.shown for m in self._slack.sent)}
         heard |= {m.body for m in self._twilio.sent}
         return [text for text in self.said if f"heard: {text}" not in heard]

@@ -32,7 +32,6 @@ def sent_to(slack: FakeSlack, channel: str) -> list[Sent]:
 
 
 async def answered(slack: FakeSlack, by: str, channel: str, text: str, thread: str | None = None) -> Sent:
-    """What the bot says next where somebody writes this."""
     before = len(sent_to(slack, channel))
     await slack.says(by, channel, text, thread=thread)
     await slack.wait_for(lambda: len(sent_to(slack, channel)) > before)
@@ -178,8 +177,6 @@ DONE = "Invoice INV-42 of Café Aurora is deleted."
 
 
 class Phone:
-    """Ana's phone: what she writes, and what comes next."""
-
     def __init__(self, twilio: FakeTwilio, *, whatsapp: bool) -> None:
         self.twilio, self.whatsapp = twilio, whatsapp
 

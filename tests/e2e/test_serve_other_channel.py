@@ -34,8 +34,6 @@ def install(site: Path) -> None:
 
 
 class Service:
-    """The pager service: what it was given to send."""
-
     def __init__(self) -> None:
         self.pages: list[str] = []
         self.url = ""

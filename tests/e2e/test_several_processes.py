@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import random
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +19,7 @@ from tests.cli.processes import Process
 from tests.e2e.house import SIGNED
 from tests.fakes.openai import Call, Say
 from tests.fakes.telegram import Message, Press, User
-from tests.kill.stage import LEASE_SECONDS, Stage, on_stage
+from tests.kill.stage import Stage, on_stage
 from tests.store.redis_server import RedisServer
 
 NOWHERE = "http://127.0.0.1:9"
@@ -35,7 +34,6 @@ async def stage(tmp_path: Path, server: RedisServer) -> AsyncIterator[Stage]:
 
 @contextlib.asynccontextmanager
 async def open_at(stage: Stage) -> AsyncIterator[RedisStore]:
-    """The store, seen from outside."""
     store = RedisStore(stage.env["ASKFIRST_STORE"])
     await store.open()
     try:
@@ -54,7 +52,6 @@ async def prompt(stage: Stage, invoice: str, tool: str = "pay_invoice", *, by: U
 
 
 async def idle(stage: Stage) -> None:
-    """Nothing is under way."""
     async with open_at(stage) as store:
         while (stats := await store.stats()).parts or stats.leased:
             await asyncio.sleep(0.01)
@@ -69,7 +66,6 @@ def nowhere(stage: Stage) -> Iterator[None]:
 
 
 async def pressed(stage: Stage, message: Message, by: User) -> tuple[Press, dict[str, Any]]:
-    """A press that Telegram does not deliver, and its update."""
     with nowhere(stage):
         press = await stage.telegram.press(message, "Confirm", by, wait=False)
     _, update = stage.telegram._pending.popitem()[1]
@@ -77,7 +73,6 @@ async def pressed(stage: Stage, message: Message, by: User) -> tuple[Press, dict
 
 
 async def written(stage: Stage, text: str, by: User) -> dict[str, Any]:
-    """The update of a message that Telegram does not deliver."""
     with nowhere(stage):
         await stage.telegram.person_says(by, by, text, wait=False)
     _, update = stage.telegram._pending.popitem()[1]
@@ -107,7 +102,6 @@ async def ready(process: Process) -> int:
 
 
 def loud(process: Process) -> list[str]:
-    """What its log warns of."""
     lines = [json.loads(line) for line in process.said.splitlines() if line.startswith("{")]
     return [f"{line['logger']}: {line['message']}" for line in lines if line["level"] in ("WARNING", "ERROR")]
 
@@ -164,21 +158,6 @@ async def test_web_takes_and_decides_and_workers_do_the_rest(stage: Stage) -> No
 # ───────────── one of them is gone ─────────────
 
 
-async def test_what_a_killed_process_ran_goes_on_in_another(stage: Stage) -> None:
-    one, ana, hold = await stage.start(), stage.telegram.person("Ana"), asyncio.Event()
-    stage.model.script([Say("never seen", hold=hold), Say("Hello!")])
-    await stage.telegram.person_says(ana, ana, "hi")
-    await stage.model.wait_for(1)
-    await stage.start()
-    began = time.monotonic()
-    await one.end()
-    await stage.model.wait_for(2)
-    took = time.monotonic() - began
-    hold.set()
-    await stage.until(lambda: stage.texts(ana) == ["Hello!"])
-    assert took < LEASE_SECONDS + 10, "and what a busy machine takes"
-
-
 async def test_a_process_that_was_frozen_wakes_and_is_refused(stage: Stage) -> None:
     """It does not know that another has taken over: what it was about to say is not said, and the effect is one."""
     one, ana, ben = await stage.start(), stage.telegram.person("Ana"), stage.telegram.person("Ben")
@@ -221,16 +200,6 @@ async def test_finding_12_a_frozen_worker_knows_better_than_a_probe(stage: Stage
     one.signal(signal.SIGCONT)
     await stage.until(lambda: "mail INV-1 ok" in stage.texts(ben))
     assert stage.business.happened("mail") == ["INV-1"]
-
-
-async def test_thread_that_outlasts_its_timeout_settles_its_action(stage: Stage) -> None:
-    _, ben = await stage.start(), stage.telegram.person("Ben")
-    message = await prompt(stage, "INV-1", "mail_invoice", by=ben)
-    stage.business.hold_after = True
-    await stage.telegram.press(message, "Confirm", ben)
-    await stage.until(lambda: any("may or may not have happened" in text for text in stage.texts(ben)))
-    stage.business.release.set()
-    await stage.until(lambda: "mail INV-1 ok" in stage.texts(ben))
 
 
 # ───────────── the server is gone ─────────────
@@ -356,58 +325,3 @@ async def test_emptied_redis_is_noticed_and_its_buttons_are_unknown(stage: Stage
     await stage.telegram.press(again, "Confirm", ana)
     await stage.until(lambda: "pay INV-2 ok" in stage.texts(ana))
     assert stage.business.happened("pay") == ["INV-2"]
-
-
-# ───────────── all at once ─────────────
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", range(3))
-async def test_random_kills_lose_and_repeat_nothing(stage: Stage, server: RedisServer, seed: int) -> None:
-    """Processes are killed, frozen and replaced, and so is the server, while people write and confirm."""
-    chance = random.Random(seed)
-    processes = [await stage.start() for _ in range(3)]
-    people = [stage.telegram.person(f"P{number}") for number in range(6)]
-    wanted = {person.id: [f"{person.first_name} writes {number}" for number in range(20)] for person in people}
-    messages = [await prompt(stage, f"INV-{number}", "delete_invoice", by=by) for number, by in enumerate(people)]
-    stage.model.script([Say("ok") for _ in range(2000)])
-    presses: list[Press] = []
-    for texts in zip(*wanted.values(), strict=True):
-        for person, text in zip(people, texts, strict=True):
-            await stage.telegram.person_says(person, person, text, wait=False)
-        if chance.random() < 0.5 and len(presses) < len(people):
-            number = len(presses)
-            presses.append(await stage.telegram.press(messages[number], "Confirm", people[number], wait=False))
-        victim = chance.randrange(len(processes))
-        match chance.choice(["kill", "freeze", "server", "server is frozen", "nothing"]):
-            case "kill":
-                await processes[victim].end()
-                processes[victim] = await stage.start()
-            case "freeze":
-                processes[victim].signal(signal.SIGSTOP)
-                await asyncio.sleep(chance.uniform(0, 8))  # longer than a lease, at times
-                processes[victim].signal(signal.SIGCONT)
-            case "server":
-                await getattr(server, chance.choice(["kill", "shut_down"]))()
-                await asyncio.sleep(chance.uniform(0, 2))
-                await server.start()
-            case "server is frozen":
-                server.freeze()
-                await asyncio.sleep(chance.uniform(0, 2))
-                server.thaw()
-        await stage.webhook_to(chance.choice(processes))
-
-    def unheard() -> list[str]:
-        """Of whom the model was never shown all that they wrote, each once and in order."""
-        asked = [[m["content"] for m in r["messages"] if m["role"] == "user"] for r in stage.model.requests]
-        lines = [[content.rpartition("\n")[2] for content in contents] for contents in asked]  # an outcome may precede
-        shown = [[line for line in those if " writes " in line] for those in lines]
-        return [texts[0] for texts in wanted.values() if texts not in shown]
-
-    await stage.telegram.wait_for(lambda: not stage.telegram._pending, timeout_seconds=60)
-    await stage.telegram.wait_for(lambda: not unheard(), timeout_seconds=60)
-    done = [f"INV-{number}" for number in range(len(presses))]
-    await stage.telegram.wait_for(lambda: sorted(stage.business.happened("delete")) == done, timeout_seconds=60)
-    async with open_at(stage) as store:
-        assert await store.dead_letters() == []

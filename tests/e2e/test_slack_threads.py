@@ -24,8 +24,6 @@ MAX_WAITING = 5
 
 @dataclass
 class Office:
-    """A gateway on Slack, and Ana in her private chat with it."""
-
     gateway: Gateway
     slack: FakeSlack
     model: FakeOpenAI
@@ -37,7 +35,6 @@ class Office:
         return self.slack.direct(self.ana)
 
     async def says(self, text: str, under: Sent | None = None) -> Sent:
-        """What the bot says next."""
         before = len(self.slack.sent)
         await self.slack.says(self.ana, self.chat, text, thread=under.ts if under else None)
         await self.slack.wait_for(lambda: len(self.slack.sent) > before)

@@ -28,13 +28,11 @@ ANSWERED = ["accepted", "turn begun", "model answered", "committed"]
 
 
 def way(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
-    """The stations of one event, in order."""
     found = [record for record in caplog.records if record.name == "askfirst.events"]
     return [record.msg for record in found if event in str(vars(record)["event"]).split(", ")]
 
 
 def fields(caplog: pytest.LogCaptureFixture, station: str) -> dict[str, object]:
-    """What the last line of a station says beside its words."""
     return vars([record for record in caplog.records if record.getMessage() == station][-1])
 
 
@@ -129,7 +127,6 @@ CHANNELS = ("telegram", "slack", "sms", "whatsapp")
 
 
 async def says(house: Served, twilio: FakeTwilio, channel: str, text: str) -> None:
-    """A person writes this on a channel, and waits for the answer."""
     telegram, slack = house.telegram, house.slack
     if channel == "telegram":
         await telegram.person_says(house.ana, house.ana, text)

@@ -69,15 +69,12 @@ class FakeCollector:
         await self._runner.cleanup()
 
     def named(self, name: str) -> list[SpanTaken]:
-        """Return the spans with a name, in the order in which they arrived."""
         return [span for span in self.spans if span.name == name]
 
     def in_trace(self, trace_id: str) -> list[SpanTaken]:
-        """Return the spans of a trace, by their beginning."""
         return sorted([span for span in self.spans if span.trace_id == trace_id], key=lambda span: span.began)
 
     async def wait_for(self, condition: Callable[[], T]) -> T:
-        """Return the value of a condition once it is true."""
         async with asyncio.timeout(20):
             while not (found := condition()):
                 self.changed.clear()

@@ -41,8 +41,6 @@ RETRIES = 3  # https://docs.slack.dev/apis/events-api#retries
 
 @dataclass
 class Sent:
-    """A message of the app's, as it looks now."""
-
     channel: str
     ts: str
     text: str
@@ -96,8 +94,6 @@ class Fault:
 
 @dataclass
 class Delivery:
-    """One attempt: the webhook's answer, or None when it could not be reached."""
-
     kind: str
     attempt: int
     status: int | None
@@ -344,7 +340,6 @@ class FakeSlack:
         return press
 
     def signed(self, body: bytes, timestamp: int | None = None) -> dict[str, str]:
-        """The headers that prove a body to be ours."""
         at = str(int(time.time()) if timestamp is None else timestamp)
         digest = hmac.new(self.signing_secret.encode(), b"v0:" + at.encode() + b":" + body, hashlib.sha256)
         return {"X-Slack-Request-Timestamp": at, "X-Slack-Signature": f"v0={digest.hexdigest()}"}
@@ -634,7 +629,6 @@ class Refused(Exception):
 
 
 def check_message(arguments: dict[str, Any], *, longest: int = TEXT) -> None:
-    """Raises Refused."""
     text, blocks = arguments.get("text") or "", arguments.get("blocks") or []
     if not text and not blocks:
         raise Refused("no_text")

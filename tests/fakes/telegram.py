@@ -61,8 +61,6 @@ LEFT_OUT = {"chat_member", "message_reaction", "message_reaction_count"}
 
 @dataclass
 class Press:
-    """A button press, and how the bot answered it."""
-
     query_id: str
     answered: bool = False
     text: str = ""
@@ -71,8 +69,6 @@ class Press:
 
 @dataclass
 class Call:
-    """One call that the bot made."""
-
     method: str
     arguments: dict[str, Any]
     files: dict[str, File]
@@ -80,8 +76,6 @@ class Call:
 
 @dataclass
 class Draft:
-    """One change of a draft, as a phone shows it."""
-
     chat: Chat
     draft_id: int
     text: str
@@ -292,7 +286,6 @@ class FakeTelegram:
         return file
 
     async def deliver(self, kind: str, chat: Chat | User, payload: Mapping[str, Any], *, wait: bool = True) -> int:
-        """Any update, as it is. Returns its id."""
         return await self._tell(kind, self._chat(chat), dict(payload), wait=wait)
 
     # ── updates ──

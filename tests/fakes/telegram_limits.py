@@ -138,8 +138,6 @@ class Chat:
 
 @dataclass
 class File:
-    """A file that went through: its bytes as they arrived."""
-
     kind: str
     content: bytes
     filename: str
@@ -149,8 +147,6 @@ class File:
 
 @dataclass(eq=False)
 class Message:
-    """A message as a phone shows it now."""
-
     chat: Chat
     message_id: int
     sender: User
@@ -169,7 +165,6 @@ class Message:
 
     @property
     def buttons(self) -> list[str]:
-        """The labels of the buttons under it."""
         return [button["text"] for row in self.keyboard for button in row]
 
     def show(self, keyboard: list[list[dict[str, Any]]]) -> None:

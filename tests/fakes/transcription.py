@@ -17,8 +17,6 @@ _LARGEST = 25 * 1024**2
 
 @dataclass
 class Heard:
-    """One recording that came in."""
-
     model: str
     filename: str
     content: bytes
@@ -47,7 +45,6 @@ class FakeTranscription:
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
         assert self._runner.server is not None
         return len(self._runner.server.connections)
 

@@ -64,8 +64,6 @@ class Media:
 
 @dataclass
 class Sent:
-    """A message of the bot's, and what became of it."""
-
     sid: str
     to: str
     from_: str
@@ -83,8 +81,6 @@ class Sent:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the webhook said."""
-
     status: int
     body: str
     content_type: str
@@ -247,7 +243,6 @@ class FakeTwilio:
     def form(
         self, person: str, text: str, *, whatsapp: bool = False, files: Sequence[Media] = (), **fields: str
     ) -> dict[str, str]:
-        """What a message of a person looks like."""
         message = sid("MM" if files else "SM", next(self._ids))
         form = {
             "ToCountry": "US",
@@ -289,7 +284,6 @@ class FakeTwilio:
         return answer
 
     def signed(self, url: str, form: dict[str, str]) -> dict[str, str]:
-        """The headers that prove a form."""
         algorithm = HMAC_SHA256 if self.shared_key else HMAC_SHA1
         signature = RequestValidator(self.shared_key or self.auth_token).compute_signature(
             url.partition("#")[0], MultiDict(form), algorithm

@@ -23,18 +23,14 @@ RUDE = Path(__file__).with_name("rude_server.py")
 
 @dataclass
 class Servers:
-    """Makes servers, each with the state directory of the test."""
-
     state: Path
     made: list[MCPServer] = field(default_factory=list)
 
     def busy(self, **options: Any) -> MCPServer:
-        """The one of the `mcp` package, over pipes."""
         env = {"PYTHONPATH": str(ROOT), "STATE": str(self.state), **options.pop("env", {})}
         return self._kept(command=[sys.executable, "-m", "tests.mcp.busy_server"], env=env, **options)
 
     def rude(self, mode: str, **options: Any) -> MCPServer:
-        """The one that breaks the rules."""
         env = {"STATE": str(self.state), **options.pop("env", {})}
         return self._kept(command=[sys.executable, "-S", str(RUDE), mode], env=env, **options)
 
@@ -43,7 +39,6 @@ class Servers:
 
     @property
     def done(self) -> list[str]:
-        """What the busy server has done."""
         file = self.state / "done"
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
@@ -60,7 +55,6 @@ async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
 
 
 async def called(server: MCPServer, name: str, **arguments: Any) -> ToolRun:
-    """Call a tool of a server by its name there."""
     async with asyncio.timeout(60):
         while not server.listed():  # a busy machine may not start a server within its limit
             await server.refresh()

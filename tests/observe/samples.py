@@ -55,7 +55,6 @@ def _fields(kind: type[ObservedEvent]) -> list[str]:
 
 
 def _plain(hint: Any) -> Any:
-    """Return a type without None."""
     if get_origin(hint) in (typing.Union, types.UnionType):
         return next(each for each in get_args(hint) if each is not type(None))
     return hint

@@ -54,8 +54,6 @@ NOTHING = Usage()
 
 
 class Clock:
-    """A clock that moves when it is told to."""
-
     def __init__(self) -> None:
         self.now = BEGAN
 
@@ -67,15 +65,12 @@ class Clock:
 
 
 class Run:
-    """A run: its clock, its recorder and its teller."""
-
     def __init__(self, **options: Any) -> None:
         self.clock = Clock()
         self.recorder = TraceRecorder(RUN, clock=self.clock, **options)
         self.teller: RunTeller = RunTeller(Teller(), RUN, self.recorder)
 
     def tell(self, kind: Callable[..., RunEvent], **fields: Any) -> None:
-        """Tell an event that took its duration."""
         self.clock.move(fields.get("duration_ms", 0.0))
         self.teller.tell_now(kind, **fields)
 

@@ -19,8 +19,6 @@ SECRET = "my card is 4111"
 
 
 class Chunks(AgentObserver):
-    """An observer that overrides one method."""
-
     def __init__(self, heard: list[Any], mark: str = "") -> None:
         self.heard, self.mark = heard, mark
 
@@ -48,8 +46,6 @@ class Blocking(Later):
 
 
 class Faulty(AgentObserver):
-    """An observer that fails at every event."""
-
     def __init__(self, error: Callable[[], BaseException]) -> None:
         self.error = error
 
@@ -355,8 +351,6 @@ def test_a_new_loop_goes_on_without_the_old_ones_events() -> None:
 
 
 class Stubborn(AgentObserver):
-    """Goes on when it is cancelled."""
-
     blocking = True
     timeout_seconds = 0.01
 

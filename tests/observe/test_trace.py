@@ -537,7 +537,6 @@ URL = "http://127.0.0.1:9/v1/traces"
 
 @pytest.fixture
 def application(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """An application that has set a tracer provider."""
     yield from provided(monkeypatch, TracerProvider())
 
 

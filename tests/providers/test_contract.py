@@ -168,8 +168,6 @@ class TestVendors(ProviderContract):
 
 
 class TestResponses(ProviderContract):
-    """The vendor's own server, which no setting names."""
-
     @pytest.fixture
     async def case(self) -> AsyncIterator[Case]:
         async with RESPONSES.running() as (model, provider):

@@ -52,8 +52,6 @@ class Time:
 
 @dataclass
 class Stand:
-    """A provider that does what the test says at each call."""
-
     name: str
     does: Callable[[], Any] = lambda: "ok"
     calls: list[Request] = field(default_factory=list)
@@ -216,8 +214,6 @@ async def test_when_all_vendors_fail_one_error_says_so(two: Two) -> None:
 
 
 class Chain:
-    """A chain of `first` and `second` with a clock of the test."""
-
     def __init__(self, **options: Any) -> None:
         self.time = Time()
         self.first, self.second = Stand("first", busy), Stand("second")

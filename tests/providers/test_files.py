@@ -99,8 +99,6 @@ def test_a_message_is_made_of_a_picture(tmp_path: Path) -> None:
 
 
 class Eyes(ScriptedProvider):
-    """It notes what it was shown."""
-
     def __init__(self, *answers: str) -> None:
         super().__init__(answers)
         self.seen: list[Mapping[str, bytes]] = []

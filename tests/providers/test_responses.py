@@ -73,7 +73,6 @@ def said(text: str) -> dict[str, Any]:
 
 
 def types(model: FakeResponses) -> list[str]:
-    """The items of the newest request."""
     return [item.get("type", item.get("role")) for item in model.requests[-1]["input"]]
 
 

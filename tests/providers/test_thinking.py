@@ -59,7 +59,6 @@ def remembered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def replies(model: ModelServer) -> list[list[dict[str, Any]]]:
-    """What went back as the model's in the newest request."""
     return [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "assistant"]
 
 

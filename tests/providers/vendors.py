@@ -95,7 +95,6 @@ class Vendor:
     async def post(
         self, model: ModelServer, body: Any, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:
-        """A request without a provider."""
         url = model.url.removesuffix("/v1") + model.path
         sent = self.headers(model.key) if headers is None else headers
         async with aiohttp.ClientSession() as http, http.post(url, json=body, headers=sent) as answer:

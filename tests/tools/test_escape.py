@@ -234,7 +234,6 @@ def unescaped(shown: str) -> str:
 
 
 def read_value(shown: str) -> Any:
-    """The value of which `shown` made this."""
     if shown.startswith("“"):
         assert shown.endswith("”") and not set("“”").intersection(shown[1:-1])
         return unescaped(shown[1:-1])

@@ -512,8 +512,6 @@ async def test_an_injected_function_is_passed_and_not_called() -> None:
 
 
 class Invoices:
-    """What a sync tool did."""
-
     def __init__(self) -> None:
         self.deleted: list[str] = []
         self.threads = ThreadPoolExecutor(2)

@@ -124,13 +124,11 @@ class Bot:
         return await self.artifacts.keep(artifacts[0])
 
     async def arrived(self, count: int) -> None:
-        """Wait until so many events have been accepted."""
         async with self.changed:
             await self.changed.wait_for(lambda: len(self.accepted) >= count)
 
 
 def files_of(message: Message) -> list[Json]:
-    """The files of a person's message, as the visible log has them."""
     return [
         {"ref": file.ref, "mime_type": file.mime_type, "filename": file.filename, "size": file.size}
         for file in message.attachments
@@ -162,7 +160,6 @@ def page(
     public_url: str | None = None,
     language: str | None = None,
 ) -> web.Application:
-    """The application that shows the page."""
     app = web_app(
         channels={"webchat": bot.channel},
         accept=bot.accept,

@@ -41,7 +41,6 @@ class Client:
         return status(received)
 
     async def rest(self) -> bytes:
-        """What comes until the server closes."""
         received = b""
         async with asyncio.timeout(60):
             while piece := await self.receive():
@@ -56,11 +55,9 @@ class Client:
             return b""
 
     def half_close(self) -> None:
-        """Say that nothing more will be sent."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def vanish(self) -> None:
-        """Be gone without a farewell."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 

@@ -42,7 +42,6 @@ SEND = ToolCall("send_invoice_pdf", {"invoice_id": "INV-7"})
 
 @contextlib.asynccontextmanager
 async def running(app: Any, port: int, lifespan: str = "on") -> AsyncIterator[str]:
-    """Serve an ASGI application with uvicorn; its URL."""
     server = uvicorn.Server(uvicorn.Config(app, port=port, lifespan=lifespan, log_level="error"))  # type: ignore[arg-type]
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
@@ -291,7 +290,6 @@ async def test_operators_commands_reach_an_embedded_gateway(tmp_path: Path, monk
 
 
 async def statuses(app: ASGIApp, times: int) -> list[int]:
-    """Ask for /livez so many times at once; the status of each answer."""
     told: list[int] = []
 
     async def one() -> None:

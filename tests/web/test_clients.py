@@ -34,7 +34,6 @@ def many_files() -> Iterator[None]:
 
 
 def said(bot: Bot, client_id: str = "12345678") -> bytes:
-    """A message from the page, as it comes over the wire."""
     cookie = SessionCookies([KEY]).begin(now(), lambda size: bytes(size)).cookie
     body = b'{"client_id": "%s", "text": "hello"}' % client_id.encode()
     head = f"POST /chat/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {bot.url}\r\nCookie: {COOKIE}={cookie}\r\n"

@@ -50,7 +50,6 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 
 
 def ticking() -> Iterator[datetime]:
-    """Moments 10 ms apart."""
     for number in count():
         yield datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=10 * number)
 

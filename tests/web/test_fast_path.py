@@ -87,7 +87,6 @@ def post(*lines: str, body: bytes = BODY, version: str = "1.1", length: bool = T
 
 
 def parts(answer: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
-    """Status line, headers and what follows them."""
     head, _, rest = answer.partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     return first, dict(line.split(b": ", 1) for line in lines), rest
@@ -95,7 +94,6 @@ def parts(answer: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
 
 @pytest.fixture
 def short_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of what went the short way."""
     gone: list[str] = []
     ordinary = fast_path.is_ordinary
 

@@ -55,7 +55,6 @@ def gateway_in(directory: Path, **settings: Any) -> Gateway:
 
 @contextlib.asynccontextmanager
 async def served(gateway: Gateway) -> AsyncIterator[str]:
-    """Serve a gateway on loopback; its URL."""
     async with gateway:
         running = await serve(gateway.aiohttp_app(), "127.0.0.1", 0)
         try:

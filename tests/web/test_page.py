@@ -199,8 +199,6 @@ CODE = f"```\nshort\n{'a long line ' * 20}\n```\n\n- [x] paid\n- [ ] sent\n\nhtt
 
 
 def picture(width: int, height: int) -> bytes:
-    """A PNG of one colour."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -210,7 +208,6 @@ def picture(width: int, height: int) -> bytes:
 
 
 def pair(code: str) -> tuple[Button, Button]:
-    """The buttons of a question, with the tokens of one showing."""
     return (
         Button(label=f"Confirm {code}", token=f"{code} yes", style="confirm"),
         Button(label=f"Cancel {code}", token=f"{code} no", style="cancel"),
@@ -249,7 +246,6 @@ MARKS: list[tuple[Literal["done", "not_done", "failed", "unknown", "expired"], s
 
 
 async def begun(page: Page, bot: Bot) -> str:
-    """Say something; return the session."""
     await say(page, "hello")
     await bot.arrived(1)
     return bot.accepted[0].address.place
@@ -267,7 +263,6 @@ async def chat(bot: Bot, start: Start, context: BrowserContext) -> AsyncIterator
 
 
 async def asks(bot: Bot, session: str, message_id: str, *codes: str, **more: str) -> None:
-    """Show a question of the actions with these codes."""
     buttons = tuple(button for code in codes for button in pair(f"{code}{more.get('showing', '')}"))
     async with bot.changed:
         bot.says(session, message_id, Reply(text="Delete?", buttons=buttons, exact=True), asks=codes)
@@ -275,7 +270,6 @@ async def asks(bot: Bot, session: str, message_id: str, *codes: str, **more: str
 
 
 async def tops(page: Page) -> list[float]:
-    """How far down each button stands."""
     found = await page.locator(".buttons button").evaluate_all(
         "all => all.map((one) => one.getBoundingClientRect().top)"
     )

@@ -24,7 +24,6 @@ def alone(app: web.Application) -> web.Application:
 
 
 def within(app: web.Application) -> web.Application:
-    """Somebody's application, with ours as a part of it."""
     whole = web.Application()
     whole.add_subapp("/bot", app)
     return whole

@@ -39,7 +39,6 @@ async def piece(
 
 
 async def sent(http: aiohttp.ClientSession, content: bytes, **more: Any) -> dict[str, Any]:
-    """Send a whole file in pieces, and return it as the message names it."""
     answer: dict[str, Any] = {}
     for at in range(0, len(content), PIECE):
         status, answer = await piece(http, content[at : at + PIECE], at, len(content), **more)

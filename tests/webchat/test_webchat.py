@@ -268,8 +268,6 @@ SESSION = Address(channel="webchat", account="local", place="s" * 22)
 
 
 class Page(WebChatChannel):
-    """Keeps the receipts that it gives."""
-
     def __init__(self) -> None:
         super().__init__(keys=[b"k" * 32], hosts=["localhost"])
         self.receipts: list[Receipt] = []

@@ -136,8 +136,6 @@ def webhook() -> Webhook:
 
 
 class Platform:
-    """The fake as the contract sees it."""
-
     def __init__(self, fake: FakeSlack, patch: pytest.MonkeyPatch) -> None:
         self._fake, self._patch = fake, patch
         self.presses: list[Press] = []

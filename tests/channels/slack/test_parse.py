@@ -252,7 +252,6 @@ BODY = '{"text": "für alle 🧾"}'.encode()
 
 
 def signature(at: datetime = NOW) -> dict[str, str]:
-    """By the platform's own library."""
     timestamp = str(int(at.timestamp()))
     signed = SignatureVerifier(SECRET).generate_signature(timestamp=timestamp, body=BODY)
     assert signed is not None

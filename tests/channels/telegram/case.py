@@ -103,8 +103,6 @@ def webhook() -> Webhook:
 
 
 class Platform:
-    """The fake as the contract sees it."""
-
     def __init__(self, fake: FakeTelegram, ana: User, patch: pytest.MonkeyPatch) -> None:
         self._fake, self._ana, self._patch = fake, ana, patch
 

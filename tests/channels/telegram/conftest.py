@@ -46,7 +46,6 @@ async def channel(telegram: FakeTelegram, pauses: Pauses) -> AsyncIterator[Teleg
 
 @pytest.fixture
 async def ana(telegram: FakeTelegram) -> User:
-    """Somebody who has written to the bot."""
     ana = telegram.person("Ana", language="es")
     await telegram.person_says(ana, ana, "/start")
     return ana

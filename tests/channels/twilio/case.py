@@ -89,7 +89,6 @@ def expected(channel: Name) -> Mapping[str, Event | None]:
 
 
 def prove(asked: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest:
-    """By Twilio's own library."""
     form = MultiDict(parse_qsl(asked.body.decode("ascii", "replace"), keep_blank_values=True))
     signature = RequestValidator(TOKEN).compute_signature(asked.url, form)
     headers = {"x-twilio-signature": signature, "i-twilio-idempotency-token": f"token-{attempt}"}
@@ -128,8 +127,6 @@ def webhook(channel: Name) -> Webhook:
 
 
 class Platform:
-    """The fake as the contract sees it."""
-
     def __init__(self, fake: FakeTwilio, patch: pytest.MonkeyPatch) -> None:
         self._fake, self._patch = fake, patch
 
