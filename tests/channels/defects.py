@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from channels import Channel, Parsed
 
-__all__ = ["DEFECTS", "every_event", "seen_by"]
-
 C = TypeVar("C", bound=type[Channel])
 Test = Callable[..., Any]
 

@@ -14,8 +14,6 @@ from gateway import wording
 from gateway.cli import main
 from gateway.engine.context import EngineContext
 
-__all__ = ["run"]
-
 wording.prepare()  # so that no child has to
 
 

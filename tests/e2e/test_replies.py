@@ -76,33 +76,6 @@ async def test_built_in_commands_answer_without_the_model(house: House) -> None:
     assert house.model.requests == []
 
 
-async def test_an_edit_before_it_is_read_replaces_the_text(house: House) -> None:
-    hold = asyncio.Event()
-    house.model.script([Say("One.", hold=hold), "Two."])
-    await house.says("first")
-    await house.model.wait_for(1)
-    second = await house.says("show INV-7")
-    await house.telegram.person_edits(second, "show INV-42")
-    hold.set()
-    await house.until(lambda: "Two." in house.texts())
-    said = [m["content"] for m in house.model.requests[-1]["messages"] if m["role"] == "user"]
-    assert said[-1].endswith("show INV-42")
-    assert not any("INV-7" in text for text in said)
-
-
-async def test_several_messages_while_it_thinks_are_one_turn(house: House) -> None:
-    hold = asyncio.Event()
-    house.model.script([Say("One.", hold=hold), "Two and three."])
-    await house.says("one")
-    await house.model.wait_for(1)
-    await house.says("two")
-    await house.says("three")
-    hold.set()
-    await house.until(lambda: house.texts() == ["One.", "Two and three."])
-    said = [m["content"] for m in house.model.requests[-1]["messages"] if m["role"] == "user"]
-    assert said[0] == "one" and "two" in said[-2] + said[-1] and "three" in said[-1]
-
-
 async def test_a_topic_is_a_conversation_of_its_own(house: House) -> None:
     team = house.telegram.group("Team")
     books, travel = house.telegram.topic(team), house.telegram.topic(team)

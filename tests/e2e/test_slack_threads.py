@@ -164,19 +164,3 @@ async def test_full_conversation_still_takes_a_slack_command(office: Office) -> 
     office.model.script(["Enough."])
     hold.set()
     await slack.wait_for(lambda: slack.sent and slack.sent[-1].shown == say("pending_none", "en"))
-
-
-# ── no answer from Slack ──
-
-
-@pytest.mark.parametrize("away", [0, 1])
-async def test_lost_answer_found_in_the_history_is_not_sent_again(office: Office, away: int) -> None:
-    """Looked for at once, and where that fails, too, before it is tried again."""
-    office.slack.fail_next("chat.postMessage", cut=True, taken=True)
-    office.slack.fail_next("conversations.history", status=503, times=away)
-    office.model.script(["Hello."])
-    await office.says("hello")
-    await office.idle()
-    office.model.script(["And again."])
-    await office.says("hello again")
-    assert [message.shown for message in office.slack.sent] == ["Hello.", "And again."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.e2e.test_several_processes import idle, post, pressed, prompt, ready,
 from tests.fakes.openai import Say
 from tests.kill.stage import Stage, on_stage
 from tests.store.redis_server import RedisServer
+from tests.store.replicas import How, fail_over, following, has_all_of
 from tests.store.wire import Wire
 
 DELAY_SECONDS = 0.3
@@ -114,3 +116,64 @@ async def test_slow_redis_repeats_no_effect_and_no_answer(stage: Stage, wire: Wi
     assert [stage.texts(person) for person in others] == [["Hello!"]] * 3
     assert stage.texts(ben) == ["Hello Ben!"]
     assert len(stage.telegram.called("answerCallbackQuery")) == 2
+
+
+# ── A replica of the Redis takes over while people write and confirm: the processes go on by themselves ──
+
+
+@pytest.fixture
+async def replica(server: RedisServer, tmp_path: Path) -> AsyncIterator[RedisServer]:
+    async with following(server, tmp_path / "replica") as replica:
+        yield replica
+
+
+@pytest.fixture
+async def failing_wire(server: RedisServer, replica: RedisServer) -> AsyncIterator[Wire]:
+    async with Wire(server.url) as failing_wire:
+        yield failing_wire
+
+
+@pytest.fixture
+async def on_replica(tmp_path: Path, failing_wire: Wire) -> AsyncIterator[Stage]:
+    async with on_stage(tmp_path, failing_wire.url) as on_replica:
+        yield on_replica
+
+
+@pytest.mark.parametrize("how", ["demoted", "killed"])
+async def test_failover_loses_and_repeats_nothing_acknowledged(
+    on_replica: Stage, server: RedisServer, replica: RedisServer, failing_wire: Wire, how: How
+) -> None:
+    processes = [await on_replica.start(), await on_replica.start()]
+    ana, ben, *others = (on_replica.telegram.person(name) for name in ("Ana", "Ben", "Cleo", "Dan", "Eve", "Fay"))
+    asked = await prompt(on_replica, "INV-1", by=ana)
+    press, update = await pressed(on_replica, asked, ana)
+    hold = asyncio.Event()
+    on_replica.model.script([Say("Hello Ben!", hold=hold)])
+    await on_replica.telegram.person_says(ben, ben, "hi")
+    await on_replica.model.wait_for(2)
+    # Two wait for the model meanwhile: what is done and not yet at the replica is lost with the primary, and done anew.
+    on_replica.model.script([Say("Hello!", hold=hold) for _ in range(2)])
+    on_replica.model.script(
+        [Say("Hello!") for _ in range(20)]
+    )  # a step that nobody could write down is asked for again
+    updates = [await written(on_replica, f"I am {person.first_name}", person) for person in others]
+    for each in updates[:2]:
+        assert (await post(processes[0], each))[0] == 200
+    await on_replica.model.wait_for(4)
+    await has_all_of(replica, server)
+
+    await fail_over(server, replica, failing_wire, how)
+    began = time.monotonic()
+    hold.set()
+    for number, each in enumerate((update, *updates)):
+        assert await taken(processes[number % 2], each) == 200
+    assert time.monotonic() - began < 15, "seconds, and what a busy machine takes"
+    await on_replica.until(lambda: press.answered and not asked.buttons and "pay INV-1 ok" in on_replica.texts(ana))
+    await on_replica.until(
+        lambda: "Hello Ben!" in on_replica.texts(ben) and all(on_replica.texts(person) for person in others)
+    )
+    await idle(on_replica)
+    assert [await ready(process) for process in processes] == [200, 200]
+    assert len(on_replica.business.done) == 1
+    assert on_replica.texts(ben) == ["Hello Ben!"]
+    assert [on_replica.texts(person) for person in others] == [["Hello!"]] * 4

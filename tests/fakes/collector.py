@@ -20,8 +20,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from tests.fakes.waiting import listen
 
-__all__ = ["FakeCollector", "SpanTaken"]
-
 T = TypeVar("T")
 
 

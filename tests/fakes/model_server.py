@@ -13,8 +13,6 @@ from typing import Any, Literal, Self, TypeAlias
 
 from aiohttp import web
 
-__all__ = ["Answer", "Break", "Call", "Fail", "ModelServer", "Raw", "Say", "pieces", "tokens"]
-
 
 @dataclass(frozen=True)
 class Call:

@@ -25,8 +25,6 @@ from tests.fakes.model_server import Fail, Say, pieces, tokens
 from tests.fakes.openai import FakeOpenAI, refused_name
 from tests.fakes.schemas import fault_of_schema, fault_of_url
 
-__all__ = ["Failed", "FakeResponses", "Items", "refusal_of"]
-
 
 @dataclass(frozen=True)
 class Failed(Say):

@@ -9,8 +9,6 @@ from aiohttp import web
 
 from tests.fakes.waiting import listen
 
-__all__ = ["FakeTranscription", "Heard"]
-
 _FORMATS = {"flac", "m4a", "mp3", "mp4", "mpeg", "mpga", "oga", "ogg", "wav", "webm"}
 _LARGEST = 25 * 1024**2
 

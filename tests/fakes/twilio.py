@@ -27,8 +27,6 @@ from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator
 
 from tests.fakes.waiting import first, listen
 
-__all__ = ["Answer", "FakeTwilio", "Media", "Sent", "sid"]
-
 T = TypeVar("T")
 
 LONGEST_BODY = 1600

@@ -50,12 +50,6 @@ async def test_twenty_bombs_are_refused_unread(bot: Bot, start: Start, caplog: p
     assert caplog.records == []
 
 
-async def test_too_long_body_is_refused_by_its_announced_length(start: Start) -> None:
-    async with start(ClientLimits(linger_seconds=0.1)) as running:
-        answer = await exchange(running.port, HEAD + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1))
-    assert status(answer) == 413
-
-
 async def test_a_body_without_a_length_is_read_up_to_the_limit_only(start: Start) -> None:
     chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
     async with start(ClientLimits(linger_seconds=0.1)) as running:
@@ -117,12 +111,6 @@ async def test_slowly_dripping_request_is_closed(start: Start, begins: bytes, dr
         await asyncio.gather(dripping, return_exceptions=True)
 
 
-async def test_body_that_does_not_come_in_time_is_answered_408(start: Start) -> None:
-    async with start(FAST) as running:
-        answer = await exchange(running.port, HEAD + b"Content-Length: 100\r\n\r\nhalf")
-    assert status(answer) == 408
-
-
 @pytest.mark.parametrize("then", [b"", b"GET /livez HT"], ids=["silent", "half a request"])
 async def test_a_connection_is_used_again_and_closed_when_idle(start: Start, then: bytes) -> None:
     ask = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -146,19 +134,7 @@ async def test_a_connection_is_used_again_and_closed_when_idle(start: Start, the
         b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: a\r\n" * 64 + b"\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls to a plain port\r\n\r\n",
     ],
-    ids=[
-        "two framings",
-        "two lengths",
-        "xchunked",
-        "plus",
-        "space before colon",
-        "folded",
-        "bare line feeds",
-        "two hosts",
-        "long header",
-        "many headers",
-        "tls",
-    ],
+    ids=lambda sent: ascii(sent[:60]),
 )
 async def test_ambiguous_framing_refused(start: Start, request_bytes: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with start() as running:

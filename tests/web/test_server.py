@@ -78,22 +78,6 @@ async def test_hanging_store_is_given_up(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-async def test_a_webhook_of_an_unknown_channel_is_not_there(bot: Bot, start: Start) -> None:
-    async with start(), aiohttp.ClientSession() as http:
-        async with http.post(f"{bot.url}/webhooks/nobody", data=b"{}") as response:
-            assert response.status == 404
-        async with http.get(f"{bot.url}/webhooks/webchat") as response:
-            assert response.status == 405
-        async with http.post(f"{bot.url}/webhooks/webchat", data=b"{}") as response:
-            assert response.status == 401
-
-
-@pytest.mark.parametrize("path", ["/", "/chat/chat.html", "/chat/../chat.css", "/artifacts/", "/static/", "/admin"])
-async def test_nothing_else_can_be_reached(bot: Bot, start: Start, path: str) -> None:
-    async with start(), aiohttp.ClientSession() as http, http.get(bot.url + path) as response:
-        assert response.status == 404
-
-
 async def test_kept_file_is_served_inert_under_its_name_and_type(bot: Bot, start: Start) -> None:
     media = await bot.keeps(b"<html><script>alert(1)</script>", 'Über "uns".html')
     async with start(), aiohttp.ClientSession() as http:

@@ -16,8 +16,6 @@ from channels.webchat.parse import parse_event
 from channels.webchat.verify import SESSION_SECONDS
 from gateway.testing import ChannelCase, Delivery, MessageField, Webhook
 
-__all__ = ["webchat_case"]
-
 KEY = "k" * 32
 SESSION = "s" * 22
 ADDRESS = Address(channel="webchat", account="local", place=SESSION)

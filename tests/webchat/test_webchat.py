@@ -15,8 +15,6 @@ from channels import (
     Address,
     Button,
     ButtonPress,
-    CanType,
-    Channel,
     Forged,
     Malformed,
     Media,
@@ -57,11 +55,6 @@ def request(body: str | bytes = b"{}", *, key: str = NEW, at: datetime = NOW, **
     return WebhookRequest(
         "POST", "http://localhost:8000/chat/messages", headers, body.encode() if isinstance(body, str) else body
     )
-
-
-def test_it_is_a_channel_that_can_type() -> None:
-    channel: Channel = made()
-    assert isinstance(channel, CanType)
 
 
 @pytest.mark.parametrize(

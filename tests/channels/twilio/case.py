@@ -33,8 +33,6 @@ from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCa
 from tests.channels.twilio.forms import ACCOUNT_SID, ANA, FIELDS, FORMS, MEDIA, OF_OURS, OURS, SID, request
 from tests.fakes.twilio import FakeTwilio, Media, Sent
 
-__all__ = ["twilio_case"]
-
 TOKEN = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
 EMPTY = WebhookResponse(
     headers={"Content-Type": "text/xml; charset=utf-8"},

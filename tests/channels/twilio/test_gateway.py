@@ -127,27 +127,6 @@ async def test_question_names_its_answer_words_in_the_chats_language(
         await house.idle()
 
 
-async def test_a_bare_word_with_several_open_is_asked_for_a_code(tmp_path: Path) -> None:
-    script = [[DELETE, ToolCall("archive_invoice", {"invoice_id": "INV-7"})]]
-    async with open_house(tmp_path, script) as house:
-        await house.twilio.person_says(ANA, "delete INV-42 and archive INV-7", whatsapp=True)
-        prompt = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
-        assert re.findall(r"^\d\. \*(.+)\*$", prompt.body, re.MULTILINE) == [
-            "Delete invoice “INV-42” for good?",
-            "Archive invoice “INV-7”?",
-        ]
-        await house.idle()
-        await house.twilio.person_says(ANA, "yes", whatsapp=True)
-        which = await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Which one"))
-        codes = re.findall(r"^\d\. .+ \((\w{4})\)$", which.body, re.MULTILINE)
-        assert len(codes) == 2 and house.shop.deleted == []
-        await house.idle()
-        await house.twilio.person_says(ANA, f"ok {codes[1]}", whatsapp=True)
-        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="is archived"))
-        await house.idle()
-        assert house.shop.deleted == []
-
-
 # ── opt-out ──
 
 FAREWELL = "You will hear nothing more from me. To hear from me again, write Start."
@@ -174,53 +153,6 @@ async def test_opt_out_withdraws_open_asks_and_ends_messages(tmp_path: Path, wha
         assert len(house.twilio.sent) == before + len(said)
         tried = [call.path for call in house.twilio.calls if call.method == "POST" and "Messages" in call.path]
         assert len(tried) == before + len(said), "nothing was even tried"
-
-
-@BY_CHANNEL
-async def test_start_is_heard_by_the_gateway_too(tmp_path: Path, whatsapp: bool) -> None:
-    async with open_house(tmp_path, ["Welcome back."]) as house:
-        for word in ("Stop", "Start"):
-            assert await house.twilio.person_says(ANA, word, whatsapp=whatsapp) == TAKEN
-            await house.idle()
-        await house.twilio.person_says(ANA, "hello", whatsapp=whatsapp)
-        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Welcome back."))
-        await house.idle()
-
-
-async def test_yes_by_sms_after_a_stop_opts_in_again(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ["Welcome back."]) as house:
-        await house.twilio.person_says(ANA, "STOP")
-        await house.idle()
-        await house.twilio.person_says(ANA, "yes")
-        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Welcome back."))
-        await house.idle()
-
-
-async def test_who_had_opted_out_before_we_knew_is_tried_once(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ["Hello, Ana.", "Hello again."]) as house:
-        house.twilio.refused[ANA] = 21610
-        await house.twilio.person_says(ANA, "hello")
-        await house.idle()
-        await house.twilio.person_says(ANA, "are you there?")
-        await house.idle()
-        assert [letter.reason for letter in await house.gateway.store.dead_letters()] == ["not deliverable: 21610"]
-        house.twilio.refused.clear()
-        await house.twilio.person_says(ANA, "START")
-        await house.twilio.person_says(ANA, "hello")
-        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Hello again."))
-        await house.idle()
-
-
-async def test_opt_out_in_a_report_counts_like_a_stop_message(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [DELETE, "Yes, I am here."], FakeTwilio(reports=())) as house:
-        await house.prompt()
-        prompt = house.twilio.last(ANA)
-        assert prompt is not None
-        await house.twilio.report(prompt, "failed", code="21610")
-        await house.idle()
-        await house.twilio.person_says(ANA, "hello?")
-        await house.idle()
-        assert house.twilio.last(ANA) is prompt
 
 
 # ── reports ──
@@ -274,37 +206,6 @@ async def test_call_with_a_lost_answer_is_not_repeated_once_reported(tmp_path: P
         assert await house.gateway.store.dead_letters() == [] and (await house.gateway.store.stats()).parts == 0
 
 
-async def test_call_found_on_twilios_list_is_not_repeated(tmp_path: Path) -> None:
-    """The same was said a moment ago: that one is known to be another."""
-    async with open_house(tmp_path, ["Hello.", "Hello."], FakeTwilio(reports=())) as house:
-        await house.twilio.person_says(ANA, "hi")
-        await house.twilio.wait_for(lambda: house.twilio.last(ANA))
-        await house.idle()
-        house.twilio.fail_next(cut=True, taken=True)
-        await house.twilio.person_says(ANA, "hi again")
-        await house.twilio.wait_for(lambda: len(house.twilio.sent) == 2)
-        await house.idle()
-        await house.later(60.0)
-        await house.idle()
-        assert [sent.body for sent in house.twilio.sent] == ["Hello."] * 2
-        assert await house.gateway.store.dead_letters() == []
-
-
-async def test_call_missing_from_twilios_list_is_sent_again(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ["Hello.", "Hello."], FakeTwilio(reports=())) as house:
-        await house.twilio.person_says(ANA, "hi")
-        await house.twilio.wait_for(lambda: house.twilio.last(ANA))
-        await house.idle()
-        house.twilio.fail_next(cut=True)
-        await house.twilio.person_says(ANA, "hi again")
-        while (await house.gateway.store.stats()).parked == 0:
-            await asyncio.sleep(0.002)
-        await house.later(11.0)
-        await house.twilio.wait_for(lambda: len(house.twilio.sent) == 2)
-        await house.idle()
-        assert [sent.body for sent in house.twilio.sent] == ["Hello."] * 2
-
-
 async def test_file_is_fetched_from_our_server_and_reported_arrived(tmp_path: Path) -> None:
     script = [ToolCall("send_invoice_pdf", {"invoice_id": "INV-42"}), "Here it is."]
     async with open_house(tmp_path, script, FakeTwilio(reports_first=True)) as house:
@@ -345,14 +246,6 @@ async def test_file_by_sms_is_a_link_until_a_new_conversation(tmp_path: Path) ->
         await house.idle()
         async with http.get(sent.body.partition(": ")[2]) as found:
             assert found.status == 404
-
-
-async def test_sms_and_whatsapp_are_two_conversations(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [DELETE, "Nothing is open here."]) as house:
-        code = await house.prompt()
-        await house.twilio.person_says(ANA, f"ok {code}", whatsapp=True)
-        await house.idle()
-        assert house.shop.deleted == []
 
 
 async def test_only_signed_requests_to_the_webhook_url_are_taken(tmp_path: Path) -> None:

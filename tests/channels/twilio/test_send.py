@@ -272,21 +272,6 @@ async def test_typing_that_cannot_be_shown_stops_nothing(whatsapp: WhatsAppChann
     assert twilio.typing == []
 
 
-async def test_our_number_calls_what_is_registered(sms: SmsChannel, twilio: FakeTwilio) -> None:
-    assert await sms.registered() is None
-    await sms.register("https://bot.example.com/webhooks/twilio")
-    assert twilio.webhook_url == "https://bot.example.com/webhooks/twilio#rc=3&rp=all"
-    assert await sms.registered() == "https://bot.example.com/webhooks/twilio"
-    await sms.unregister()
-    assert (twilio.webhook_url, await sms.registered()) == ("", None)
-
-
-async def test_a_number_of_somebody_else_is_named(sms: SmsChannel, twilio: FakeTwilio) -> None:
-    twilio.sms = "+15550003333"
-    with pytest.raises(Undeliverable, match=r"\+15550001111 is no number of this account"):
-        await sms.register("https://bot.example.com/webhooks/twilio")
-
-
 # ── files that people sent ──
 
 

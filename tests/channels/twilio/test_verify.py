@@ -88,17 +88,6 @@ def test_signed_form_for_another_number_is_refused_with_advice(name: str, change
         (URL, "https://bot.example.com:8443/webhooks/twilio"),
         ("http://127.0.0.1:8080/webhooks/twilio", None),
     ],
-    ids=[
-        "fragment",
-        "port added",
-        "port left out",
-        "query",
-        "reports",
-        "prefix",
-        "another port",
-        "another port left out",
-        "plain",
-    ],
 )
 def test_the_url_is_what_twilio_called(url: str, called: str | None) -> None:
     assert passes(signed(FORMS["sms text"], url=url, called=called))
