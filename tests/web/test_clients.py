@@ -16,8 +16,8 @@ from aiohttp import web
 
 from channels.webchat import COOKIE, SessionCookies
 from gateway.web import ClientLimits, Running, serve
-from gateway.web.connections import Connection, ConnectionPool
 from gateway.web.limits import limit_bodies
+from gateway.web.serving import Connection, ConnectionPool
 from tests.web.conftest import KEY, Bot, Start, now
 from tests.web.raw import Client, status
 

@@ -17,8 +17,7 @@ from gateway.observe.events import WebhookRejected
 from gateway.observe.teller import Teller
 from gateway.store.errors import Conflict, Overloaded, StoreUnavailable
 from gateway.web import receive, webhooks
-from gateway.web.refusals import RefusalMonitor
-from gateway.web.webhooks import ACCEPT_SECONDS
+from gateway.web.webhooks import ACCEPT_SECONDS, RefusalMonitor
 from tests.told import Told
 from tests.web.conftest import KEY, LOGGED, Bot, Start
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from channels import Address, Button, Malformed, Media, Message, Parsed, Reply
 from channels.formatting import read_markdown
 from channels.telegram.parse import UpdateReader
-from channels.telegram.render import render
-from channels.telegram.styles import to_entities, utf16_length
+from channels.telegram.render import render, to_entities, utf16_length
 from tests.fakes.telegram_limits import check_entities
 
 READER = UpdateReader("telegram", "7000001", "askfirst_bot")
