@@ -189,7 +189,7 @@ def bytes_in(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
 
 
-@pytest.mark.ledger("MEM-11", "CLI-01")
+@pytest.mark.ledger("MEM-11")
 async def test_a_person_is_forgotten_by_a_command(here: Path, at: Mapping[str, str]) -> None:
     await fill(at["ASKFIRST_STORE"], "Shop/telegram:1:421")
     assert len(await told("conversations", "list", env=at)) == 2
