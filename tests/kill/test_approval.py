@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ import pytest
 
 from gateway.assembly import open_store
 from gateway.store.redis.keys import partition_of
+from gateway.wording import say
 from tests.cli.processes import Process
 from tests.fakes.openai import Call
 from tests.fakes.telegram import FakeTelegram, Message, User
@@ -22,6 +24,7 @@ from tests.stored import action_of
 
 pytestmark = pytest.mark.timeout(180)
 
+DUPLICATE = say("may_be_duplicate", "en")
 BOT = Path(__file__).with_name("approval_bot.py")
 HANDED = ("ballot", "shown", "confirm", "answer", "ended")
 """The hand-overs in their order: the question, that it was shown, a vote, its answer, the end."""
@@ -65,9 +68,13 @@ class Approval:
         return await self.stage.until(lambda: self.stage.telegram.last(person, button="Confirm"))
 
     def told(self, person: User, words: str) -> list[str]:
-        """The messages of this chat with these words, that never were a prompt."""
-        plain = [m for m in self.stage.telegram.sent if m.chat.id == person.id and not m.once_shown]
-        return [message.text for message in plain if words in message.text]
+        """The messages of this chat with these words that never were a prompt, but those announced as a duplicate.
+
+        A process may die while it sends a message of another lane than that of its step.
+        """
+        plain = [m.text for m in self.stage.telegram.sent if m.chat.id == person.id and not m.once_shown]
+        found = [(before, text) for before, text in itertools.pairwise(["", *plain]) if words in text]
+        return [text for number, (before, text) in enumerate(found) if number == 0 or before != DUPLICATE]
 
 
 def elsewhere(telegram: FakeTelegram, names: str) -> list[User]:
@@ -128,7 +135,7 @@ async def test_killed_at_a_step_of_an_approval_it_is_done_once(tmp_path: Path, k
         assert (tmp_path / "died").exists(), "no process came to that step"
         assert stage.business.happened("pay") == ["INV-1"]
         assert len(stage.business.done) == (2 if step == "effect" else 1), "again only with its key"
-        assert stage.texts(ana).count("pay INV-1 ok") == 1
+        assert len(approval.told(ana, "pay INV-1 ok")) == 1
         assert len(approval.told(ben, "Your yes is counted")) == 1
         assert [len(approval.told(person, "✅ Confirmed by Cat")) for person in (ben, cat)] == [1, 1]
         shown = [message for person in (ana, ben, cat) for message in approval.prompts(person)]
