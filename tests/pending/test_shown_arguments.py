@@ -33,31 +33,9 @@ ON_EVERY_PLATFORM = pytest.mark.parametrize("platform", SEEN)
 FEW = settings(max_examples=80)
 
 ODD = [
-    *("\u200b", "\u202e", "\u2066", "\u2068", "\u2069", "\ufe0f", "\u3164", "\u2800", "\u034f", "\U000e0101", "\u180b"),
-    *("*", "_", "~", "`", "[", "]", "(", "|", "<", "&", "#", ">", "-", "•", "\n", "\\", "\\n", "\\u", "  ", "\u00a0"),
-    *(
-        '"',
-        "“",
-        "”",
-        "'",
-        "’",
-        "⏎",
-        "\u2011",
-        "–",
-        "\u0430",
-        "\u0410",
-        "A",
-        "\u0416",
-        "ＡＢ",
-        "ᴏ",
-        "INV-42",
-        "é",
-        "e\u0301",
-        "ã",
-        "ש",
-        "東",
-    ),
-    *("slack:T1:U7", "<@U7>", "https://x.yz/a_b", "1. ", ": ", "…", "😀"),
+    *"\u200b\u202e\u2066\u2068\u2069\ufe0f\u3164\u2800\u034f\U000e0101\u180b",
+    *"*_~`[](|<&#>-•\n\\\u00a0\"“”'’⏎\u2011–\u0430\u0410A\u0416ᴏéãש東…😀",
+    *("\\n", "\\u", "  ", "ＡＢ", "INV-42", "e\u0301", "slack:T1:U7", "<@U7>", "https://x.yz/a_b", "1. ", ": "),
 ]
 WORDS = st.lists(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=["Cs"])), max_size=6).map("".join)
 VALUES: st.SearchStrategy[Any] = st.one_of(
@@ -137,14 +115,11 @@ def test_finding_8_all_that_runs_can_be_read(platform: str) -> None:
 
 
 @ON_EVERY_PLATFORM
-@pytest.mark.parametrize(
-    "filler",
-    ["\u3164", "\u2800", "\uffa0", "\u034f", "\ufe00", "\ufe0f", "\U000e0101", "\u180b", "\u17b4", "\u200b", " "],
-)
-def test_finding_8_nothing_invisible_makes_two_values_look_alike(platform: str, filler: str) -> None:
-    one, other = (of({"it": value}, "Delete {it}?") for value in ("INV-42", f"INV-42{filler}"))
-    assert seen(platform, one) != seen(platform, other)
-    assert f"{ord(filler):04x}" in seen(platform, other)
+def test_finding_8_nothing_invisible_makes_two_values_look_alike(platform: str) -> None:
+    plain = seen(platform, of({"it": "INV-42"}, "Delete {it}?"))
+    for filler in "\u3164\u2800\uffa0\u034f\ufe00\ufe0f\U000e0101\u180b\u17b4\u200b ":
+        text = seen(platform, of({"it": f"INV-42{filler}"}, "Delete {it}?"))
+        assert text != plain and f"{ord(filler):04x}" in text, ascii(filler)
 
 
 @ON_EVERY_PLATFORM
