@@ -11,8 +11,6 @@ from channels.catalogue import names, settings_of
 from gateway.environment import SECRETS
 from gateway.settings import VARIABLES
 
-__all__ = ["misspelt"]
-
 _PREFIXES = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_")
 """Checked prefixes. Vendors' libraries read variables of their own (OPENAI_ORG_ID), so their prefixes are not
 checked."""

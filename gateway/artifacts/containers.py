@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["audio_type", "zip_type"]
-
 _OGG_AUDIO: Final = (b"OpusHead", b"\x01vorbis", b"Speex   ", b"\x7fFLAC")
 """The first bytes of the first packet: https://www.rfc-editor.org/rfc/rfc7845 (Opus)."""
 _MP4_AUDIO: Final = (b"M4A ", b"M4B ")

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from channels import AskfirstError, Media
 
-__all__ = ["MAX_BYTES", "MAX_PER_RUN", "Artifact", "OutsideRun", "collecting", "emit_artifact", "media_of"]
-
 MAX_BYTES = 25 * 1024 * 1024
 """The largest file that a tool may emit, in bytes."""
 MAX_PER_RUN = 10

@@ -20,8 +20,6 @@ from gateway.artifacts.links import Holder, Links
 from gateway.artifacts.names import clean_filename, sniff_type
 from gateway.artifacts.uploads import PART_SECONDS, PART_SUFFIX
 
-__all__ = ["LINK_SECONDS", "RETENTION_SECONDS", "ArtifactStore", "NotKept"]
-
 log = logging.getLogger("askfirst.artifacts")
 
 RETENTION_SECONDS = 30 * 86400.0

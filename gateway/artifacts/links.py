@@ -17,8 +17,6 @@ from typing import Final, TypeAlias
 
 from channels import AskfirstError, Json, Media
 
-__all__ = ["BadLink", "Holder", "Links", "OfConversation", "OfSession"]
-
 _TAG_BYTES: Final = 16
 _ENDED = "not a link of ours, or it has ended"
 

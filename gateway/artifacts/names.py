@@ -9,8 +9,6 @@ import unicodedata
 from gateway.artifacts.containers import audio_type, zip_type
 from gateway.artifacts.pictures import HEAD_BYTES, PICTURE_TYPES, picture_type
 
-__all__ = ["clean_filename", "sniff_type"]
-
 _MAX_CHARACTERS = 100
 _MAX_EXTENSION = 10
 _FORBIDDEN = re.compile(r'[<>:"|?*]')

@@ -6,8 +6,6 @@ import re
 import struct
 from typing import Final
 
-__all__ = ["HEAD_BYTES", "PICTURE_TYPES", "picture_size", "picture_type"]
-
 HEAD_BYTES: Final = 2**20
 """The bytes at the beginning of a file that are looked at. A JPEG may hold previews and profiles before its size."""
 PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

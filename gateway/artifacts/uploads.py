@@ -13,8 +13,6 @@ from typing import BinaryIO, Final
 
 from channels.cancellable_threads import FILES, in_thread
 
-__all__ = ["PART_SECONDS", "PART_SUFFIX", "Uploads"]
-
 PART_SUFFIX: Final = ".part"
 PART_SECONDS: Final = 86400.0
 """The time after its last piece for which an unfinished file is kept, in seconds."""

@@ -7,8 +7,6 @@ from typing import Protocol, runtime_checkable
 
 from channels import AskfirstError, Json
 
-__all__ = ["Cache", "CacheNotReady", "CacheStats"]
-
 
 class CacheNotReady(AskfirstError):
     """A cache was asked before it had a place for its values. The text says what to do."""

@@ -15,8 +15,6 @@ from channels import Json
 from gateway.cache.base import CacheStats
 from gateway.options import checked
 
-__all__ = ["InMemoryCache"]
-
 
 class InMemoryCache:
     """A Cache in memory. When it is full, the entry that was used longest ago is dropped.

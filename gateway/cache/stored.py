@@ -13,8 +13,6 @@ from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 
-__all__ = ["StoreCache"]
-
 _PREFIX: Final = "cached/"
 
 

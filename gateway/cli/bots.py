@@ -22,8 +22,6 @@ from gateway.channel_agent import ChannelAgent
 from gateway.environment import hide_secrets
 from gateway.settings import Settings
 
-__all__ = ["BotRef", "NoBot", "authors_traceback", "bot_argument", "load_settings"]
-
 _OURS = tuple(str(Path(package.__file__ or "").parent) for package in (gateway, channels))
 
 

@@ -31,8 +31,6 @@ from gateway.observe.results import AgentResult
 from gateway.pending.prompt import labels
 from gateway.pending.words import Intent
 
-__all__ = ["chat"]
-
 PERSON = "you"
 _WRITTEN = f"{DirectChannel.name}:-:{PERSON}"
 _FILE: Final = re.compile(r"""/file\s+("[^"]*"|'[^']*'|(?:\\.|[^\s\\])+)\s*(.*)""", re.DOTALL)

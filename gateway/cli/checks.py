@@ -39,21 +39,6 @@ from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.sqlite.files import warn_of_network
 from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError, unasked
 
-__all__ = [
-    "Finding",
-    "approvers",
-    "artifacts",
-    "faults",
-    "looked",
-    "model",
-    "platforms",
-    "previews",
-    "prices",
-    "settings",
-    "store",
-    "tools",
-]
-
 _ANSWER_WITHIN_SECONDS = 20.0
 _CLOCK_SECONDS = 30.0
 """Threshold of the warning for a clock that is off. It is far below the tolerance of `serve`, since the clock may drift

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["goes_with_container"]
-
 _MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 """Marker files in every Docker and Podman container."""
 _ANONYMOUS = re.compile(r"/volumes/[0-9a-f]{64}/_data$")

@@ -29,8 +29,6 @@ from gateway.pending.seal import Keyring
 from gateway.settings import Settings
 from gateway.store.errors import StoreRefused
 
-__all__ = ["operate"]
-
 _READS = frozenset({"pending", "dead", "waiting", "people", "usage", "conversations", "history", "search", "export"})
 _ANSWER_SECONDS = 10.0
 _LONG_SECONDS = 3600.0

@@ -15,8 +15,6 @@ from gateway.cli.operator_commands import on_a_store, tell
 from gateway.cli.terminal import json_text, visible
 from gateway.settings import Settings
 
-__all__ = ["conversations"]
-
 
 @click.group()
 def conversations() -> None:

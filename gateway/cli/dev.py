@@ -24,8 +24,6 @@ from gateway.providers import ProviderConfigurationError
 from gateway.suggestions import misspelt
 from gateway.tools import ToolSource, unasked
 
-__all__ = ["dev"]
-
 GRACE_SECONDS = 1.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")

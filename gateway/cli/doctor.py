@@ -16,8 +16,6 @@ from gateway.cli.checks import Finding, faults, looked
 from gateway.cli.terminal import json_text
 from gateway.suggestions import misspelt
 
-__all__ = ["doctor"]
-
 
 @click.command()
 @bot_argument

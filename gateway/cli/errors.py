@@ -16,8 +16,6 @@ from channels import AskfirstError, MissingSetting
 from gateway.providers import ProviderConfigurationError
 from gateway.store.errors import StoreInUse, StoreRefused
 
-__all__ = ["Commands", "Unsafe"]
-
 
 class Unsafe(click.ClickException):
     """The settings are unsafe or incomplete, or the store cannot be opened as it is."""

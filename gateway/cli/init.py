@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["init"]
-
 _TEMPLATES = {
     "bot.py": "bot.py.txt",
     "test_bot.py": "test_bot.py.txt",

@@ -24,8 +24,6 @@ from gateway.control_server import store_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-__all__ = ["audit", "dead", "on_a_store", "pending", "people", "send", "tell", "usage", "waiting"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -21,8 +21,6 @@ from gateway.pending.prompting import show_prompt
 from gateway.pending.propose import ProposalRefused, propose_action
 from gateway.tools import Tool, ToolContext, ToolError
 
-__all__ = ["preview"]
-
 _PERSON = Person(channel="app", account="-", user_id="preview")
 
 

@@ -8,8 +8,6 @@ from channels import Json
 from gateway.tools import Preview, Tool, ToolContext
 from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, changed
 
-__all__ = ["previewed_twice"]
-
 
 async def previewed_twice(tool: Tool, args: Mapping[str, Json], context: ToolContext) -> tuple[Preview, str]:
     """Return the preview of a call, and a warning when a second preview differs. No warning for a volatile tool.

@@ -24,8 +24,6 @@ from gateway.setting_values import LogLevel
 from gateway.settings import Settings
 from gateway.web import serve
 
-__all__ = ["base_url", "event_loop", "leave", "leave_after", "log_to_stderr", "run", "until_signal"]
-
 log = logging.getLogger("askfirst.cli")
 
 _UV_THREADS = 32

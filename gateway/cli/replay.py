@@ -23,8 +23,6 @@ from gateway.cli.replay_session import Replay
 from gateway.cli.replay_transcript import Transcript
 from gateway.settings import Settings
 
-__all__ = ["replay"]
-
 _NOTICE = (
     "Nothing is sent, what is confirmed is not run, and no signature is checked: this replay is offline. "
     "The model is called, and tools that do not ask do run."

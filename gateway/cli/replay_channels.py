@@ -28,8 +28,6 @@ from gateway.cli.replay_transcript import Transcript
 from gateway.cli.terminal import visible
 from gateway.settings import Settings
 
-__all__ = ["named", "offline"]
-
 _STAND_INS = {
     "TELEGRAM_BOT_TOKEN": "0:replay",
     "TELEGRAM_WEBHOOK_SECRET": "replay-needs-no-secret",

@@ -12,8 +12,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, PrivateAttr
 
 from channels import ButtonPress, Event, Message, MessageEdited, WebhookRequest
 
-__all__ = ["Line", "RecordedRequest", "button_label", "described"]
-
 
 class RecordedRequest(BaseModel):
     """A recorded webhook request."""

@@ -31,8 +31,6 @@ from gateway.engine.messages import replies_by_thread
 from gateway.pending.reading import read_code, read_refused_code
 from gateway.web import Webhooks
 
-__all__ = ["Replay"]
-
 _LOOK_SECONDS = 0.002
 _TOLD_SECONDS = 60.0
 

@@ -12,8 +12,6 @@ from channels import Address, Button, Part, Receipt
 from gateway.cli.terminal import from_markdown, lines, visible
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["ShownMessage", "Transcript"]
-
 _FIRST_ID = 10**12
 """First id of the bot's messages. No platform's ids are as large, and every channel can parse it."""
 _INDENT = "    "

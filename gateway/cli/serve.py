@@ -21,8 +21,6 @@ from gateway.settings import Role, ServeWay
 from gateway.suggestions import misspelt
 from gateway.tools import unasked
 
-__all__ = ["serve", "warnings_of"]
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GRACE_SECONDS = 20.0
 LAST_SECONDS = 10.0

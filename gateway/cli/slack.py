@@ -15,8 +15,6 @@ from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.terminal import json_text
 from gateway.cli.webhooks import bot_or_here
 
-__all__ = ["SCOPES", "slack"]
-
 # Limits of https://github.com/slackapi/manifest-schema, in characters, and of the number of commands.
 _LONGEST_NAME = 35
 _LONGEST_COMMAND = 31

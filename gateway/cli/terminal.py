@@ -7,8 +7,6 @@ from typing import Any
 
 from channels.formatting import read_markdown, to_plain
 
-__all__ = ["from_markdown", "json_text", "lines", "visible"]
-
 _COLUMNS = 80
 _ISOLATES = "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"
 

@@ -13,8 +13,6 @@ from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.terminal import json_text
 from gateway.tools import Permission, permissions, unasked
 
-__all__ = ["in_short", "list_sources", "listed", "tools"]
-
 
 @click.command()
 @bot_argument

@@ -20,8 +20,6 @@ from gateway.environment import proxied
 from gateway.settings import Settings
 from gateway.wording import LANGUAGES
 
-__all__ = ["polled", "webhook_url", "webhooks"]
-
 _LONGEST_DESCRIPTION = 256
 """Characters: https://core.telegram.org/bots/api#botcommand."""
 

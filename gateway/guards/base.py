@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
-__all__ = ["STAGES", "Action", "Guardrail", "GuardrailContext", "GuardrailVerdict", "Stage", "checked_stages"]
-
 Stage: TypeAlias = Literal["input", "output", "tool_args", "tool_results"]
 Action: TypeAlias = Literal["pass", "warn", "rewrite", "block"]
 

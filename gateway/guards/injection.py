@@ -8,8 +8,6 @@ from typing import Literal
 from gateway.guards.base import GuardrailContext, GuardrailVerdict, checked_stages
 from gateway.guards.screening import screen_aside
 
-__all__ = ["InjectionGuardrail"]
-
 
 class InjectionGuardrail:
     """A Guardrail for lines that read like instructions to the model (`screen`). A rewrite takes them out."""

@@ -7,8 +7,6 @@ from typing import Literal
 
 from gateway.guards.base import GuardrailContext, GuardrailVerdict, checked_stages
 
-__all__ = ["LengthGuardrail"]
-
 
 class LengthGuardrail:
     """A Guardrail for texts of more than `max_chars` characters. A rewrite cuts them."""

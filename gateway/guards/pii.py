@@ -12,8 +12,6 @@ from typing import Final, Literal, NamedTuple
 from channels import AskfirstError
 from gateway.guards.base import GuardrailContext, GuardrailVerdict, checked_stages
 
-__all__ = ["PiiGuardrail"]
-
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?![\w-])")
 _CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){11,18}(?![\w-])")
 _IBAN: Final = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11,30}(?!\w)")

@@ -12,8 +12,6 @@ import unicodedata
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-__all__ = ["Screened", "screen", "screen_aside", "screened_name"]
-
 
 class Screened(NamedTuple):
     """A screened text, and the kinds of instructions that were taken out of it."""

@@ -21,8 +21,6 @@ from pathlib import PurePath
 from typing import TextIO
 from urllib.parse import quote
 
-__all__ = ["configure_logging", "describe_error", "redact"]
-
 _LEAST_SECRET = 8
 _LIBRARIES = (
     "aiohttp", "anthropic", "asyncio", "filelock", "httpcore", "httpx", "httpx2", "markdown_it", "openai", "redis",

@@ -6,8 +6,6 @@ import hmac
 import re
 from collections.abc import Callable, Iterable
 
-__all__ = ["pseudonyms"]
-
 _DIGITS = 12
 """Hex digits of a pseudonym, 48 bits: among a million people two share one with a chance of one in 500."""
 

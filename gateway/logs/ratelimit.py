@@ -6,8 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 
-__all__ = ["RateLimitFilter"]
-
 
 class RateLimitFilter(logging.Filter):
     """A logging filter that passes one record a second of each kind.

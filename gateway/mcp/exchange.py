@@ -21,8 +21,6 @@ from gateway.guards import screen
 from gateway.mcp.text import Cleaned, one_line
 from gateway.tools import ToolFailed
 
-__all__ = ["INPUT", "exchange", "with_input"]
-
 INPUT = "askfirst_input"
 """The argument with the person's answers, by field."""
 _MOST_ROUNDS = 10

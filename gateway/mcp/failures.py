@@ -11,8 +11,6 @@ from gateway.mcp.sending import Sending
 from gateway.mcp.text import Cleaned, one_line
 from gateway.tools import NothingDone, OutcomeUnknown, ToolError
 
-__all__ = ["failure", "is_closed"]
-
 _REFUSED = frozenset({mcp_types.METHOD_NOT_FOUND, mcp_types.INVALID_PARAMS, mcp_types.URL_ELICITATION_REQUIRED})
 """The codes with which a server refuses a call before it begins."""
 _REFUSED_STATUS = frozenset({*range(300, 400), 400, 401, 403, 404, 405, 413, 429})

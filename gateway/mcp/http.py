@@ -13,8 +13,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from gateway.mcp.sending import LARGEST, begun, refused_with
 
-__all__ = ["http_transport"]
-
 # They log addresses, which may hold a secret, and what a server has said.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
 logging.getLogger("mcp").setLevel(logging.CRITICAL)

@@ -20,8 +20,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from gateway.logs import describe_error
 from gateway.mcp.backoff import Backoff
 
-__all__ = ["Link", "NoConnection"]
-
 log = logging.getLogger("askfirst.mcp")
 
 _MOST_PAGES = 50

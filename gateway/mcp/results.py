@@ -16,8 +16,6 @@ from gateway.mcp.text import Cleaned, bounded, one_line
 from gateway.tools import ToolContext, ToolFailed
 from gateway.tools.results import LONGEST
 
-__all__ = ["told"]
-
 
 def told(result: mcp_types.CallToolResult, ctx: ToolContext, clean: Cleaned) -> str | None:
     """Return the text of a result, and emit its files. Raises ToolFailed when the server says that the call failed."""

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-__all__ = ["LARGEST", "Sending", "begun", "refused_with", "sending"]
-
 LARGEST = 64 * 1024 * 1024
 """The most bytes of one message, or of one HTTP answer. A server that sends more is cut off."""
 

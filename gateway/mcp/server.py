@@ -29,8 +29,6 @@ from gateway.mcp.tools import MCPTool, made
 from gateway.options import WrongOption, checked
 from gateway.tools import NothingDone, Tool, ToolContext, ToolError, ToolPolicy
 
-__all__ = ["MCPServer"]
-
 log = logging.getLogger("askfirst.mcp")
 
 _FIRST_WAIT_SECONDS = 10.0

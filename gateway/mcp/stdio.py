@@ -21,8 +21,6 @@ from mcp_types import jsonrpc_message_adapter
 
 from gateway.mcp.sending import LARGEST, begun
 
-__all__ = ["Process"]
-
 _CHUNK = 64 * 1024
 _MOST_IN_A_SECOND = 5_000
 """The most lines of one second. A server that writes more is cut off, because it would keep the event loop busy."""

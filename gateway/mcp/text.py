@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["Cleaned", "bounded", "bounded_schema", "described", "one_line"]
-
 Cleaned: TypeAlias = Callable[[str], str]
 """A function that takes the secrets of a server's configuration out of a text."""
 

@@ -19,8 +19,6 @@ from gateway.tools.policy import Decision
 from gateway.tools.schema_arguments import SchemaArguments, without_wrong_defaults
 from gateway.tools.tool import SchemaTool
 
-__all__ = ["MCPTool", "ToolServer", "made"]
-
 log = logging.getLogger("askfirst.mcp")
 
 _LARGEST_SCHEMA = 32_000

@@ -17,8 +17,6 @@ from gateway.options import checked
 from gateway.providers import Completes
 from gateway.structured import parse_and_validate
 
-__all__ = ["Entity", "EntityMemory"]
-
 _MOST_FOUND: Final = 30
 """The entities of one reply that count."""
 _MOST_ATTRIBUTES: Final = 8

@@ -15,18 +15,6 @@ from gateway.providers import Completes
 from gateway.providers.aside import Aside
 from gateway.providers.base import ModelMessage, ProviderError
 
-__all__ = [
-    "Extraction",
-    "Extracts",
-    "Learned",
-    "ModelName",
-    "Positive",
-    "about",
-    "extract",
-    "one_line",
-    "with_words",
-]
-
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
 """The type of a limit in the settings of a memory."""
 ModelName: TypeAlias = Annotated[str, Field(min_length=1)]

@@ -14,8 +14,6 @@ from channels import Json
 from gateway.memory.extraction import Positive, one_line
 from gateway.options import checked
 
-__all__ = ["Fact", "KnowledgeMemory", "NotedFact"]
-
 MOST_OF_A_FACT = 500
 """The characters of one fact."""
 _MOST_OF_A_CATEGORY = 40

@@ -9,8 +9,6 @@ from typing import Final
 from gateway.providers.aside import Aside
 from gateway.providers.base import ModelMessage, ProviderError
 
-__all__ = ["SENTENCES", "summarize"]
-
 SENTENCES: Final = "2 or 3 sentences"
 """The length that is asked of a summary."""
 _MOST_OF_A_MESSAGE, _MOST_IN_ALL = 2_000, 24_000

@@ -13,8 +13,6 @@ from typing import Final
 from channels import Media
 from gateway.providers.base import ModelMessage
 
-__all__ = ["TokenCount", "message_size", "size"]
-
 _FEWEST_PER_BYTE, _MOST_PER_BYTE = 1 / 8, 1.0
 """The limits of a count, which a server may get wrong."""
 _COUNTED_FROM: Final = 4_000

@@ -16,8 +16,6 @@ from gateway.memory.window import ConversationMemory, Trim
 from gateway.providers.base import ModelMessage
 from gateway.store.codec import decode_all
 
-__all__ = ["HISTORY", "RESET", "Transcripts", "from_entries", "lines_read", "to_entries"]
-
 HISTORY = 60
 """The number of messages that a turn of a bot without a memory reads again. Notes do not count, so that they push no
 message out."""

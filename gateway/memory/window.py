@@ -13,8 +13,6 @@ from gateway.options import checked
 from gateway.providers import Completes
 from gateway.providers.base import ModelMessage
 
-__all__ = ["ConversationMemory", "Cut", "Trim", "may_begin"]
-
 _MOST_UNSUMMARIZED: Final = 200
 """The most dropped messages that wait for a summary. Only a failing model lets more than a few wait."""
 

@@ -19,8 +19,6 @@ from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK, say
 
-__all__ = ["ActionCommands"]
-
 log = logging.getLogger("askfirst.operator")
 
 _ACTIONS = keys.action("")

@@ -14,8 +14,6 @@ from gateway.pending.loading import stored_action
 from gateway.store.types import Key
 from gateway.stored import keys
 
-__all__ = ["LINES_TOLD", "AuditCommands"]
-
 LINES_TOLD: Final = 1_000
 """The most lines that are told, the newest ones."""
 _PAGE: Final = 1_000

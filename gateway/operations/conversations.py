@@ -13,8 +13,6 @@ from gateway.store.errors import Conflict
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting
 
-__all__ = ["ConversationCommands"]
-
 
 class ConversationCommands(StoreCommands):
     """Commands on the conversations of a store."""

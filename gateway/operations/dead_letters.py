@@ -10,8 +10,6 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Key
 from gateway.stored import keys
 
-__all__ = ["LETTERS_A_PAGE", "DeadLetterCommands"]
-
 LETTERS_A_PAGE = 100
 """Dead letters in one page of the list."""
 

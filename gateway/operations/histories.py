@@ -7,8 +7,6 @@ from gateway.forgetting import NotForgotten
 from gateway.memory import to_entries
 from gateway.operations.base import JsonObject, NotDone, StoreCommands
 
-__all__ = ["HistoryCommands"]
-
 
 class HistoryCommands(StoreCommands):
     """Commands on the histories of conversations. Arguments are texts, because they may cross a socket."""

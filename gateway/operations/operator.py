@@ -11,8 +11,6 @@ from gateway.operations.ownership import record_served
 from gateway.operations.people import PeopleCommands
 from gateway.operations.usage import UsageCommands
 
-__all__ = ["Operator"]
-
 
 class Operator(
     ActionCommands,

@@ -9,8 +9,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 from gateway.stored import keys
 
-__all__ = ["claim", "record_served", "served_bot"]
-
 
 async def claim(store: Store, bot: str) -> None:
     """Make a store that several processes share this bot's. Raises StoreRefused when it is another bot's.

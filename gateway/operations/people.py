@@ -11,8 +11,6 @@ from gateway.pending.actions import OutgoingReply
 from gateway.store.transaction import Transaction
 from gateway.wording import say
 
-__all__ = ["PeopleCommands"]
-
 
 class PeopleCommands(StoreCommands):
     """Commands on the people that may talk to a bot."""

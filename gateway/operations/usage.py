@@ -10,8 +10,6 @@ from typing import Final
 from gateway.access.budgets import KEPT_DAYS, Subject, UsageCount, count_name
 from gateway.operations.base import JsonObject, NotDone, StoreCommands
 
-__all__ = ["UsageCommands"]
-
 _SUBJECTS: Final[Mapping[str, Subject]] = {
     "person": "person",
     "conversation": "conversation",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-__all__ = ["FakeClock"]
-
 
 class FakeClock:
     """The offset of the store's clock, for stamps, deadlines and timers. Leases run on real time."""

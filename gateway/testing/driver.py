@@ -33,8 +33,6 @@ from gateway.providers import Provider
 from gateway.testing.clock import FakeClock
 from gateway.testing.provider import ScriptedProvider
 
-__all__ = ["ChatDriver", "Shown"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Shown:

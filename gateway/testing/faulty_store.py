@@ -12,8 +12,6 @@ from gateway.store.base import Store
 from gateway.store.errors import StoreUnavailable
 from gateway.store.types import Key, LogEntry
 
-__all__ = ["FaultyStore", "LostCall"]
-
 
 class LostCall(StoreUnavailable):
     """The call did not reach the store, or its answer did not come back."""

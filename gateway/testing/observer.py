@@ -9,8 +9,6 @@ from gateway.observe.callbacks import event_names
 from gateway.observe.events import ObservedEvent
 from gateway.observe.observer import AgentObserver, arguments
 
-__all__ = ["RecordingObserver"]
-
 
 class RecordingObserver(AgentObserver):
     """An observer that keeps every event that has a method of AgentObserver.

@@ -12,8 +12,6 @@ from channels import Json
 from gateway import providers
 from gateway.providers import Request, Response
 
-__all__ = ["LocalProvider", "ScriptedProvider", "ToolCall"]
-
 
 @dataclass(frozen=True)
 class ToolCall:

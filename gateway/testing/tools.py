@@ -11,8 +11,6 @@ from gateway.artifacts import Artifact, collecting, emit_artifact
 from gateway.tools import PendingAction, Tool, ToolContext
 from gateway.tools.stash import Stash, stashing
 
-__all__ = ["ToolRun", "run_tool"]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:

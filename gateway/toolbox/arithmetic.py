@@ -10,8 +10,6 @@ from typing import Final
 
 from gateway.tools import Tool, ToolFailed
 
-__all__ = ["calculate", "calculator"]
-
 _MOST_CHARACTERS: Final = 500
 _DIGITS: Final = 40
 _LARGEST_EXPONENT: Final = 1000

@@ -10,8 +10,6 @@ from typing import Final
 
 from gateway.tools import Tool, ToolFailed
 
-__all__ = ["file_search"]
-
 _LARGEST_FILE: Final = 1_000_000
 _MOST_FILES: Final = 2000
 _PASSAGE: Final = 1200

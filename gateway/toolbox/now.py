@@ -6,8 +6,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gateway.tools import Tool, ToolContext, ToolFailed
 
-__all__ = ["current_time"]
-
 
 def current_time(default_zone: str = "UTC") -> Tool:
     """Return a tool that tells the date and the time, by the clock of the bot.

@@ -16,8 +16,6 @@ from yarl import URL
 
 from gateway.tools import Tool, ToolFailed
 
-__all__ = ["http_get"]
-
 _MOST_BYTES: Final = 1_000_000
 _SECONDS: Final = 15.0
 _MOST_REDIRECTS: Final = 5

@@ -9,18 +9,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from channels import Address, Attachment, Channel, Message, Parsed, Receipt, WebhookRequest
 
-__all__ = [
-    "RETRY_AFTER_SECONDS",
-    "Arrived",
-    "ArrivedFile",
-    "ChannelCase",
-    "Delivery",
-    "Fault",
-    "MessageField",
-    "Platform",
-    "Webhook",
-]
-
 RETRY_AFTER_SECONDS = 17
 """The wait in seconds that a `limited` answer asks for."""
 

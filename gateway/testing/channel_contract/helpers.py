@@ -31,22 +31,6 @@ from gateway.observe.teller import Teller
 from gateway.testing.channel_contract.case import Arrived, ArrivedFile, ChannelCase, Webhook
 from gateway.web import Ready, serve, web_app
 
-__all__ = [
-    "NOW",
-    "Chat",
-    "Contract",
-    "WebServer",
-    "any_input",
-    "as_stored",
-    "check_event",
-    "make_channel",
-    "media_of",
-    "settings_of",
-    "webhook_test",
-    "with_proof",
-    "without_io",
-]
-
 P = ParamSpec("P")
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -27,8 +27,6 @@ from gateway.testing.channel_contract.helpers import (
     without_io,
 )
 
-__all__ = ["ParseContract"]
-
 _WORDS = (
     "delete INV-42",
     "¿Borrar la número 42? Ñandú",

@@ -52,8 +52,6 @@ from gateway.testing.channel_contract.helpers import (
     without_io,
 )
 
-__all__ = ["PowersContract"]
-
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _NO_FILES = (
     "",

@@ -14,8 +14,6 @@ from gateway.pending.tokens import make_token
 from gateway.testing.channel_contract.case import Arrived, ChannelCase
 from gateway.testing.channel_contract.helpers import Chat, Contract, any_input, as_stored, media_of, without_io
 
-__all__ = ["RenderContract"]
-
 # "%" stands for a numbered word: w0w, w1w, and so on.
 _PIECES = (
     *("%", "**%**", "*%*", "~~%~~", "`%`", "[%](https://a.example/b?c=1&d=2)", "**% *%* %**", "***%*** %"),

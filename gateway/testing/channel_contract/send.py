@@ -24,8 +24,6 @@ from channels import (
 from gateway.testing.channel_contract.case import RETRY_AFTER_SECONDS, Arrived, ChannelCase, Fault
 from gateway.testing.channel_contract.helpers import Chat, Contract, media_of, settings_of, without_io
 
-__all__ = ["SendContract"]
-
 _CODE = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
 _ARRIVES_SECONDS = 5.0
 _PNG = (

@@ -20,8 +20,6 @@ from gateway.testing.channel_contract.case import ChannelCase, Webhook
 from gateway.testing.channel_contract.helpers import NOW, Contract, WebServer, any_input, webhook_test, with_proof
 from gateway.web.limits import MAX_BODY_BYTES
 
-__all__ = ["VerifyContract"]
-
 _WEEK_SECONDS = 7 * 86400.0
 _ODD = ("é", "\udcff", "\ud800", "\0", "9" * 5_000, "nan", "-1", "١٢٣", "=", "A" * 100_000, "\udc80" * 100)
 _ODD_BYTES = (b"\xff\xfe", b"\xc3\xa9", bytes(range(0x80, 0x100)), b"\t", b"\x01" * 10, b"=" * 1_000)

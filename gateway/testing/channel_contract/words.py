@@ -11,8 +11,6 @@ from gateway.testing.channel_contract.case import ChannelCase, Webhook
 from gateway.testing.channel_contract.helpers import Chat, Contract, webhook_test, with_proof, without_io
 from gateway.testing.channel_contract.parse import events_of, message_of, parse_or_none
 
-__all__ = ["WordsContract"]
-
 _NOBODYS = "field_of_tomorrow"
 _NO_IDS = ("", " ", "x", "-1", "+9", "1e9", "0x7fff", "1_0", "NaN", "٩٩٩٩٩٩٩٩٩٩٩", "9" * 5_000)
 

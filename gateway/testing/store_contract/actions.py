@@ -7,8 +7,6 @@ from datetime import timedelta
 from gateway.store.base import Store
 from gateway.testing.store_contract.helpers import take, transaction
 
-__all__ = ["ActionsContract"]
-
 
 class ActionsContract:
     async def test_an_action_is_executed_until_it_is_done(self, store: Store) -> None:

@@ -16,8 +16,6 @@ from gateway.testing.store_contract.helpers import many_histories
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CellsContract"]
-
 STEPS = st.lists(st.tuples(st.floats(0, 30), st.sampled_from([0.5, 1.0, 2.0])), min_size=1, max_size=25)
 
 

@@ -14,8 +14,6 @@ from gateway.store.transaction import Chained, Put, Transaction
 from gateway.store.types import Lease, Prefetch, Record
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
-__all__ = ["ChainedContract"]
-
 PREFETCH = Prefetch(records=("open",), log="said", last=2)
 
 

@@ -15,8 +15,6 @@ from gateway.store.transaction import Put, Timer, Transaction
 from gateway.store.types import Dead, Key
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
-__all__ = ["CommitsContract"]
-
 
 class CommitsContract:
     async def test_one_commit_does_everything(self, store: Store) -> None:

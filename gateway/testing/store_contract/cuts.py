@@ -17,8 +17,6 @@ from gateway.store.transaction import LogCut
 from gateway.store.types import Key, Prefetch
 from gateway.testing.store_contract.helpers import makes_ready, take, transaction
 
-__all__ = ["CutsContract"]
-
 
 async def write(store: Store, *values: Json, log: str = "log", **changes: Any) -> None:
     await store.commit(transaction(store, appends=[(log, value) for value in values], **changes))

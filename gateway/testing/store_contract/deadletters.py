@@ -8,8 +8,6 @@ from gateway.store.base import Store
 from gateway.store.types import Dead
 from gateway.testing.store_contract.helpers import event, part, seqs, take, transaction
 
-__all__ = ["DeadLettersContract"]
-
 
 class DeadLettersContract:
     async def test_dead_letters_are_listed_as_they_were_put_aside(self, store: Store) -> None:

@@ -12,8 +12,6 @@ from gateway.store.errors import Conflict
 from gateway.store.types import FOLDED_AFTER_SECONDS
 from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
-__all__ = ["DecisionsContract"]
-
 
 class DecisionsContract:
     async def test_pointed_event_is_found_at_once_and_readies_nothing(self, store: Store) -> None:

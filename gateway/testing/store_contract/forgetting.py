@@ -12,8 +12,6 @@ from gateway.store.transaction import LogCut, Put, Timer
 from gateway.store.types import Cell, Dead, Forgotten, Key, Prefetch, Spending
 from gateway.testing.store_contract.helpers import event, later, makes_ready, near, part, take, transaction
 
-__all__ = ["ForgettingContract"]
-
 SUBJECT = "person:1:4"
 OTHER = "person:1:42"
 

@@ -13,8 +13,6 @@ from gateway.store.errors import Conflict
 from gateway.store.types import Incoming, Waiting
 from gateway.testing.store_contract.helpers import event, later, take, transaction
 
-__all__ = ["HandoverContract"]
-
 _NAMES = tuple(f"to {number}" for number in range(24))
 """Conversations of several partitions, in a store that has them."""
 

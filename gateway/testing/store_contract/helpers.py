@@ -14,8 +14,6 @@ from gateway.store.base import Store
 from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming, Kind, Lease, QueuedPart, Waiting
 
-__all__ = ["arrive", "event", "later", "makes_ready", "many_histories", "near", "part", "seqs", "take", "transaction"]
-
 many_histories = settings(
     derandomize=True,
     deadline=None,

@@ -18,8 +18,6 @@ from gateway.testing.store_contract.helpers import later, transaction
 from gateway.testing.store_contract.plain import Lane, LeaseQuery, Plain
 from gateway.testing.store_contract.steps import KINDS, Doom
 
-__all__ = ["HistoryState", "Waiter"]
-
 
 @dataclass(frozen=True, slots=True)
 class Waiter:

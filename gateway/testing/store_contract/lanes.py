@@ -11,8 +11,6 @@ from gateway.store.errors import Fenced
 from gateway.store.types import Control
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
-__all__ = ["LanesContract"]
-
 
 class LanesContract:
     async def test_nothing_is_ready_in_an_empty_store(self, store: Store) -> None:

@@ -13,8 +13,6 @@ from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.types import Key
 from gateway.testing.store_contract.helpers import transaction
 
-__all__ = ["LogsContract"]
-
 
 async def write(store: Store, *values: Json, log: str = "log") -> None:
     await store.commit(transaction(store, appends=[(log, value) for value in values]))

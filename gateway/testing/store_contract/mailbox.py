@@ -14,8 +14,6 @@ from gateway.store.transaction import Timer
 from gateway.store.types import FOLDED_AFTER_SECONDS, Written
 from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
-__all__ = ["MAX_WAITING", "MailboxContract"]
-
 MAX_WAITING = 300
 IN_ONE = 30
 """The count of events in a conversation that is full."""

@@ -26,8 +26,6 @@ from gateway.testing.store_contract.history import HistoryState, Waiter
 from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, LeaseQuery, Lines, Plain, Timed
 from gateway.testing.store_contract.steps import HISTORIES, KEPT, PASSES, SORTS, Rest, Step, Way
 
-__all__ = ["ModelContract"]
-
 PATIENCE, HASTE = 10.0, 0.2
 """The longest wait for an effect, in seconds of real time. It is short once a history has failed and is shrunk."""
 

@@ -9,8 +9,6 @@ from gateway.store.base import Store
 from gateway.store.types import Dead, QueuedPart
 from gateway.testing.store_contract.helpers import later, near, part, take, transaction
 
-__all__ = ["OutboxContract"]
-
 
 class OutboxContract:
     async def test_parts_wait_in_order(self, store: Store) -> None:

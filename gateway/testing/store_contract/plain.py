@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from gateway.store.types import FOLDED_AFTER_SECONDS, Kind, Lease, Stats
 
-__all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "LeaseQuery", "Lines", "Moment", "Plain", "Timed"]
-
 Moment = tuple[float, int]
 """Seconds of the history, and the number of the step. Lanes that one step makes ready have no order."""
 NEVER: Moment = (0.0, 0)

@@ -17,8 +17,6 @@ from gateway.store.transaction import Put
 from gateway.store.types import Key, Kind, Lease, Prefetch, Record
 from gateway.testing.store_contract.helpers import makes_ready, take, transaction
 
-__all__ = ["KINDS", "PrefetchContract", "shows_its_own"]
-
 KINDS: tuple[Kind, ...] = ("turn", "out", "action")
 ODD = ["a/b//c", "/", "é 🎉", "x'; DROP TABLE lane; --", "{02}", "%s\r\n\x00", "open/c"]
 PREFETCH = Prefetch(records=("open", "seal"), log="said", last=2)

@@ -10,8 +10,6 @@ from gateway.store.transaction import Put
 from gateway.store.types import Key, Record
 from gateway.testing.store_contract.helpers import transaction
 
-__all__ = ["RecordsContract"]
-
 
 async def one(store: Store, name: str) -> Record:
     key = Key(store.partition("c"), name)

@@ -13,8 +13,6 @@ from gateway.store.transaction import Timer
 from gateway.store.types import Dead, Stats
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
-__all__ = ["ServiceContract"]
-
 EMPTY = Stats(
     waiting=0, pointed=0, ready=0, leased=0, parked=0, parts=0, timers=0, dead=0, oldest_waiting_seconds=0.0
 )  # fmt: skip

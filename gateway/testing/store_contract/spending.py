@@ -12,8 +12,6 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Spending
 from gateway.testing.store_contract.helpers import event, transaction
 
-__all__ = ["SpendingContract"]
-
 DAY = 86_400.0
 
 

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from gateway.store.types import Kind
 from gateway.testing.store_contract.plain import BURST
 
-__all__ = ["HISTORIES", "KEPT", "KINDS", "PASSES", "SORTS", "Doom", "Rest", "Step", "Way"]
-
 KINDS: tuple[Kind, ...] = ("turn", "action", "out")
 PASSES = 60.0
 """Seconds of each step of time. Other moments are between two steps."""

@@ -8,8 +8,6 @@ from gateway.store.base import Store
 from gateway.store.errors import Fenced
 from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
 
-__all__ = ["TakeoverContract"]
-
 SHORT = 0.02
 """Seconds of a lease that lapses in a test."""
 

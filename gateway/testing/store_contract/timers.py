@@ -10,8 +10,6 @@ from gateway.store.base import Store
 from gateway.store.transaction import Timer
 from gateway.testing.store_contract.helpers import event, later, take, transaction
 
-__all__ = ["TimersContract"]
-
 
 class TimersContract:
     async def test_due_timer_is_accepted_with_its_moment_as_stamp(self, store: Store) -> None:

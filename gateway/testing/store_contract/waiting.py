@@ -28,8 +28,6 @@ from gateway.testing.store_contract.helpers import (
     transaction,
 )
 
-__all__ = ["WaitingContract"]
-
 PATIENCE = 5.0
 
 
