@@ -56,7 +56,11 @@ def play(places: Places, number: int, kind: type[Ground] = Rooms, *, count: int 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("kept_on", "number", "count"),
-    [*(("sqlite", number, HISTORIES) for number in range(1, 5)), ("redis", 1, HISTORIES // 2)],
+    [
+        *(("sqlite", number, HISTORIES) for number in (1, 2)),
+        ("redis", 1, HISTORIES // 2),
+        *(pytest.param("sqlite", number, HISTORIES, marks=pytest.mark.nightly) for number in (3, 4)),
+    ],
     indirect=["kept_on"],
 )
 def test_random_histories_violate_nothing(places: Places, number: int, count: int) -> None:
