@@ -46,8 +46,8 @@ from gateway.observe.event_log import EventLog
 from gateway.observe.events import RequestUnstored, ToolListed
 from gateway.observe.spans import SpanReader, span_export
 from gateway.observe.teller import Reader, Teller
+from gateway.operations.base import claim
 from gateway.operations.operator import Operator
-from gateway.operations.ownership import claim
 from gateway.options import WrongOption, checked
 from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store

@@ -89,7 +89,7 @@ def nothing_blocks_the_loop() -> Iterator[None]:
     wording.prepare()  # as whoever enters a bot does; some tests work an engine by hand
     with blockbuster_ctx(["gateway", "channels"]) as blocking:
         # It writes no more than the pipe or terminal takes at once.
-        blocking.functions["os.write"].can_block_in("gateway/logs/lines.py", "_written")
+        blocking.functions["os.write"].can_block_in("gateway/logs.py", "_written")
         yield
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gateway.logs.lines import configure_logging
+from gateway.logs import configure_logging
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Moment
 from tests.engine.bots import Invoices

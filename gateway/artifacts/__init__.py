@@ -1,10 +1,9 @@
 """Files that tools make for people: emitted by a tool, stored by hash, opened and linked at delivery."""
 
 from gateway.artifacts.emit import MAX_BYTES, MAX_PER_RUN, Artifact, OutsideRun, collecting, emit_artifact, media_of
-from gateway.artifacts.keep import LINK_SECONDS, RETENTION_SECONDS, ArtifactStore, NotKept
+from gateway.artifacts.keep import LINK_SECONDS, RETENTION_SECONDS, ArtifactStore, NotKept, Uploads
 from gateway.artifacts.links import BadLink, Holder, Links, OfConversation, OfSession
 from gateway.artifacts.names import clean_filename
-from gateway.artifacts.uploads import Uploads
 
 __all__ = [
     "LINK_SECONDS",

@@ -23,7 +23,7 @@ from gateway.app import started
 from gateway.assembly import in_memory, open_store
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.control_socket import operate
-from gateway.cli.preview_drift import previewed_twice
+from gateway.cli.preview import previewed_twice
 from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short, list_sources
 from gateway.cli.webhooks import polled, webhook_url

@@ -1,4 +1,4 @@
-"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit``, ``send``.
+"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit``, ``send``, ``conversations``.
 
 They work on a store, with its server up or down.
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
@@ -24,30 +24,54 @@ from gateway.control_server import store_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+class Answer(NamedTuple):
+    """The answer of a command as JSON, and as text."""
+
+    found: Any
+    plain: str
+    failed: bool = False
+    """True to end with the exit code 1."""
 
 
-def on_a_store(command: F) -> F:
-    """Decorate a command with `--json` and with the settings that name its store."""
+def on_a_store(command: Callable[..., Answer | None]) -> Callable[..., None]:
+    """Decorate a command with `--json` and with the settings that name its store, and print its answer."""
 
     @click.option(
         "--bot", type=BotRef.parse, metavar="BOT", help="Whose store it is. Default: the one in this directory."
     )
     @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
     @functools.wraps(command)
-    def with_settings(bot: BotRef | None, **arguments: Any) -> Any:
+    def with_settings(bot: BotRef | None, *, as_json: bool, **arguments: Any) -> None:
         settings = load_settings(bot.directory if bot is not None else Path.cwd())
         file = store_file(settings.store)
         if bot is None and file is not None and not file.exists():
             raise AskfirstError(f"there is no store {file}: name the bot with --bot, or its store in ASKFIRST_STORE")
-        return command(settings=settings, **arguments)
+        answer = command(settings, **arguments)
+        if answer is not None:
+            click.echo(json_text(answer.found) if as_json else answer.plain)
+            if answer.failed:
+                sys.exit(1)
 
-    return with_settings  # type: ignore[return-value]  # click gives it other parameters
+    return with_settings
 
 
-def tell(found: Any, *, as_json: bool, plain: str) -> None:
-    """Print the result of a command."""
-    click.echo(json_text(found) if as_json else plain)
+def _named(group: click.Group, name: str, operation: str, **argument: str) -> Callable[[Callable[[Any], str]], None]:
+    """Decorate the text about the result of an operation on one named thing: make it the command `name`.
+
+    `argument` is the argument of the operation, and its name in the help.
+    """
+    [(parameter, metavar)] = argument.items()
+
+    def register(says: Callable[[Any], str]) -> None:
+        @group.command(name, help=says.__doc__)
+        @click.argument(parameter, metavar=metavar)
+        @on_a_store
+        def command(settings: Settings, **given: str) -> Answer:
+            found = operate(settings, operation, **given)
+            return Answer(found, says(found))
+
+    return register
 
 
 @click.group()
@@ -57,7 +81,7 @@ def pending() -> None:
 
 @pending.command("list")
 @on_a_store
-def pending_list(settings: Settings, *, as_json: bool) -> None:
+def pending_list(settings: Settings) -> Answer:
     """List them: those in doubt first, then the oldest first."""
     found = operate(settings, "pending")
     rows = [(a["id"][:8], a["code"], a["state"], _age(a["requested_at"]), a["requester"], a["preview"]) for a in found]
@@ -65,43 +89,37 @@ def pending_list(settings: Settings, *, as_json: bool) -> None:
     doubts = sum(a["state"] == "unknown" for a in found)
     if doubts:
         table += f"\n\nIn doubt: {doubts}. Look whether it happened, then: askfirst pending settle ID done|failed"
-    tell(found, as_json=as_json, plain=table or "Nothing is waiting.")
+    return Answer(found, table or "Nothing is waiting.")
 
 
-@pending.command("show")
-@click.argument("action_id", metavar="ID")
-@on_a_store
-def pending_show(settings: Settings, action_id: str, *, as_json: bool) -> None:
+@_named(pending, "show", "action", action_id="ID")
+def _action(found: Any) -> str:
     """Show all fields of an action. The beginning of its ID is enough."""
-    found = operate(settings, "action", action_id=action_id)
-    tell(found, as_json=as_json, plain=_listing(found))
+    return _listing(found)
 
 
-@pending.command("cancel")
-@click.argument("action_id", metavar="ID")
-@on_a_store
-def pending_cancel(settings: Settings, action_id: str, *, as_json: bool) -> None:
+@_named(pending, "cancel", "cancel", action_id="ID")
+def _withdrawn(found: Any) -> str:
     """Withdraw an action that has not run yet. Its prompt says so, and the person is told."""
-    found = operate(settings, "cancel", action_id=action_id)
-    tell(found, as_json=as_json, plain=f"Withdrawn: {found['preview']}")
+    return f"Withdrawn: {found['preview']}"
 
 
 @pending.command("settle")
 @click.argument("action_id", metavar="ID")
 @click.argument("outcome", type=click.Choice(["done", "failed"]))
 @on_a_store
-def pending_settle(settings: Settings, action_id: str, outcome: str, *, as_json: bool) -> None:
+def pending_settle(settings: Settings, action_id: str, outcome: str) -> Answer:
     """Settle an action of unknown outcome, as done or failed. The person is told."""
     found = operate(settings, "settle", action_id=action_id, state=outcome)
-    tell(found, as_json=as_json, plain=f"Settled as {outcome}: {found['preview']}")
+    return Answer(found, f"Settled as {outcome}: {found['preview']}")
 
 
 @click.group(invoke_without_command=True)
 @on_a_store
-def waiting(settings: Settings, *, as_json: bool) -> None:
+def waiting(settings: Settings) -> Answer | None:
     """Show how much waits to be worked on, and where most does."""
     if click.get_current_context().invoked_subcommand is not None:
-        return
+        return None
     found = operate(settings, "waiting")
     rows = [(str(each["waiting"]), _age(each["oldest"]), each["conversation"]) for each in found["conversations"]]
     table = _table(("WAITING", "OLDEST", "CONVERSATION"), rows)
@@ -111,16 +129,13 @@ def waiting(settings: Settings, *, as_json: bool) -> None:
     )
     if table:
         plain += f"\n\n{table}\n\nTo put what waits in one aside: askfirst waiting put-aside CONVERSATION"
-    tell(found, as_json=as_json, plain=plain)
+    return Answer(found, plain)
 
 
-@waiting.command("put-aside")
-@click.argument("conversation")
-@on_a_store
-def waiting_put_aside(settings: Settings, conversation: str, *, as_json: bool) -> None:
+@_named(waiting, "put-aside", "put_aside", conversation="CONVERSATION")
+def _put_aside(found: Any) -> str:
     """Make dead letters of all that waits in CONVERSATION. They are kept, and `dead replay` puts one back."""
-    found = operate(settings, "put_aside", conversation=conversation)
-    tell(found, as_json=as_json, plain=f"Put aside: {found['put_aside']} events of {conversation}. See: dead list")
+    return f"Put aside: {found['put_aside']} events of {found['conversation']}. See: dead list"
 
 
 @click.group()
@@ -131,7 +146,7 @@ def dead() -> None:
 @dead.command("list")
 @click.option("--after", default="0", metavar="NUMBER", help="Go on behind the page that ended with this.")
 @on_a_store
-def dead_list(settings: Settings, after: str, *, as_json: bool) -> None:
+def dead_list(settings: Settings, after: str) -> Answer:
     """List them, the oldest first, a page at a time; then the shapes of events that no channel understood."""
     found = operate(settings, "dead", after=after)
     rows = [
@@ -141,25 +156,19 @@ def dead_list(settings: Settings, after: str, *, as_json: bool) -> None:
     last = next((letter["seq"] for letter in reversed(found) if letter["seq"] is not None), None)
     if len(found) >= LETTERS_A_PAGE and found[-1]["seq"] is not None:
         table += f"\n\nThere may be more: askfirst dead list --after {last}"
-    tell(found, as_json=as_json, plain=table or "There are no dead letters.")
+    return Answer(found, table or "There are no dead letters.")
 
 
-@dead.command("show")
-@click.argument("dead_id", metavar="ID")
-@on_a_store
-def dead_show(settings: Settings, dead_id: str, *, as_json: bool) -> None:
+@_named(dead, "show", "letter", dead_id="ID")
+def _letter(found: Any) -> str:
     """Show all of one, including the text that a person wrote. The beginning of its ID is enough."""
-    found = operate(settings, "letter", dead_id=dead_id)
-    tell(found, as_json=as_json, plain=_listing(found))
+    return _listing(found)
 
 
-@dead.command("replay")
-@click.argument("dead_id", metavar="ID")
-@on_a_store
-def dead_replay(settings: Settings, dead_id: str, *, as_json: bool) -> None:
+@_named(dead, "replay", "replay", dead_id="ID")
+def _replayed(found: Any) -> str:
     """Put one back where it came from: a mailbox or an outbox."""
-    found = operate(settings, "replay", dead_id=dead_id)
-    tell(found, as_json=as_json, plain=f"Put back: the {found['what']} of {found['conversation']}")
+    return f"Put back: the {found['what']} of {found['conversation']}"
 
 
 @dead.command("drop")
@@ -167,16 +176,15 @@ def dead_replay(settings: Settings, dead_id: str, *, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Throw all of them away.")
 @click.option("--reason", default="", metavar="TEXT", help="Throw away those with TEXT in their reason.")
 @on_a_store
-def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everything: bool, as_json: bool) -> None:
+def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everything: bool) -> Answer:
     """Throw a letter away, or all letters, or the letters with a reason."""
     if sum((dead_id is not None, everything, bool(reason))) != 1:
         raise click.UsageError("name one ID, or --all, or --reason TEXT")
     if dead_id is None:
         found = operate(settings, "drop_all", reason=reason)
-        tell(found, as_json=as_json, plain=f"Thrown away: {found['dropped']} dead letters")
-        return
+        return Answer(found, f"Thrown away: {found['dropped']} dead letters")
     found = operate(settings, "drop", dead_id=dead_id)
-    tell(found, as_json=as_json, plain=f"Thrown away: the {found['what']} of {found['conversation']}")
+    return Answer(found, f"Thrown away: the {found['what']} of {found['conversation']}")
 
 
 @click.group()
@@ -186,7 +194,7 @@ def people() -> None:
 
 @people.command("list")
 @on_a_store
-def people_list(settings: Settings, *, as_json: bool) -> None:
+def people_list(settings: Settings) -> Answer:
     """List them, and the line of ASKFIRST_ALLOW that lets the last writer in."""
     found = operate(settings, "people")
     away = [(each["person"], each["name"] or "", _age(each["at"]), each["code"] or "") for each in found["turned_away"]]
@@ -199,36 +207,30 @@ def people_list(settings: Settings, *, as_json: bool) -> None:
         allow = ",".join([*(settings.allow or ()), away[-1][0]])
         how = f" askfirst people admit {away[-1][3]}, or" if away[-1][3] else ""
         sections.append(f"To let in who wrote last:{how}\nASKFIRST_ALLOW={visible(allow)}")
-    tell(found, as_json=as_json, plain="\n\n".join(text for text in sections if text))
+    return Answer(found, "\n\n".join(text for text in sections if text))
 
 
-@people.command("admit")
-@click.argument("code")
-@on_a_store
-def people_admit(settings: Settings, code: str, *, as_json: bool) -> None:
+@_named(people, "admit", "admit", code="CODE")
+def _admitted(found: Any) -> str:
     """Let the person with this CODE in, and tell them."""
-    found = operate(settings, "admit", code=code)
-    tell(found, as_json=as_json, plain=f"Let in: {visible(found['person'])} {visible(found['name'] or '')}".rstrip())
+    return f"Let in: {visible(found['person'])} {visible(found['name'] or '')}".rstrip()
 
 
-@people.command("remove")
-@click.argument("person")
-@on_a_store
-def people_remove(settings: Settings, person: str, *, as_json: bool) -> None:
+@_named(people, "remove", "expel", person="PERSON")
+def _expelled(found: Any) -> str:
     """Withdraw the access that a code gave to PERSON, for example telegram:123:456."""
-    found = operate(settings, "expel", person=person)
-    tell(found, as_json=as_json, plain=f"No longer let in: {visible(found['person'])}")
+    return f"No longer let in: {visible(found['person'])}"
 
 
 @click.command()
 @click.option("--by", type=click.Choice(["person", "conversation", "bot", "day"]), default="day", show_default=True)
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")
 @on_a_store
-def usage(settings: Settings, by: str, since: datetime | None, *, as_json: bool) -> None:
+def usage(settings: Settings, by: str, since: datetime | None) -> Answer:
     """Show the usage of the model: calls, tokens and cost, for the last two months or since a day."""
     found = operate(settings, "usage", by=by, since="" if since is None else f"{since:%Y-%m-%d}")
     head = (by.upper(), "CALLS", "TOKENS IN", "CACHED", "OUT", "USD", "UNPRICED", "SAVED USD")
-    tell(found, as_json=as_json, plain=_table(head, [_usage_row(by, each) for each in found]) or "Nothing was used.")
+    return Answer(found, _table(head, [_usage_row(by, each) for each in found]) or "Nothing was used.")
 
 
 def _usage_row(by: str, each: Mapping[str, Any]) -> tuple[str, ...]:
@@ -244,9 +246,7 @@ def _usage_row(by: str, each: Mapping[str, Any]) -> tuple[str, ...]:
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")
 @click.option("--verify", is_flag=True, help="Check that no line was changed, removed or added.")
 @on_a_store
-def audit(
-    settings: Settings, action_id: str, person: str, since: datetime | None, *, verify: bool, as_json: bool
-) -> None:
+def audit(settings: Settings, action_id: str, person: str, since: datetime | None, *, verify: bool) -> Answer:
     """Show the asks, decisions and runs of actions, with person and time: the last 1,000 lines, or the lines of ACTION.
 
     The beginning of its ID is enough. With --verify the chains are checked instead, and the command fails if a chain
@@ -256,12 +256,11 @@ def audit(
         found = operate(settings, "verify_audit", action_id=action_id)
         rows = [(each[:8], fault) for each, fault in sorted(found["faults"].items())]
         plain = _table(("ACTION", "FAULT"), rows) or f"{found['lines']} lines of {found['actions']} actions are whole."
-        tell(found, as_json=as_json, plain=plain)
-        sys.exit(1 if rows else 0)
+        return Answer(found, plain, failed=bool(rows))
     day = "" if since is None else f"{since:%Y-%m-%d}"
     found = operate(settings, "audit", action_id=action_id, person=person, since=day)
     lines = [(each["at"][:19], each["action"][:8], each["what"], _who(each)) for each in found]
-    tell(found, as_json=as_json, plain=_table(("AT (UTC)", "ACTION", "WHAT", "BY"), lines) or "There are no lines.")
+    return Answer(found, _table(("AT (UTC)", "ACTION", "WHAT", "BY"), lines) or "There are no lines.")
 
 
 def _who(line: Mapping[str, Any]) -> str:
@@ -273,7 +272,7 @@ def _who(line: Mapping[str, Any]) -> str:
 @click.argument("address")
 @click.argument("text")
 @on_a_store
-def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
+def send(settings: Settings, address: str, text: str) -> Answer:
     """Write TEXT, in Markdown, to ADDRESS, for example telegram:123:456 (channel:account:place).
 
     With - for TEXT it is read from the standard input: else the shell's history keeps it, and the list of processes
@@ -283,7 +282,7 @@ def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
     if text == "-":
         text = sys.stdin.read()
     found = operate(settings, "send", address=address, text=text)
-    tell(found, as_json=as_json, plain=f"In the outbox of {found['conversation']}")
+    return Answer(found, f"In the outbox of {found['conversation']}")
 
 
 def _check_account(settings: Settings, address: str) -> None:
@@ -331,3 +330,78 @@ def _age(stamp: str | None) -> str:
         if seconds >= length:
             return f"{seconds // length:.0f}{unit}"
     return f"{seconds:.0f}s"
+
+
+@click.group()
+def conversations() -> None:
+    """Conversations: list, show, search, export and forget them."""
+
+
+@conversations.command("list")
+@click.option("--person", default="", help="Only where this person has written, for example telegram:123:456.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@on_a_store
+def conversations_list(settings: Settings, person: str, limit: int) -> Answer:
+    """List the names of the conversations, in order."""
+    found = operate(settings, "conversations", person=person, limit=str(limit))
+    return Answer(found, "\n".join(map(visible, found)) or "There are no conversations.")
+
+
+@conversations.command("show")
+@click.argument("conversation")
+@click.option("--last", type=click.IntRange(1), default=60, show_default=True, help="So many of the last messages.")
+@on_a_store
+def conversations_show(settings: Settings, conversation: str, last: int) -> Answer:
+    """Show the last messages of a CONVERSATION, as the model reads them."""
+    found = operate(settings, "history", conversation=conversation, last=str(last))
+    return Answer(found, "\n".join(map(_said, found)) or "It has no messages.")
+
+
+@conversations.command("search")
+@click.argument("text")
+@click.option("--person", default="", help="Only where this person has written, for example telegram:123:456.")
+@click.option("--limit", type=click.IntRange(1), default=5, show_default=True)
+@on_a_store
+def conversations_search(settings: Settings, text: str, person: str, limit: int) -> Answer:
+    """Find the newest messages that contain TEXT."""
+    found = operate(settings, "search", text=text, person=person, limit=str(limit))
+    lines = [f"{each['at'][:19]}  {each['conversation']}\n  {_said(each['message'])}" for each in found]
+    return Answer(found, "\n".join(lines) or "It was never said.")
+
+
+@conversations.command("export")
+@click.argument("name")
+@on_a_store
+def conversations_export(settings: Settings, name: str) -> Answer:
+    """Print all that is kept of a conversation, or of a person like telegram:123:456, as JSON."""
+    found = operate(settings, "export", who=name)
+    return Answer(found, json_text(found))
+
+
+@conversations.command("forget")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@on_a_store
+def conversations_forget(settings: Settings, name: str, *, yes: bool) -> Answer:
+    """Remove all that is kept of a conversation, or of a person like telegram:123:456. It cannot be undone.
+
+    In a group the turns of the person go, and the rest stays. Lines of the audit stay, and tell of no person any more.
+    """
+    if not yes:
+        click.confirm(f"Remove all that is kept of {visible(name)}? This cannot be undone.", abort=True, err=True)
+    found = operate(settings, "forget", who=name)
+    gone = ", ".join(f"{count} {what}" for what, count in sorted(found["gone"].items()))
+    plain = f"Gone: {gone}." if gone else f"Nothing is kept of {visible(name)}."
+    if found["shared"]:
+        plain += (
+            "\nRedis keeps the removed bytes in its append-only file and snapshots until it writes them anew: "
+            "run `redis-cli BGREWRITEAOF` and `redis-cli BGSAVE`."
+        )
+    return Answer(found, plain)
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    """Return a message on one line."""
+    calls = [call["name"] for call in message.get("tool_calls", ())]
+    text = message.get("content", "") or (f"calls {', '.join(calls)}" if calls else "")
+    return visible(f"{message.get('speaker') or message['role']}: {text}")

@@ -13,13 +13,13 @@ from channels import Address, AskfirstError, Json, Person, Reply
 from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.preview_drift import previewed_twice
 from gateway.cli.terminal import from_markdown, lines
 from gateway.cli.tools import list_sources
 from gateway.pending.prompt import full_text
 from gateway.pending.prompting import show_prompt
 from gateway.pending.propose import ProposalRefused, propose_action
-from gateway.tools import Tool, ToolContext, ToolError
+from gateway.tools import Preview, Tool, ToolContext, ToolError
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, changed
 
 _PERSON = Person(channel="app", account="-", user_id="preview")
 
@@ -101,3 +101,25 @@ def _check_policy(bot: ChannelAgent, tool: Tool, args: Mapping[str, Json]) -> No
         raise AskfirstError(f"{tool.name} never runs: the policy denies it ({rule})")
     if decision == "allow" and tool.confirm is None:
         raise AskfirstError(f"{tool.name} does not ask: it has no confirm=, and no policy wants it reviewed")
+
+
+async def previewed_twice(tool: Tool, args: Mapping[str, Json], context: ToolContext) -> tuple[Preview, str]:
+    """Return the preview of a call, and a warning when a second preview differs. No warning for a volatile tool.
+
+    Raises the errors of `Tool.preview`.
+    """
+    preview = await tool.preview(args, context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
+    if tool.volatile:
+        return preview, ""
+    differs = changed(preview, await tool.preview(args, context, timeout_seconds=LAUNCH_PREVIEW_SECONDS))
+    if not differs:
+        return preview, ""
+    mend = (
+        "leave out of precondition= what changes by itself"
+        if differs == ["precondition"]
+        else "return a Preview with precondition=, which alone is then compared"
+    )
+    return preview, (
+        f"two previews of {tool.name} differ in their {' and '.join(differs)}, so a confirmed call would not run: "
+        f"{mend}, or write Confirm(..., volatile=True)"
+    )

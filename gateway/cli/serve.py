@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -12,7 +14,6 @@ from click.core import ParameterSource
 from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.container import goes_with_container
 from gateway.cli.process import base_url, event_loop, leave, leave_after, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
@@ -128,3 +129,25 @@ def warnings_of(gateway: Gateway, provider: str, now: datetime) -> list[str]:
     if provider == "demo":
         warnings.append("the offline demo model answers: set ASKFIRST_PROVIDER, for example to openai:gpt-5-mini")
     return warnings
+
+
+_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+"""Marker files in every Docker and Podman container."""
+_ANONYMOUS = re.compile(r"/volumes/[0-9a-f]{64}/_data$")
+"""Mount root of an anonymous volume in Docker and Podman. A new container gets a new one."""
+
+
+def goes_with_container(directory: Path, mounts: str | None = None) -> bool:
+    """Return True if the directory is in the container's own file system or on an anonymous volume.
+
+    `mounts`: text of ``/proc/self/mountinfo`` (proc_pid_mountinfo(5)). By default it is read from this process; outside
+    a container the result is False.
+    """
+    if mounts is None:
+        if not any(mark.exists() for mark in _MARKS):
+            return False
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    found = [line.split(" ")[3:5] for line in mounts.splitlines()]
+    holding = [(Path(point), root) for root, point in found if directory.is_relative_to(point)]
+    point, root = max(holding, key=lambda mount: len(mount[0].parts), default=(Path("/"), "/"))
+    return point == Path("/") or _ANONYMOUS.search(root) is not None

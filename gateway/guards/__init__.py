@@ -1,9 +1,7 @@
 """Guards: checks of texts on their way to the model, to a tool and to a person."""
 
 from gateway.guards.base import STAGES, Guardrail, GuardrailContext, GuardrailVerdict, Stage
-from gateway.guards.injection import InjectionGuardrail
-from gateway.guards.length import LengthGuardrail
-from gateway.guards.pii import PiiGuardrail
+from gateway.guards.guardrails import InjectionGuardrail, LengthGuardrail, PiiGuardrail
 from gateway.guards.screening import Screened, screen, screen_aside, screened_name
 
 __all__ = [

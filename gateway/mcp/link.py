@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -18,7 +19,28 @@ from mcp.client.subscriptions import ListenNotSupportedError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gateway.logs import describe_error
-from gateway.mcp.backoff import Backoff
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Growing pauses: one second after the first failure, twice as much after each further one, a minute at most."""
+
+    failures: int = 0
+    until: float = 0.0
+
+    def left(self, now: float) -> float:
+        """Return the seconds until the next try; 0 for none."""
+        return max(0.0, self.until - now)
+
+    def failed(self, now: float) -> None:
+        """Note a failure."""
+        self.until = now + min(60.0, 2.0**self.failures)
+        self.failures = min(self.failures + 1, 6)
+
+    def worked(self) -> None:
+        """Note a success: the next failure is the first again."""
+        self.failures, self.until = 0, 0.0
+
 
 log = logging.getLogger("askfirst.mcp")
 

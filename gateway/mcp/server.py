@@ -19,13 +19,10 @@ from pydantic import Field, SkipValidation
 from channels import Json
 from gateway.logs import describe_error, redact
 from gateway.mcp.exchange import exchange
-from gateway.mcp.failures import failure, is_closed
-from gateway.mcp.http import http_transport
 from gateway.mcp.link import Link, NoConnection
-from gateway.mcp.results import told
-from gateway.mcp.sending import sending
-from gateway.mcp.stdio import Process
+from gateway.mcp.results import failure, is_closed, told
 from gateway.mcp.tools import MCPTool, made
+from gateway.mcp.transports import Process, http_transport, sending
 from gateway.options import WrongOption, checked
 from gateway.tools import NothingDone, Tool, ToolContext, ToolError, ToolPolicy
 

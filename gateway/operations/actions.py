@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from gateway.engine.retrying import attempts
-from gateway.operations.base import OPERATOR, JsonObject, NotDone, StoreCommands, iso
+from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso
 from gateway.pending import deciding, settling, standing
 from gateway.pending.actions import ConversationActions
+from gateway.pending.audit import OPERATOR
 from gateway.pending.index import Index, StandingPermission
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.prompt import covers

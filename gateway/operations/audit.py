@@ -50,7 +50,7 @@ class AuditCommands(StoreCommands):
         return [{**runs.get(str(line["action"]), {}), **line} for _, line in newest]
 
     async def verify_audit(self, action_id: str = "") -> JsonObject:
-        """Check the chains of all actions, or of those whose id begins so.
+        """Check the chains of all actions, or of the actions whose id begins so.
 
         Return the number of lines, the number of actions, and the faults by action.
         """

@@ -6,11 +6,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gateway.testing.clock import FakeClock
+from gateway.testing.doubles import FakeClock, FaultyStore, LocalProvider, RecordingObserver, ScriptedProvider, ToolCall
 from gateway.testing.driver import ChatDriver, Shown
-from gateway.testing.faulty_store import FaultyStore
-from gateway.testing.observer import RecordingObserver
-from gateway.testing.provider import LocalProvider, ScriptedProvider, ToolCall
 from gateway.testing.tools import ToolRun, run_tool
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from gateway.agent import Agent
 from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.providers import Provider
-from gateway.testing.clock import FakeClock
-from gateway.testing.provider import ScriptedProvider
+from gateway.testing.doubles import FakeClock, ScriptedProvider
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from gateway.assembly import open_store
 from gateway.cli import control_socket
 from gateway.control_server import control
 from gateway.operations import audit
+from gateway.operations.base import record_served
 from gateway.operations.operator import Operator
-from gateway.operations.ownership import record_served
 from gateway.pending.audit import forget_person
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Usage

@@ -18,8 +18,8 @@ import aiohttp
 import pytest
 
 from gateway import Agent, Gateway, Settings
-from gateway.cli.container import goes_with_container
 from gateway.cli.process import run
+from gateway.cli.serve import goes_with_container
 from tests.cli.processes import Process, running
 from tests.cli.test_dev import DEV
 from tests.cli.test_serve import SERVE, register, settings, until_not_ready

@@ -46,7 +46,7 @@ from gateway.store.base import Store
 from gateway.store.types import Kind, Lease
 from gateway.stored.memory_events import is_memory_lane
 from gateway.testing import ScriptedProvider
-from gateway.testing.faulty_store import FaultyStore
+from gateway.testing.doubles import FaultyStore
 from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
 from tests.engine.bots import Model

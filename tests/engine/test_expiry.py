@@ -17,7 +17,7 @@ from gateway.store.base import Store
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Key
 from gateway.stored import keys
-from gateway.testing.faulty_store import LostCall
+from gateway.testing.doubles import LostCall
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here
 

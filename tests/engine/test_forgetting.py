@@ -53,8 +53,8 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Dead, Incoming, Key, QueuedPart
 from gateway.stored import keys
 from gateway.testing import ChatDriver
+from gateway.testing.doubles import FaultyStore, LostCall
 from gateway.testing.driver import _person, _place
-from gateway.testing.faulty_store import FaultyStore, LostCall
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices, Whole
 from tests.stored import action_of

@@ -32,7 +32,7 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import FOLDED_AFTER_SECONDS, Kind
 from gateway.stored import keys
 from gateway.testing import ScriptedProvider, ToolCall
-from gateway.testing.faulty_store import FaultyStore
+from gateway.testing.doubles import FaultyStore
 from tests.agent.test_compress_context import plainly
 from tests.engine.bots import Model, Whole
 from tests.engine.rig import Platform, Rig, Worker, message, rig, until

@@ -29,7 +29,7 @@ from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.types import Incoming, Lease
 from gateway.testing import ScriptedProvider
-from gateway.testing.faulty_store import FaultyStore
+from gateway.testing.doubles import FaultyStore
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, Platform, Rig, Worker, here, message, rig, until, user_lines

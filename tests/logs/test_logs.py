@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.logs import configure_logging, describe_error, lines, redact
+from gateway import logs
+from gateway.logs import configure_logging, describe_error, redact
 
 TOKEN = "123456:AAbbCCddEE+ff/gg"
 
@@ -165,7 +166,7 @@ class Writes(io.StringIO):
 
 def writes(monkeypatch: pytest.MonkeyPatch, gather_seconds: float = 60.0) -> tuple[Writes, logging.Logger]:
     """By default what is told soon after a write waits for longer than a test takes."""
-    monkeypatch.setattr(lines, "GATHER_SECONDS", gather_seconds)
+    monkeypatch.setattr(logs, "GATHER_SECONDS", gather_seconds)
     stream = Writes()
     configure_logging("info", stream=stream)
     return stream, logging.getLogger("gateway.test")
@@ -232,7 +233,7 @@ async def test_no_more_than_so_many_lines_wait(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_log_that_nobody_reads_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A paused terminal, or a log driver that stands still."""
-    monkeypatch.setattr(lines, "_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(logs, "_AGAIN_SECONDS", 0.001)
     log, reader, written = logging.getLogger("gateway.test"), *os.pipe()
     os.set_blocking(reader, False)
     with os.fdopen(written, "w") as stream, os.fdopen(reader, "rb", buffering=0) as unread:
@@ -299,14 +300,15 @@ def test_a_process_that_ends_has_written_all_it_told(end: str) -> None:
     program = f"""
 import asyncio, logging
 from gateway.cli.process import leave
-from gateway.logs import configure_logging, lines
+from gateway import logs
+from gateway.logs import configure_logging
 
 async def main():
     logging.warning("first")
     logging.info("last words")
     {end}
 
-lines.GATHER_SECONDS = 60.0
+logs.GATHER_SECONDS = 60.0
 configure_logging("info")
 asyncio.run(main())
 """

@@ -50,7 +50,7 @@ from gateway.providers.base import Request, Response, ToolCall
 from gateway.store.base import Store
 from gateway.store.errors import StoreError
 from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Waiting
-from gateway.testing.faulty_store import FaultyStore
+from gateway.testing.doubles import FaultyStore
 from tests.machine.permissions import PERMITTED_SECONDS, PERMITTED_USES
 from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.witness import (

@@ -169,7 +169,7 @@ async def test_bot_without_its_server_answers(servers: Servers) -> None:
 
 
 async def test_process_that_ignores_its_end_is_killed(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.mcp.stdio._GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("gateway.mcp.transports._GRACE_SECONDS", 0.2)
     server = servers.rude("stubborn")
     await server.refresh()
     await server.close()

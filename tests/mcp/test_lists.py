@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from gateway import MCPServer, NothingDone, OutcomeUnknown, ToolPolicy
-from gateway.mcp import sending
-from gateway.mcp.backoff import Backoff
+from gateway.mcp import transports
+from gateway.mcp.link import Backoff
 from gateway.options import WrongOption
 from gateway.tools import Governed, ToolContext, ToolFailed, permission
 from gateway.tools.errors import ToolValidationError
@@ -468,8 +468,8 @@ async def large(request: web.Request, body: dict[str, Any]) -> web.StreamRespons
 async def test_wrong_answer_is_an_error(
     servers: Servers, answer: Any, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.mcp.http.LARGEST", 100_000)
-    assert sending.LARGEST > 50_000_000
+    assert transports.LARGEST > 50_000_000
+    monkeypatch.setattr(transports, "LARGEST", 100_000)
     async with rude(answer) as (url, _):
         server = servers.at(url, headers={"Authorization": "Bearer hush-hush"})
         with pytest.raises(error, match=says) as caught:

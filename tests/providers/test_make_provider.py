@@ -26,7 +26,7 @@ from gateway.providers import (
     make_provider,
     specs,
 )
-from gateway.testing.provider import LocalProvider, ScriptedProvider, ToolCall
+from gateway.testing.doubles import LocalProvider, ScriptedProvider, ToolCall
 from tests.agent.scripted import Script, Turn
 from tests.providers.vendors import ASKED
 

@@ -11,8 +11,8 @@ from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.writer import SqliteTimings
 from gateway.testing import StoreContract
+from gateway.testing.store_contract.mailbox import WaitingContract
 from gateway.testing.store_contract.model import ModelContract
-from gateway.testing.store_contract.waiting import WaitingContract
 
 
 class TestInAFile(StoreContract):

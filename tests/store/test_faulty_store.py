@@ -14,7 +14,7 @@ from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 from gateway.testing import FaultyStore
-from gateway.testing.faulty_store import LostCall
+from gateway.testing.doubles import LostCall
 
 KEY = Key("00", "r")
 WRITES = Transaction(partition="00", puts={"r": Put(1)})

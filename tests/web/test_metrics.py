@@ -26,7 +26,7 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.sqlite import SqliteStore
 from gateway.store.types import Stats
 from gateway.testing import ScriptedProvider, ToolCall
-from gateway.testing.faulty_store import FaultyStore
+from gateway.testing.doubles import FaultyStore
 from gateway.tools.pending_action import Vote
 from gateway.web import serve
 from gateway.web.metrics import Metrics

@@ -21,12 +21,11 @@ from gateway.testing.channel_contract.case import (
     Platform,
     Webhook,
 )
-from gateway.testing.channel_contract.parse import ParseContract
+from gateway.testing.channel_contract.parse import ParseContract, WordsContract
 from gateway.testing.channel_contract.powers import PowersContract
 from gateway.testing.channel_contract.render import RenderContract
 from gateway.testing.channel_contract.send import SendContract
 from gateway.testing.channel_contract.verify import VerifyContract
-from gateway.testing.channel_contract.words import WordsContract
 
 __all__ = [
     "RETRY_AFTER_SECONDS",

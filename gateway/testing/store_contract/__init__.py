@@ -15,27 +15,17 @@ wait for the outcome.
 
 from typing import ClassVar
 
-from gateway.testing.store_contract.actions import ActionsContract
-from gateway.testing.store_contract.cells import CellsContract
-from gateway.testing.store_contract.chained import ChainedContract
 from gateway.testing.store_contract.commits import CommitsContract
-from gateway.testing.store_contract.cuts import CutsContract
-from gateway.testing.store_contract.deadletters import DeadLettersContract
-from gateway.testing.store_contract.decisions import DecisionsContract
+from gateway.testing.store_contract.decisions import ActionsContract, DecisionsContract
 from gateway.testing.store_contract.forgetting import ForgettingContract
-from gateway.testing.store_contract.handover import HandoverContract
-from gateway.testing.store_contract.lanes import LanesContract
-from gateway.testing.store_contract.logs import LogsContract
-from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract
+from gateway.testing.store_contract.lanes import HandoverContract, LanesContract, TakeoverContract
+from gateway.testing.store_contract.logs import CutsContract, LogsContract
+from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract, WaitingContract
 from gateway.testing.store_contract.model import ModelContract
-from gateway.testing.store_contract.outbox import OutboxContract
+from gateway.testing.store_contract.outbox import ChainedContract, DeadLettersContract, OutboxContract
 from gateway.testing.store_contract.prefetch import PrefetchContract
-from gateway.testing.store_contract.records import RecordsContract
-from gateway.testing.store_contract.service import ServiceContract
-from gateway.testing.store_contract.spending import SpendingContract
-from gateway.testing.store_contract.takeover import TakeoverContract
-from gateway.testing.store_contract.timers import TimersContract
-from gateway.testing.store_contract.waiting import WaitingContract
+from gateway.testing.store_contract.records import CellsContract, RecordsContract, SpendingContract
+from gateway.testing.store_contract.service import ServiceContract, TimersContract
 
 __all__ = ["StoreContract"]
 

@@ -1,14 +1,16 @@
-"""Leases: one holder for each lane, the lane that has been ready longest first, and waits without polling."""
+"""Leases: one holder for each lane, the lane that has been ready longest first, hand-overs, and lost leases."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from gateway.store.base import Store
-from gateway.store.errors import Fenced
-from gateway.store.types import Control
+from gateway.store.errors import Conflict, Fenced
+from gateway.store.types import Control, Incoming, Waiting
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 
@@ -263,3 +265,200 @@ class LanesContract:
             assert (lease.tries, lease.died) == (1, True), "told what the cancelled one would have been told"
         else:
             assert await asked is not None
+
+
+SHORT = 0.02
+"""Seconds of a lease that lapses in a test."""
+
+
+class TakeoverContract:
+    async def test_a_lapsed_lease_is_taken_over_and_told_of(self, store: Store) -> None:
+        await store.accept([event(body={"n": 1}), event(body={"n": 2})])
+        dead = await take(store, lease_seconds=SHORT)
+        await arrive(store, body={"n": 3})
+        lease = await take(store, wait_seconds=5)
+        assert (lease.tries, lease.died, lease.fence > dead.fence) == (1, True, True)
+        assert [waiting.tries for waiting in lease.events] == [1, 1, 0]
+
+    async def test_lapsed_lease_is_taken_over_before_later_work(self, store: Store) -> None:
+        await arrive(store, "a")
+        await take(store, lease_seconds=SHORT)
+        await arrive(store, "b")
+        assert (await take(store, only="a", wait_seconds=5)).died
+        assert not (await take(store)).died
+
+    async def test_a_zombie_changes_nothing(self, store: Store) -> None:
+        await arrive(store)
+        zombie = await take(store, lease_seconds=SHORT)
+        lease = await take(store, wait_seconds=5)
+        with pytest.raises(Fenced):
+            await store.renew(zombie)
+        with pytest.raises(Fenced):
+            await store.commit(
+                transaction(store, of=zombie, finish="done", consume=seqs(zombie.events), appends=[("log", 1)])
+            )
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
+        with pytest.raises(Fenced):
+            await store.commit(transaction(store, of=zombie))
+
+    async def test_lapsed_lease_that_nobody_took_can_be_renewed(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store, lease_seconds=SHORT)
+        while (await store.stats()).leased:
+            pass
+        assert (await store.stats()).ready == 1
+        await store.renew(lease, lease_seconds=60)
+        assert ((await store.stats()).ready, (await store.stats()).leased) == (0, 1)
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
+
+    async def test_checkpoints_survive_death_and_failure(self, store: Store) -> None:
+        await arrive(store)
+        first = await take(store)
+        await store.commit(transaction(store, of=first, steps=["one", {"two": 2}]))
+        await store.commit(transaction(store, of=first, steps=[None]))
+        await store.renew(first, lease_seconds=SHORT)
+        second = await take(store, wait_seconds=5)
+        assert second.steps == ("one", {"two": 2}, None)
+        await store.commit(transaction(store, of=second, finish="failed", steps=["four"], due=await later(store, 60)))
+        store.offset_seconds = 61
+        third = await take(store)
+        assert (third.steps, third.tries, third.died) == (("one", {"two": 2}, None, "four"), 2, False)
+        await store.commit(transaction(store, of=third, finish="done"))
+        assert (await take(store)).steps == ()
+
+    async def test_a_checkpoint_is_its_conversations_own(self, store: Store) -> None:
+        await arrive(store, "a")
+        await arrive(store, "b")
+        await store.commit(transaction(store, of=await take(store, only="a"), steps=["a"]))
+        assert (await take(store, only="b")).steps == ()
+
+    async def test_what_was_dead_is_known_until_somebody_finishes(self, store: Store) -> None:
+        await store.commit(transaction(store, actions=["act"], parts=[part("p")]))
+        for kind in ("action", "out"):
+            await take(store, kind, lease_seconds=SHORT)
+            lease = await take(store, kind, lease_seconds=SHORT, wait_seconds=5)
+            assert (lease.died, lease.tries) == (True, 1)
+            lease = await take(store, kind, wait_seconds=5)
+            assert (lease.died, lease.tries) == (True, 2)
+            await store.commit(transaction(store, of=lease, finish="failed"))
+            lease = await take(store, kind)
+            assert (lease.died, lease.tries) == (False, 3)
+
+    @pytest.mark.parametrize("how", ["taken over", "failed"])
+    async def test_signals_of_a_turn_outlive_what_becomes_of_its_outbox(self, store: Store, how: str) -> None:
+        await arrive(store)
+        turn = await take(store)
+        await store.commit(transaction(store, parts=[part("p")]))
+        out = await take(store, "out", lease_seconds=0.05 if how == "taken over" else 60)
+        await store.commit(transaction(store, signals=[("c", "stop")]))
+        match how:
+            case "taken over":
+                assert (await take(store, "out", wait_seconds=15)).died
+            case _:
+                await store.commit(transaction(store, of=out, finish="failed"))
+        assert (await store.renew(turn)).signals == ("stop",)
+
+    async def test_signals_of_the_dead_are_not_the_next_ones(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        await store.commit(transaction(store, signals=[("c", "stop")]))
+        await store.renew(lease, lease_seconds=SHORT)
+        assert (await store.renew(await take(store, wait_seconds=5))).signals == ()
+
+    async def test_a_dead_holder_whose_work_is_done_leaves_nothing_ready(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, consume=seqs(lease.events), steps=["half way"]))
+        await store.renew(lease, lease_seconds=SHORT)
+        assert await store.lease("w", ["turn"], wait_seconds=SHORT * 3) is None
+        assert (await store.stats()).ready == 0
+        await arrive(store)
+        lease = await take(store)
+        assert (lease.died, lease.tries, lease.steps) == (True, 1, ("half way",))
+
+
+_NAMES = tuple(f"to {number}" for number in range(24))
+"""Conversations of several partitions, in a store that has them."""
+
+
+async def _handed(store: Store, conversation: str, *event_ids: str, **options: object) -> Incoming:
+    """Return an event that was received five seconds ago."""
+    stamp = await later(store, -5)
+    return event(conversation, *event_ids, stamp=stamp, **options)
+
+
+async def _arrived(store: Store, conversation: str) -> list[Waiting]:
+    await store.run_timers()
+    return await store.mailbox(conversation)
+
+
+class HandoverContract:
+    async def test_a_handed_event_arrives_with_its_first_stamp(self, store: Store) -> None:
+        events = [await _handed(store, name, f"vote {name}", body={"to": name}) for name in _NAMES]
+        await store.commit(transaction(store, conversation="from", hand_over=events))
+        for handed in events:
+            [waiting] = await _arrived(store, handed.conversation)
+            assert (waiting.stamp, waiting.body) == (handed.stamp, {"to": handed.conversation})
+        assert (await store.stats()).timers == 0
+
+    async def test_a_handed_event_makes_its_conversation_ready(self, store: Store) -> None:
+        await store.commit(transaction(store, hand_over=[await _handed(store, name, name) for name in _NAMES]))
+        await store.run_timers()
+        leased = [(await take(store)).lane for _ in _NAMES]
+        assert sorted(leased) == sorted(_NAMES)
+
+    async def test_a_handed_event_may_decide(self, store: Store) -> None:
+        votes = [await _handed(store, name, name, decides=True, wakes=False) for name in _NAMES]
+        await store.commit(transaction(store, hand_over=votes))
+        await store.run_timers()
+        assert len(await store.pending_decisions()) == len(_NAMES)
+
+    async def test_an_event_that_is_handed_again_is_a_twin(self, store: Store) -> None:
+        for name in _NAMES[:4]:
+            handed = await _handed(store, name, f"vote {name}")
+            for _ in range(3):
+                await store.commit(transaction(store, hand_over=[replace(handed)]))
+            assert len(await _arrived(store, name)) == 1
+            assert await store.accept([event(name, f"vote {name}")]) == [False]
+
+    async def test_many_that_relay_bring_an_event_once(self, store: Store) -> None:
+        async def hand(number: int) -> None:
+            handed = [await _handed(store, name, f"{number} {name}") for name in _NAMES[:4]]
+            await store.commit(transaction(store, conversation=f"from {number}", hand_over=handed))
+            await store.run_timers()
+
+        await asyncio.gather(*map(hand, range(10)))
+        for name in _NAMES[:4]:
+            assert len(await _arrived(store, name)) == 10
+
+    async def test_a_commit_that_fails_hands_nothing_over(self, store: Store) -> None:
+        handed = [await _handed(store, name, name) for name in _NAMES]
+        with pytest.raises(Conflict):
+            await store.commit(transaction(store, expect={"absent": 1}, hand_over=handed))
+        for name in _NAMES:
+            assert await _arrived(store, name) == []
+
+    async def test_a_full_mailbox_refuses_no_handed_event(self, store: Store) -> None:
+        for number in range(40):
+            await store.accept([event(_NAMES[0], f"waits {number}")])
+        await store.commit(transaction(store, conversation="from", hand_over=[await _handed(store, _NAMES[0], "vote")]))
+        assert len(await _arrived(store, _NAMES[0])) == 41
+
+    async def test_a_handed_event_needs_ids_and_a_stamp(self, store: Store) -> None:
+        now = await store.now()
+        for wrong in (
+            event("c", stamp=now),
+            event("c", "vote"),
+            event("c", "vote", stamp=now, refusable=True),
+        ):
+            with pytest.raises(ValueError, match="handed over"):
+                await store.commit(transaction(store, hand_over=[wrong]))
+
+    async def test_a_handed_event_keeps_its_order_by_stamp(self, store: Store) -> None:
+        """Two that are handed over in one commit to one conversation arrive in the order of their stamps."""
+        first, now = await later(store, -60), await store.now()
+        stamps = [first + timedelta(seconds=number) for number in range(5)]
+        assert stamps[-1] < now
+        handed = [event(_NAMES[1], f"vote {n}", stamp=stamp, body={"n": n}) for n, stamp in enumerate(stamps)]
+        await store.commit(transaction(store, conversation="from", hand_over=handed))
+        assert [waiting.body["n"] for waiting in await _arrived(store, _NAMES[1])] == [0, 1, 2, 3, 4]

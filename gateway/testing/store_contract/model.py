@@ -22,9 +22,8 @@ from gateway.store.errors import Conflict, Fenced
 from gateway.store.transaction import LogCut, Put, Timer
 from gateway.store.types import Cell, Dead, Incoming, Key, Kind, Lease, QueuedPart
 from gateway.testing.store_contract.helpers import event, later, many_histories, part, seqs, transaction
-from gateway.testing.store_contract.history import HistoryState, Waiter
+from gateway.testing.store_contract.history import HISTORIES, KEPT, PASSES, SORTS, HistoryState, Rest, Step, Waiter, Way
 from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, LeaseQuery, Lines, Plain, Timed
-from gateway.testing.store_contract.steps import HISTORIES, KEPT, PASSES, SORTS, Rest, Step, Way
 
 PATIENCE, HASTE = 10.0, 0.2
 """The longest wait for an effect, in seconds of real time. It is short once a history has failed and is shrunk."""

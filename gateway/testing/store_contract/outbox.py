@@ -1,13 +1,18 @@
-"""Outboxes: parts are sent in order, with one lane for each conversation."""
+"""Outboxes, whose parts are sent in order, one lane a conversation: in chains with a turn, and as dead letters."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from gateway.store.base import Store
-from gateway.store.types import Dead, QueuedPart
-from gateway.testing.store_contract.helpers import later, near, part, take, transaction
+from gateway.store.errors import Conflict, Fenced
+from gateway.store.transaction import Chained, Put, Transaction
+from gateway.store.types import Dead, Lease, Prefetch, QueuedPart, Record
+from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 
 class OutboxContract:
@@ -137,3 +142,235 @@ class OutboxContract:
 
 def pooled(part_id: str, conversation: str, pool: str) -> QueuedPart:
     return replace(part(part_id, conversation), pool=pool)
+
+
+PREFETCH = Prefetch(records=("open",), log="said", last=2)
+
+
+def ends(store: Store, turn: Lease, *, lease_seconds: float = 60.0, **changes: Any) -> Transaction:
+    """Return a transaction that ends a turn, with the outbox of its conversation chained."""
+    chain = Chained(kind="out", lane=turn.lane, prefetch=PREFETCH, lease_seconds=lease_seconds)
+    return transaction(store, of=turn, consume=seqs(turn.events), finish="done", chain=chain, **changes)
+
+
+async def begun(store: Store) -> Lease:
+    await arrive(store)
+    return await take(store, lease_seconds=60)
+
+
+class ChainedContract:
+    async def test_the_end_of_a_turn_takes_the_outbox_it_fills(self, store: Store) -> None:
+        turn = await begun(store)
+        queued = [replace(part("p"), pool="slow"), replace(part("q"), pool="slow")]
+        _, lease = await store.commit(
+            ends(store, turn, parts=queued, puts={"open/c": Put(1)}, appends=[("said/c", "a"), ("said/c", "b")])
+        )
+        assert lease is not None
+        assert (lease.kind, lease.lane, lease.partition) == ("out", "c", turn.partition)
+        assert [(each.part_id, each.pool) for each in lease.parts] == [("p", "slow"), ("q", "slow")]
+        assert (lease.tries, lease.died) == (0, False)
+        assert list(lease.prefetched.records.values()) == [Record(1, 1)], "as of its own commit"
+        assert lease.lines == ('"a"', '"b"')
+        assert await store.lease("another", ["turn", "out"], pool="slow") is None
+        await store.renew(lease, lease_seconds=60)
+        await store.commit(transaction(store, of=lease, sent=["p", "q"], finish="done"))
+        assert (await store.stats()).parts == 0
+
+    async def test_chained_outbox_sends_older_parts_first(self, store: Store) -> None:
+        turn = await begun(store)
+        await store.commit(transaction(store, parts=[part("old")]))
+        _, lease = await store.commit(ends(store, turn, parts=[part("new")]))
+        assert lease is not None
+        assert [each.part_id for each in lease.parts] == ["old", "new"]
+
+    async def test_nothing_is_taken_that_another_holds(self, store: Store) -> None:
+        turn = await begun(store)
+        await store.commit(transaction(store, parts=[part("old")]))
+        held = await take(store, "out", lease_seconds=60)
+        assert (await store.commit(ends(store, turn, parts=[part("new")]))).lease is None
+        await store.commit(transaction(store, of=held, sent=["old"], finish="done"))
+        assert [each.part_id for each in (await take(store, "out")).parts] == ["new"]
+
+    async def test_nothing_is_taken_that_is_not_due(self, store: Store) -> None:
+        turn = await begun(store)
+        await store.commit(transaction(store, parts=[part("old")]))
+        rest = transaction(store, of=await take(store, "out"), finish="failed", due=await later(store, 60))
+        await store.commit(rest)
+        assert (await store.commit(ends(store, turn, parts=[part("new")]))).lease is None
+
+    async def test_nothing_is_taken_where_nothing_waits(self, store: Store) -> None:
+        assert (await store.commit(ends(store, await begun(store)))).lease is None
+
+    async def test_what_is_refused_takes_nothing(self, store: Store) -> None:
+        turn = await begun(store)
+        with pytest.raises(Conflict):
+            await store.commit(ends(store, turn, parts=[part("p")], expect={"r": 7}))
+        await store.commit(transaction(store, of=turn, finish="failed"))
+        with pytest.raises(Fenced):
+            await store.commit(ends(store, turn, parts=[part("p")]))
+        assert await store.lease("another", ["out"]) is None
+
+    async def test_chain_without_a_finish_is_refused(self, store: Store) -> None:
+        turn = await begun(store)
+        with pytest.raises(ValueError, match="chain belongs to finish"):
+            await store.commit(replace(ends(store, turn), finish=None))
+
+    async def test_chain_of_the_same_kind_is_refused(self, store: Store) -> None:
+        turn = await begun(store)
+        again = Chained(kind="turn", lane="c", prefetch=PREFETCH, lease_seconds=60)
+        with pytest.raises(ValueError, match="chain is of another kind"):
+            await store.commit(replace(ends(store, turn), chain=again))
+
+    async def test_chained_lease_with_a_lost_answer_is_given_back_whole(self, store: Store) -> None:
+        turn = await begun(store)
+        lost = ends(store, turn, parts=[part("p")], lease_seconds=3600)
+        await store.commit(lost)
+        waiting = asyncio.create_task(store.lease("another", ["out"], wait_seconds=3600, lease_seconds=3600))
+        for _ in range(20):
+            await store.has_work("c")
+        await store.give_back(lost)
+        async with asyncio.timeout(4):
+            lease = await waiting
+        assert lease is not None
+        assert (lease.tries, lease.died, [each.tries for each in lease.parts]) == (0, False, [0])
+        await store.give_back(lost)
+        await store.renew(lease)
+
+    async def test_nothing_is_given_back_that_was_never_taken(self, store: Store) -> None:
+        turn = await begun(store)
+        await store.give_back(ends(store, turn, parts=[part("p")]))
+        await store.give_back(transaction(store, of=turn, finish="done"))
+        await store.renew(turn)
+
+    async def test_chained_lease_lapses_like_any_other(self, store: Store) -> None:
+        turn = await begun(store)
+        taken = (await store.commit(ends(store, turn, parts=[part("p")], lease_seconds=0.02))).lease
+        lease = await take(store, "out", wait_seconds=5)
+        assert taken is not None
+        assert (lease.died, lease.tries) == (True, 1)
+        assert lease.fence > taken.fence
+        with pytest.raises(Fenced):
+            await store.renew(taken)
+
+    async def test_chained_lease_can_be_given_back(self, store: Store) -> None:
+        turn = await begun(store)
+        _, taken = await store.commit(ends(store, turn, parts=[part("p")]))
+        await store.commit(transaction(store, of=taken, finish="done"))
+        assert (await take(store, "out")).died is False
+
+    async def test_who_waits_is_told_of_the_parts_of_others(self, store: Store) -> None:
+        turn = await begun(store)
+        waiting = asyncio.create_task(store.lease("another", ["out"], wait_seconds=3600, lease_seconds=60))
+        for _ in range(20):
+            await store.has_work("c")
+        _, taken = await store.commit(ends(store, turn, parts=[part("p"), part("q", near(store, "d"))]))
+        assert taken is not None
+        async with asyncio.timeout(4):
+            lease = await waiting
+        assert lease is not None
+        assert (taken.lane, lease.lane) == ("c", near(store, "d"))
+
+    async def test_a_turn_that_waits_behind_it_can_be_taken(self, store: Store) -> None:
+        turn = await begun(store)
+        await store.accept([event()])
+        _, taken = await store.commit(ends(store, turn, parts=[part("p")]))
+        assert taken is not None
+        assert (await take(store)).lane == "c"
+
+    @pytest.mark.parametrize("yields", [*range(12), 20, 40])
+    async def test_a_caller_who_is_cancelled_holds_nothing(self, store: Store, yields: int) -> None:
+        turn = await begun(store)
+        committing = asyncio.create_task(store.commit(ends(store, turn, parts=[part("p")], lease_seconds=3600)))
+        for _ in range(yields):
+            await asyncio.sleep(0)
+        if not committing.cancel():
+            return
+        await asyncio.gather(committing, return_exceptions=True)
+        sent = await store.outbox("c")  # none, if it was cancelled before it was asked
+        lease = await store.lease("another", ["out"], wait_seconds=5.0 if sent else 0.0)
+        assert (lease is not None) is bool(sent)
+
+
+class DeadLettersContract:
+    async def test_dead_letters_are_listed_as_they_were_put_aside(self, store: Store) -> None:
+        stamped = event("c", "a", "b", body={"n": 1}, wakes=False, refusable=True, stamp=await store.now())
+        letters = [
+            Dead(dead_id="z", conversation="c", reason="model down", incoming=stamped),
+            Dead(dead_id="a", conversation="c", reason="blocked", part=replace(part("p", text="x"), tries=3)),
+            Dead(dead_id="m", conversation="?", reason="empty"),
+        ]
+        at, _ = await store.commit(transaction(store, dead=letters))
+        listed = await store.dead_letters()
+        assert listed == [
+            replace(letter, stamp=at, seq=found.seq) for letter, found in zip(letters, listed, strict=True)
+        ]
+        assert (await store.stats()).dead == 3
+
+    async def test_a_letter_of_the_same_id_replaces_the_other(self, store: Store) -> None:
+        for reason in ("first", "second"):
+            await store.commit(transaction(store, dead=[Dead(dead_id="d", conversation="c", reason=reason)]))
+        assert [letter.reason for letter in await store.dead_letters()] == ["second"]
+
+    async def test_event_is_replayed_at_the_end_though_its_id_is_known(self, store: Store) -> None:
+        await store.accept([event("c", "a", body={"n": 1}), event("c", "b", body={"n": 2})])
+        lease = await take(store)
+        letter = Dead(dead_id="d", conversation="c", reason="r", incoming=event("c", "a", body={"n": 1}))
+        await store.commit(transaction(store, of=lease, consume=seqs(lease.events)[:1], dead=[letter], finish="done"))
+        assert await store.replay("d") is True
+        assert await store.replay("d") is False
+        assert [(found.body["n"], found.tries) for found in (await take(store)).events] == [(2, 0), (1, 0)]
+        assert await store.accept([event("c", "a")]) == [False]
+        assert await store.dead_letters() == []
+
+    async def test_from_its_replay_on_an_event_is_known_for_as_long_again(self, store: Store) -> None:
+        await store.accept([event("c", "a", keep_seconds=100)])
+        letter = Dead(dead_id="d", conversation="c", reason="r", incoming=event("c", "a", keep_seconds=100))
+        await store.commit(transaction(store, dead=[letter]))
+        store.offset_seconds = 60
+        await store.replay("d")
+        store.offset_seconds = 120
+        assert await store.accept([event("c", "a", keep_seconds=100)]) == [False]
+        store.offset_seconds = 180
+        assert await store.accept([event("c", "a", keep_seconds=100)]) == [True]
+
+    async def test_a_replayed_event_that_decides_is_pointed_again(self, store: Store) -> None:
+        letter = Dead(dead_id="d", conversation="c", reason="r", incoming=event("c", "a", decides=True))
+        await store.commit(transaction(store, dead=[letter]))
+        await store.replay("d")
+        assert len(await store.pending_decisions("c")) == 1
+
+    async def test_a_part_is_replayed_at_the_end_of_its_outbox(self, store: Store) -> None:
+        letter = Dead(dead_id="d", conversation="c", reason="r", part=replace(part("a", text="x"), tries=9))
+        await store.commit(transaction(store, parts=[part("b")], dead=[letter]))
+        assert await store.replay("d") is True
+        lease = await take(store, "out")
+        assert [(queued.part_id, queued.tries) for queued in lease.parts] == [("b", 0), ("a", 0)]
+        assert lease.parts[1].body == {"text": "x"}
+
+    async def test_a_dropped_letter_is_gone(self, store: Store) -> None:
+        await store.commit(transaction(store, dead=[Dead(dead_id="d", conversation="c", reason="r", incoming=event())]))
+        assert [await store.drop("d"), await store.drop("d"), await store.replay("d")] == [True, False, False]
+        assert ((await store.stats()).dead, (await store.stats()).waiting) == (0, 0)
+
+    async def test_letters_are_shown_a_page_at_a_time(self, store: Store) -> None:
+        for number in range(25):
+            letter = Dead(dead_id=f"d{number}", conversation=f"c{number}", reason="r")
+            await store.commit(transaction(store, conversation=f"c{number}", dead=[letter]))
+        names, after = [], 0
+        while page := await store.dead_letters(after=after, limit=10):
+            assert len(page) <= 10
+            names += [letter.dead_id for letter in page]
+            after = page[-1].seq or 0
+        assert names == [f"d{number}" for number in range(25)]
+        assert [letter.dead_id for letter in await store.dead_letters()] == names
+        assert await store.dead_letters(limit=0) == []
+
+    async def test_letters_are_dropped_by_reason_or_all(self, store: Store) -> None:
+        for number in range(12):
+            letter = Dead(dead_id=f"d{number}", conversation=f"c{number}", reason=f"of {number % 3}%")
+            await store.commit(transaction(store, conversation=f"c{number}", dead=[letter]))
+        assert await store.drop_all("of 1%") == 4
+        assert {letter.reason for letter in await store.dead_letters()} == {"of 0%", "of 2%"}
+        assert await store.drop_all("nothing") == 0
+        assert await store.drop_all() == 8
+        assert (await store.stats()).dead == 0

@@ -12,13 +12,12 @@ from gateway.store.redis import RedisStore
 from gateway.store.redis.connection import RedisTimings
 from gateway.store.types import Incoming, Kind
 from gateway.testing import StoreContract
-from gateway.testing.store_contract.actions import ActionsContract
-from gateway.testing.store_contract.lanes import LanesContract
+from gateway.testing.store_contract.decisions import ActionsContract
+from gateway.testing.store_contract.lanes import LanesContract, TakeoverContract
+from gateway.testing.store_contract.mailbox import WaitingContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
 from gateway.testing.store_contract.prefetch import KINDS, PrefetchContract, shows_its_own
-from gateway.testing.store_contract.takeover import TakeoverContract
-from gateway.testing.store_contract.waiting import WaitingContract
 from tests.store.redis_server import RedisServer
 
 

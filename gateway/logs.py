@@ -1,8 +1,9 @@
-"""Logs: one line a record, without secrets, tracebacks or characters that a terminal would interpret."""
+"""Logs: lines without secrets, pseudonyms of people, errors without their text, and a limit for repeated lines."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
 import math
@@ -13,7 +14,7 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from itertools import filterfalse
@@ -239,3 +240,56 @@ def describe_error(error: BaseException) -> str:
     place = f" ({PurePath(frames[-1].filename).name}:{frames[-1].lineno} {frames[-1].name})" if frames else ""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return f"{type(error).__name__}{place}" + (f" from {describe_error(cause)}" if cause else "")
+
+
+_DIGITS = 12
+"""Hex digits of a pseudonym, 48 bits: among a million people two share one with a chance of one in 500."""
+
+
+def pseudonyms(key: bytes, channels: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that replaces each person and conversation in a text with a keyed pseudonym.
+
+    ``telegram:123:456`` becomes ``telegram:123:~3f9a0c51d2e7``. The channel, the bot's account, a thread and the ids of
+    messages and actions stay. A private chat and its person on Telegram, SMS and WhatsApp have the same pseudonym. In
+    Slack's id of a press, ``U7/C1/1712.0001/...``, the first part is a person.
+    """
+    written = "|".join(re.escape(name) for name in channels)
+    found = re.compile(
+        rf"(?<![\w:])((?:{written}):[^\s:\"/,]*:)([^\s\"/,\\]+)|(?<![\w/:])()([UW][A-Z0-9]{{2,}})(?=/[A-Z0-9]+/\d)"
+    )
+
+    def pseudonym(match: re.Match[str]) -> str:
+        before, person = (match[1], match[2]) if match[2] else (match[3], match[4])
+        # A sentence may end with a punctuation mark, and no id does.
+        rest = person[len(bare := person.rstrip(".:;)!?'")) :]
+        mac = hmac.digest(key, (before + bare).encode("utf-8", "backslashreplace"), "sha256").hex()
+        return f"{before}~{mac[:_DIGITS]}{rest}"
+
+    return lambda text: found.sub(pseudonym, text)
+
+
+class RateLimitFilter(logging.Filter):
+    """A logging filter that passes one record a second of each kind.
+
+    `kind` returns the kind of a record, or None for a record that always passes. A record that passes gets `left_out`,
+    the number of records of its kind that were dropped since the last one. `now` returns seconds.
+    """
+
+    def __init__(
+        self, kind: Callable[[logging.LogRecord], Hashable | None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._kind, self._now = kind, now
+        self._next: dict[Hashable, float] = {}
+        self._left_out: dict[Hashable, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, now = self._kind(record), self._now()
+        if kind is None:
+            return True
+        if now < self._next.get(kind, now):
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        self._next[kind] = now + 1.0
+        record.left_out = self._left_out.pop(kind, 0)
+        return True

@@ -1,4 +1,4 @@
-"""A guard for personal data: e-mail addresses, telephone numbers, payment cards and bank accounts."""
+"""The guards that stand ready: against personal data, long texts and instructions to the model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from channels import AskfirstError
 from gateway.guards.base import GuardrailContext, GuardrailVerdict, checked_stages
+from gateway.guards.screening import screen_aside
 
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?![\w-])")
 _CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){11,18}(?![\w-])")
@@ -121,3 +122,52 @@ def _phone_finder() -> Callable[[str], Iterator[tuple[int, int]]]:
             yield match.start, match.end
 
     return phones
+
+
+class LengthGuardrail:
+    """A Guardrail for texts of more than `max_chars` characters. A rewrite cuts them."""
+
+    name = "length"
+
+    def __init__(
+        self,
+        *,
+        max_chars: int,
+        stages: Sequence[str] = ("input",),
+        action: Literal["warn", "rewrite", "block"] = "block",
+    ) -> None:
+        """Raises ValueError for a wrong value."""
+        if isinstance(max_chars, bool) or not isinstance(max_chars, int) or max_chars < 1:
+            raise ValueError(f"LengthGuardrail: max_chars is a positive number, not {max_chars!r}")
+        self.stages = checked_stages("LengthGuardrail", stages, action)
+        self.max_chars, self.action = max_chars, action
+
+    async def check(self, text: str, context: GuardrailContext) -> GuardrailVerdict:
+        if len(text) <= self.max_chars:
+            return GuardrailVerdict()
+        detail = f"{len(text)} characters, at most {self.max_chars}"
+        cut = text[: self.max_chars] if self.action == "rewrite" else None
+        return GuardrailVerdict(self.action, text=cut, detail=detail)
+
+
+class InjectionGuardrail:
+    """A Guardrail for lines that read like instructions to the model (`screen`). A rewrite takes them out."""
+
+    name = "injection"
+
+    def __init__(
+        self,
+        *,
+        stages: Sequence[str] = ("tool_results",),
+        action: Literal["warn", "rewrite", "block"] = "rewrite",
+    ) -> None:
+        """Raises ValueError for a wrong value."""
+        self.stages = checked_stages("InjectionGuardrail", stages, action)
+        self.action = action
+
+    async def check(self, text: str, context: GuardrailContext) -> GuardrailVerdict:
+        screened = await screen_aside(text)
+        if not screened.kinds:
+            return GuardrailVerdict()
+        rewritten = screened.text if self.action == "rewrite" else None
+        return GuardrailVerdict(self.action, text=rewritten, detail=", ".join(screened.kinds))

@@ -1,25 +1,70 @@
-"""Servers that are processes: messages are lines on their standard input and output.
+"""The ways to a server: a process behind pipes, and streamable HTTP, both with bounds.
 
-The library's own transport bounds neither a line nor their number, and its stderr has to be a file.
+If a request may have arrived, the outcome of a call that fails is unknown: `sending` observes that. The library's own
+transport over pipes bounds neither a line nor their number, and its stderr has to be a file.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
+import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from gateway.mcp.sending import LARGEST, begun
+LARGEST = 64 * 1024 * 1024
+"""The most bytes of one message, or of one HTTP answer. A server that sends more is cut off."""
+
+
+@dataclass(slots=True)
+class Sending:
+    """The state of one request."""
+
+    begun: bool = False
+    """True once bytes of it have left this process."""
+    status: int | None = None
+    """The status of the HTTP answer; None for none yet."""
+
+
+_current: ContextVar[Sending | None] = ContextVar("askfirst_mcp_sending", default=None)
+
+
+@contextmanager
+def sending() -> Iterator[Sending]:
+    """Observe the request that is sent inside the block, also by tasks that have a copy of the context."""
+    state = Sending()
+    token = _current.set(state)
+    try:
+        yield state
+    finally:
+        _current.reset(token)
+
+
+def begun() -> None:
+    """Note that the request of this context begins to leave."""
+    if (state := _current.get()) is not None:
+        state.begun = True
+
+
+def refused_with(status: int) -> None:
+    """Note the status of the HTTP answer to the request of this context."""
+    if (state := _current.get()) is not None:
+        state.status = status
+
 
 _CHUNK = 64 * 1024
 _MOST_IN_A_SECOND = 5_000
@@ -193,3 +238,53 @@ async def _ended(process: asyncio.subprocess.Process) -> bool:
             return False
         await asyncio.sleep(_POLL_SECONDS)
     return True
+
+
+# They log addresses, which may hold a secret, and what a server has said.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
+logging.getLogger("mcp").setLevel(logging.CRITICAL)
+
+
+@contextlib.asynccontextmanager
+async def http_transport(url: str, headers: Mapping[str, str], timeout_seconds: float) -> AsyncIterator[Any]:
+    """Yield the streams of a connection to this URL. The first message is the first request."""
+    client = await asyncio.to_thread(  # it reads the certificates of the machine
+        httpx2.AsyncClient,
+        headers={**headers, "Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(timeout_seconds, read=None),
+        event_hooks={"request": [_observe], "response": [_bound]},
+    )
+    async with client, streamable_http_client(url, http_client=client, max_sse_event_size=LARGEST) as streams:
+        yield streams
+
+
+async def _observe(request: httpx2.Request) -> None:
+    async def trace(event: str, _: Mapping[str, Any]) -> None:
+        if event.endswith(".send_request_headers.started"):
+            begun()
+
+    request.extensions = {**request.extensions, "trace": trace}
+
+
+async def _bound(response: httpx2.Response) -> None:
+    refused_with(response.status_code)
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx2.DecodingError("it sent compressed data, which was not asked for", request=response.request)
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = LARGEST
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.ReadError(f"it sent more than {LARGEST} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
