@@ -39,6 +39,15 @@ async def port_of(server: Process) -> int:
     return int((await server.url()).rpartition(":")[2])
 
 
+@pytest.fixture
+def with_a_terminal() -> Iterator[None]:
+    """The server inherits what SIGHUP does, and the tests themselves may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("with_a_terminal")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_ends_it_in_peace(here: Path, number: signal.Signals) -> None:
     async with running(*SERVE, cwd=here, env=NOBODY) as server:
@@ -164,7 +173,7 @@ async def test_server_out_of_file_descriptors_goes_on_once_some_free(here: Path,
             assert await kept.status() == 200
             resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + 10, hard))
             async with contextlib.AsyncExitStack() as stack:
-                many = [await stack.enter_async_context(Client(port)) for _ in range(200)]
+                many = [await stack.enter_async_context(Client(port)) for _ in range(50)]
                 for client in many:
                     with contextlib.suppress(ConnectionError):
                         await client.send(LIVE)
