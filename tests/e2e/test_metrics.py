@@ -80,7 +80,7 @@ async def test_tools_that_run_fail_or_do_not_exist_are_apart(house: House) -> No
 
 
 async def test_failed_calls_to_the_model_and_their_retries_are_counted(house: House) -> None:
-    house.model.script([Fail(500), Fail(429), Say("hello")])
+    house.model.script([Fail(500), Fail(429, headers={"Retry-After": "1"}), Say("hello")])
     await house.asks("hi")
     found = await scraped(house.url)
     assert found.value("askfirst_model_call_duration_seconds_count", outcome="error") == 2
