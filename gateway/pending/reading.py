@@ -339,7 +339,8 @@ def _intent_elsewhere(core: str, lang: Spoken, verb: str | None) -> Intent | Non
 def without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
     """Yield the text with and without its emoji, and the intents that it can then have."""
     yield core, frozenset(INTENTS)
-    for emoji, fitting in common().emoji.items():
+    every = common().emoji
+    for emoji, fitting in every.items() if core.endswith(tuple(every)) else ():
         if core.endswith(emoji):
             yield _bare(core.removesuffix(emoji).strip()), fitting
             return
