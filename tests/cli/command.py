@@ -7,31 +7,46 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from gateway import wording
-from gateway.cli import main
+from gateway.cli import Commands, main
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.language import prepare_detection
+from gateway.pending.words import prepare
 
-wording.prepare()  # so that no child has to
+# What commands read and import when they begin is here before the fork, so that no child does it.
+wording.prepare()
+prepare("en", "es", "pt")
+prepare_detection()
+assert isinstance(main, Commands)
+for name in {*main._modules.values()}:
+    import_module(name)
 
 
 def run(
     pipes: tuple[Connection, Connection],
+    stdin: Connection | None,
     arguments: Sequence[str],
     cwd: Path,
     env: Mapping[str, str],
     lease_seconds: float | None,
+    constants: Mapping[str, float],
 ) -> None:
-    """What the process does: the command, in this directory and environment; its streams go into the pipes.
+    """Run the command in this directory and environment. Its streams are the pipes; without `stdin` it reads nothing.
 
-    `lease_seconds`: of every lease it takes; None: as long as they are.
+    `lease_seconds`: of every lease it takes; None: the usual ones. `constants`: to change, by module and name.
     """
     gc.freeze()  # what was there before the fork is not looked through again
     for stream, pipe in zip((sys.stdout, sys.stderr), pipes, strict=True):
         os.dup2(pipe.fileno(), stream.fileno())
-    for pipe in pipes:
+    if stdin is not None:
+        os.dup2(stdin.fileno(), 0)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - read until the process ends
+        stdin.close()
+    for pipe in {*pipes}:
         pipe.close()
     os.chdir(cwd)
     os.environ.clear()
@@ -39,4 +54,8 @@ def run(
     sys.path.insert(0, str(cwd))
     if lease_seconds is not None:
         EngineContext.__init__ = functools.partialmethod(EngineContext.__init__, lease_seconds=lease_seconds)  # type: ignore[assignment]
+    for name, value in constants.items():
+        module, _, constant = name.rpartition(".")
+        setattr(sys.modules[module], constant, value)
+    sys.orig_argv = [sys.executable, "-m", "gateway", *arguments]  # what it begins anew with
     main(arguments, prog_name="askfirst")

@@ -25,6 +25,8 @@ from tests.cli.command import run
 
 LISTENS = re.compile(r"http://127\.0\.0\.1:\d+")
 ENDS_WITHIN_SECONDS = 25.0
+PATIENT = {"gateway.web.webhooks.ACCEPT_SECONDS": 15.0, "gateway.web.webhooks.INSIST_SECONDS": 0.3}
+"""A child takes a slow machine for no silent store, as the tests themselves do: see `tests.conftest`."""
 
 
 class Started(Protocol):
@@ -131,14 +133,19 @@ class Fork:
 
 @contextlib.asynccontextmanager
 async def forked(
-    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, lease_seconds: float | None = None
+    *arguments: str | Path,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    lease_seconds: float | None = None,
+    constants: dict[str, float] | None = None,
 ) -> AsyncIterator[Process]:
     """As `running`, begun within milliseconds: for tests that are about what a process does, not how it begins.
 
-    `lease_seconds`: how long its leases last, where a test would wait for their end.
+    `lease_seconds`: how long its leases last, where a test would wait for their end. `constants`: by module and name,
+    those that are others in it.
     """
     said, theirs = children.Pipe(duplex=False)
-    child = await _child((theirs, theirs), arguments, cwd, env, lease_seconds)
+    child = await _child((theirs, theirs), arguments, cwd, env, lease_seconds=lease_seconds, constants=constants)
     process = Process(Fork(child, await _reader(said)))
     try:
         yield process
@@ -152,13 +159,17 @@ async def _child(
     arguments: Sequence[str | Path],
     cwd: Path,
     env: Mapping[str, str] | None,
+    *,
+    stdin: Connection | None = None,
     lease_seconds: float | None = None,
+    constants: dict[str, float] | None = None,
 ) -> BaseProcess:
-    """A child that runs the command. The ends of the pipes are its own from now on."""
-    job = (pipes, [*map(str, arguments)], cwd, {**os.environ, **(env or {})}, lease_seconds)
+    """Start a child that runs the command. The ends of the pipes are the child's from now on."""
+    environ = {**os.environ, **(env or {})}
+    job = (pipes, stdin, [*map(str, arguments)], cwd, environ, lease_seconds, PATIENT | (constants or {}))
     child = children.Process(target=run, args=job, daemon=True)
     await asyncio.to_thread(child.start)
-    for pipe in pipes:
+    for pipe in {*pipes, *([stdin] if stdin else [])}:
         pipe.close()
     return child
 
@@ -198,29 +209,17 @@ async def running(
 
 
 async def askfirst(
-    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stdin: str | None = None
+    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
 ) -> tuple[int, str, str]:
-    """Run ``askfirst`` to its end: exit code, stdout, stderr. What is given nothing to read is a fork."""
-    if stdin is None:
-        (said, theirs), (told, too) = children.Pipe(duplex=False), children.Pipe(duplex=False)
-        child = await _child((theirs, too), arguments, cwd, env)
-        out, err = await asyncio.gather(*[(await _reader(pipe)).read() for pipe in (said, told)])
-        code = await Fork(child, asyncio.StreamReader()).wait()
-        child.close()
-        return code, out.decode(), err.decode()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gateway",
-        *map(str, arguments),
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(stdin.encode())
-    return process.returncode or 0, out.decode(), err.decode()
+    """Run ``askfirst`` to its end in a fork: exit code, stdout, stderr. `stdin` fits into a pipe, 64 KiB."""
+    (said, theirs), (told, too), (reads, types) = [children.Pipe(duplex=False) for _ in range(3)]
+    os.write(types.fileno(), stdin.encode())
+    types.close()
+    child = await _child((theirs, too), arguments, cwd, env, stdin=reads)
+    out, err = await asyncio.gather(*[(await _reader(pipe)).read() for pipe in (said, told)])
+    code = await Fork(child, asyncio.StreamReader()).wait()
+    child.close()
+    return code, out.decode(), err.decode()
 
 
 # ── a command in this process ──

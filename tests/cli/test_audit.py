@@ -33,7 +33,7 @@ from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
 from gateway.testing import ScriptedProvider, ToolCall
-from tests.cli.processes import Page, command, refusal, running, told
+from tests.cli.processes import Page, command, forked, refusal, told
 from tests.e2e.house import SIGNING
 from tests.store.redis_server import RedisServer
 
@@ -154,7 +154,7 @@ async def test_what_was_done_to_the_store_is_told(here: Path, statement: str, fa
 
 
 async def test_a_running_server_answers_too(here: Path, http: aiohttp.ClientSession) -> None:
-    async with running("dev", here / "bot.py", "--port", "0", cwd=here) as process:
+    async with forked("dev", here / "bot.py", "--port", "0", cwd=here) as process:
         page = Page(http, await process.url())
         await page.open()
         await page.says("delete invoice INV-42")

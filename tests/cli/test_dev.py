@@ -13,7 +13,7 @@ import pypdf
 from yarl import URL
 
 from gateway.wording import LANGUAGES, say
-from tests.cli.processes import Page, Process, askfirst, running
+from tests.cli.processes import Page, Process, askfirst, forked, running
 from tests.fakes.telegram import FakeTelegram
 from tests.mcp.conftest import over_http
 
@@ -29,7 +29,7 @@ async def ends_well(process: Process) -> None:
 async def test_page_answers_locally_and_the_store_is_beside_the_bot(here: Path, http: aiohttp.ClientSession) -> None:
     elsewhere = here / "elsewhere"
     elsewhere.mkdir()
-    async with running("dev", here / "bot.py", "--port", "0", cwd=elsewhere) as process:
+    async with forked("dev", here / "bot.py", "--port", "0", cwd=elsewhere) as process:
         page = Page(http, await process.url())
         await page.open()
         await page.says("list invoices")
@@ -40,7 +40,7 @@ async def test_page_answers_locally_and_the_store_is_beside_the_bot(here: Path, 
 
 
 async def test_dev_listens_on_loopback_and_refuses_other_host_names(here: Path, http: aiohttp.ClientSession) -> None:
-    async with running(*DEV, cwd=here) as process:
+    async with forked(*DEV, cwd=here) as process:
         url = URL(await process.url())
         for host, status in (("evil.example", 403), (f"localhost:{url.port}", 200), (f"[::1]:{url.port}", 200)):
             async with http.get(url / "chat", headers={"Host": host}) as answer:
@@ -53,7 +53,7 @@ async def test_dev_listens_on_loopback_and_refuses_other_host_names(here: Path, 
 
 async def test_saving_the_bot_file_restarts_it(here: Path, http: aiohttp.ClientSession) -> None:
     bot = here / "bot.py"
-    async with running(*DEV, cwd=here, env={"PYTHONDONTWRITEBYTECODE": ""}) as process:
+    async with forked(*DEV, cwd=here, env={"PYTHONDONTWRITEBYTECODE": ""}) as process:
         await process.url()
         before = bot.stat()
         bot.write_text(bot.read_text().replace("Café Aurora", "Café Boreal"))
@@ -81,7 +81,7 @@ bot = ChannelAgent(Agent([list_invoices]))
 
 async def test_a_tool_that_hangs_in_a_thread_does_not_hold_the_process(here: Path, http: aiohttp.ClientSession) -> None:
     (here / "bot.py").write_text(HANGING)
-    async with running(*DEV, cwd=here) as process:
+    async with forked(*DEV, cwd=here) as process:
         page = Page(http, await process.url())
         await page.open()
         await page.says("list invoices")
@@ -104,7 +104,7 @@ async def test_a_broken_file_is_shown_and_the_next_save_mends_it(here: Path) -> 
     bot = here / "bot.py"
     good = bot.read_text()
     bot.write_text("bot = (")
-    async with running(*DEV, cwd=here) as process:
+    async with forked(*DEV, cwd=here) as process:
         await process.says("SyntaxError: '\\(' was never closed")
         await process.says("It starts with the next save")
         bot.write_text(good)
@@ -129,7 +129,7 @@ async def test_failing_lifespan_is_shown_and_the_next_save_restarts(here: Path) 
     bot = here / "bot.py"
     good = bot.read_text()
     bot.write_text(FAILING)
-    async with running(*DEV, cwd=here) as process:
+    async with forked(*DEV, cwd=here) as process:
         await process.says(r"the bot's lifespan failed: OSError \(bot.py:7 open_books\)")
         await process.says("It starts with the next save")
         assert "channel_agent.py" not in process.said, "only the author's own frames"
@@ -142,7 +142,7 @@ async def test_failing_lifespan_is_shown_and_the_next_save_restarts(here: Path) 
 async def test_a_changed_setting_is_taken_up(here: Path) -> None:
     env = here / ".env"
     env.write_text("ASKFIRST_PROVIDER=demo\n")
-    async with running(*DEV, cwd=here) as process:
+    async with forked(*DEV, cwd=here) as process:
         await process.says("model: demo")
         env.write_text("ASKFIRST_PROVIDER=openai:gpt-5-mini\nOPENAI_API_KEY=sk-test-0123456789\n")
         await process.says("model: openai")
@@ -150,7 +150,7 @@ async def test_a_changed_setting_is_taken_up(here: Path) -> None:
 
 
 async def test_demo_replaces_a_model_without_a_key_but_no_unknown_one(here: Path) -> None:
-    async with running(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "openai:gpt-5-mini"}) as process:
+    async with forked(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "openai:gpt-5-mini"}) as process:
         await process.says("model: demo .* in place of the bot.s own, for OPENAI_API_KEY is not set")
     code, _, err = await askfirst(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "oracle:delphi"})
     assert code == 78
@@ -170,7 +170,7 @@ async def test_a_webhook_that_is_in_the_way_is_said(here: Path) -> None:
         assert telegram.webhook["secret"] == env["TELEGRAM_WEBHOOK_SECRET"]
         assert set(telegram.commands) == {"", *LANGUAGES}
         assert {"command": "stop", "description": say("cmd_stop", "es")} in telegram.commands["es"]
-        async with running(*DEV, cwd=here, env=env) as process:
+        async with forked(*DEV, cwd=here, env=env) as process:
             await process.says("WARNING.*telegram.*webhook")
             code, out, _ = await askfirst("webhooks", "delete", cwd=here, env=env)
             assert (code, out) == (0, "telegram: deleted\n")
@@ -191,7 +191,7 @@ async def test_registering_needs_an_address_and_a_channel(here: Path) -> None:
 
 
 async def test_a_parallel_start_on_the_same_store_is_refused(here: Path) -> None:
-    async with running(*DEV, cwd=here) as process:
+    async with forked(*DEV, cwd=here) as process:
         await process.url()
         code, _, err = await askfirst(*DEV, cwd=here)
         assert code == 1
@@ -200,7 +200,7 @@ async def test_a_parallel_start_on_the_same_store_is_refused(here: Path) -> None
 
 
 async def test_mcp_servers_of_the_command_line_add_their_tools(here: Path, tmp_path: Path) -> None:
-    async with over_http(tmp_path) as url, running(*DEV, "--mcp", url, cwd=here) as process:
+    async with over_http(tmp_path) as url, forked(*DEV, "--mcp", url, cwd=here) as process:
         await process.url()
         await process.says("pay asks")
         await ends_well(process)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -383,7 +384,8 @@ async def test_waiting_messages_are_listed_and_put_aside(here: Path, at: Mapping
     assert found["waiting"] == 131
     assert [(each["conversation"], each["waiting"]) for each in found["conversations"]] == [(full, 130), (other, 1)]
     said = (await command("waiting", env=at)).stdout
-    assert "131 events wait" in said and f"130      0s      {full}" in said and "put-aside CONVERSATION" in said
+    assert "131 events wait" in said and "put-aside CONVERSATION" in said
+    assert re.search(rf"\n130 +\d+s +{re.escape(full)}\n", said)
     assert (await told("waiting", "put-aside", full, env=at)) == {"conversation": full, "put_aside": 130}
     assert "nothing waits" in await refusal("waiting", "put-aside", full, env=at)
     assert (await told("waiting", env=at))["waiting"] == 1

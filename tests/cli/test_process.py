@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +21,7 @@ import pytest
 from gateway import Agent, Gateway, Settings
 from gateway.cli.process import run
 from gateway.cli.serve import goes_with_container
-from tests.cli.processes import Process, running
+from tests.cli.processes import Process, forked, running
 from tests.cli.test_dev import DEV
 from tests.cli.test_serve import SERVE, register, settings, until_not_ready
 from tests.e2e.house import SIGNING
@@ -48,9 +49,13 @@ def with_a_terminal() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("with_a_terminal")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_a_signal_ends_it_in_peace(here: Path, number: signal.Signals) -> None:
-    async with running(*SERVE, cwd=here, env=NOBODY) as server:
+@pytest.mark.parametrize(
+    ("begun", "number"), [(forked, signal.SIGTERM), (forked, signal.SIGINT), (running, signal.SIGHUP)]
+)
+async def test_a_signal_ends_it_in_peace(
+    here: Path, begun: Callable[..., AbstractAsyncContextManager[Process]], number: signal.Signals
+) -> None:
+    async with begun(*SERVE, cwd=here, env=NOBODY) as server:
         await server.url()
         assert os.path.lexists(here / ".askfirst" / "askfirst.db.sock")
         server.signal(number)
@@ -80,7 +85,7 @@ async def test_under_nohup_it_stays_when_the_terminal_goes(here: Path) -> None:
 async def test_a_signal_while_it_starts_ends_it_in_peace(here: Path, telegram: FakeTelegram) -> None:
     """The platform has not answered yet."""
     asked = telegram.hold("getMe")
-    async with running(*SERVE, cwd=here, env=settings(telegram)) as server:
+    async with forked(*SERVE, cwd=here, env=settings(telegram)) as server:
         await asked.reached()
         server.signal(signal.SIGTERM)
         asked.release()
@@ -90,7 +95,7 @@ async def test_a_signal_while_it_starts_ends_it_in_peace(here: Path, telegram: F
 
 async def test_a_second_signal_while_it_starts_ends_it_at_once(here: Path, telegram: FakeTelegram) -> None:
     asked = telegram.hold("getMe")
-    async with running(*SERVE, cwd=here, env=settings(telegram)) as server:
+    async with forked(*SERVE, cwd=here, env=settings(telegram)) as server:
         await asked.reached()
         server.signal(signal.SIGTERM)
         server.signal(signal.SIGINT)
@@ -98,7 +103,7 @@ async def test_a_second_signal_while_it_starts_ends_it_at_once(here: Path, teleg
 
 
 async def test_clients_that_hold_on_do_not_hold_it_up(here: Path) -> None:
-    async with running(*SERVE, cwd=here, env=NOBODY) as server, contextlib.AsyncExitStack() as stack:
+    async with forked(*SERVE, cwd=here, env=NOBODY) as server, contextlib.AsyncExitStack() as stack:
         port = await port_of(server)
         clients = [await stack.enter_async_context(Client(port)) for _ in range(3)]
         silent, kept, half = clients
@@ -120,7 +125,7 @@ async def test_message_during_shutdown_is_answered_by_the_next_process(here: Pat
             telegram, ASKFIRST_PROVIDER="openai:gpt-5-mini", OPENAI_BASE_URL=model.url, OPENAI_API_KEY=model.key
         )
         ana, ben = telegram.person("Ana"), telegram.person("Ben")
-        async with running(*SERVE, cwd=here, env=env) as server, aiohttp.ClientSession() as http:
+        async with forked(*SERVE, cwd=here, env=env) as server, aiohttp.ClientSession() as http:
             await register(telegram, here, server)
             await telegram.person_says(ana, ana, "one")
             await model.wait_for(1)
@@ -130,7 +135,7 @@ async def test_message_during_shutdown_is_answered_by_the_next_process(here: Pat
             held.set()
             assert await server.ended() == 0
         assert len(model.requests) == 1
-        async with running(*SERVE, cwd=here, env=env) as server:
+        async with forked(*SERVE, cwd=here, env=env) as server:
             await telegram.wait_for(lambda: telegram.last(ben))
             server.signal(signal.SIGTERM)
             assert await server.ended() == 0
@@ -164,7 +169,7 @@ async def test_server_goes_on_when_its_logs_cannot_be_written(here: Path, telegr
 @pytest.mark.parametrize("command", [SERVE, DEV], ids=["uvloop", "asyncio"])
 async def test_server_out_of_file_descriptors_goes_on_once_some_free(here: Path, command: tuple[str, ...]) -> None:
     began = time.monotonic()
-    async with running(*command, cwd=here, env=NOBODY) as server:
+    async with forked(*command, cwd=here, env=NOBODY) as server:
         port = await port_of(server)
         used = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
         _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
@@ -199,14 +204,6 @@ pytestmark = pytest.mark.timeout(180)
 """Two processes start one after another, and more is waited for than done."""
 
 BOT = Path(__file__).with_name("hanging.py")
-HURRIED = """
-import sys
-from importlib import import_module
-from gateway.cli import main
-serve = import_module("gateway.cli.serve")
-serve.GRACE_SECONDS, serve.LAST_SECONDS = map(float, sys.argv[1:3])
-main(sys.argv[3:], prog_name="askfirst")
-"""
 GRACE_SECONDS = 1.0
 LONG = 600.0
 
@@ -220,22 +217,12 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 @contextlib.asynccontextmanager
 async def serving(stage: Stage, *, last_seconds: float = LONG, **env: str) -> AsyncIterator[Process]:
     """``askfirst serve`` with a grace of a second. Only with the `last_seconds` it is ended whatever hangs."""
-    serve = ("serve", str(BOT), "--host=127.0.0.1", "--port=0")
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", HURRIED, str(GRACE_SECONDS), str(last_seconds), *serve),
-        cwd=stage.directory,
-        env={**os.environ, **stage.env, **env},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    process = Process(started)
-    try:
+    constants = {"gateway.cli.serve.GRACE_SECONDS": GRACE_SECONDS, "gateway.cli.serve.LAST_SECONDS": last_seconds}
+    serve = ("serve", BOT, "--host=127.0.0.1", "--port=0")
+    async with forked(*serve, cwd=stage.directory, env={**stage.env, **env}, constants=constants) as process:
         await process.url()
         await stage.webhook_to(process)
         yield process
-    finally:
-        await process.end()
 
 
 async def begun(stage: Stage, count: int = 1) -> None:

@@ -230,7 +230,7 @@ async def test_a_second_signal_ends_it_at_once(here: Path, telegram: FakeTelegra
         env = settings(
             telegram, ASKFIRST_PROVIDER="openai:gpt-5-mini", OPENAI_BASE_URL=model.url, OPENAI_API_KEY=model.key
         )
-        async with running(*SERVE, cwd=here, env=env) as server, aiohttp.ClientSession() as http:
+        async with forked(*SERVE, cwd=here, env=env) as server, aiohttp.ClientSession() as http:
             await register(telegram, here, server)
             ana = telegram.person("Ana")
             await telegram.person_says(ana, ana, "list them")

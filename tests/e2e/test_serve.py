@@ -59,7 +59,7 @@ async def test_the_whole_story_on_slack(tmp_path: Path) -> None:
 
         model.script([Call("list_invoices", {"state": "open"}), "**INV-7** and **INV-42** are open."])
         model.script([Call("delete_invoice", {"invoice_id": "INV-42"})])
-        async with running(*SERVE, "0", cwd=tmp_path, env=env) as first:
+        async with forked(*SERVE, "0", cwd=tmp_path, env=env) as first:
             url = await first.url()
             slack.webhook = f"{url}/webhooks/slack"
             answer = await answered(slack, ana, slack.direct(ana), "list the open invoices")
@@ -143,7 +143,7 @@ async def test_message_sent_before_a_kill_is_found_and_not_resent(tmp_path: Path
 async def test_dev_hears_slack_without_an_address(tmp_path: Path) -> None:
     async with FakeSlack() as slack:
         ana = slack.person("ana")
-        async with running("dev", EXAMPLE, "--port", "0", cwd=tmp_path, env=in_dev(slack, tmp_path)) as process:
+        async with forked("dev", EXAMPLE, "--port", "0", cwd=tmp_path, env=in_dev(slack, tmp_path)) as process:
             await process.says("slack: over Socket Mode; everybody may write")
             await slack.wait_for(lambda: slack.connected)
             prompt = await answered(slack, ana, slack.direct(ana), "delete invoice INV-42")
@@ -167,7 +167,7 @@ async def test_dev_hears_slack_without_an_address(tmp_path: Path) -> None:
 async def test_dev_asks_for_a_connection_no_sooner_than_it_may(tmp_path: Path) -> None:
     async with FakeSlack() as slack:
         slack.fail_next("apps.connections.open", "ratelimited", status=429, retry_after=3)
-        async with running("dev", EXAMPLE, "--port", "0", cwd=tmp_path, env=in_dev(slack, tmp_path)) as process:
+        async with forked("dev", EXAMPLE, "--port", "0", cwd=tmp_path, env=in_dev(slack, tmp_path)) as process:
             clock = asyncio.get_running_loop().time
             await slack.wait_for(lambda: slack.called("apps.connections.open"))
             refused = clock()
@@ -218,7 +218,7 @@ async def test_the_whole_story_by_sms_and_whatsapp(tmp_path: Path, whatsapp: boo
 
         model.script([Call("list_invoices", {"state": "open"}), "**INV-7** and **INV-42** are open."])
         model.script([Call("delete_invoice", {"invoice_id": "INV-42"})])
-        async with running(*serve, cwd=tmp_path, env=env) as first:
+        async with forked(*serve, cwd=tmp_path, env=env) as first:
             await first.says(re.escape(f"sms, whatsapp: {base}/webhooks/twilio\n"))
             shown = "*INV-7* and *INV-42* are open." if whatsapp else "INV-7 and INV-42 are open."
             assert (await phone.answered("list the open invoices", "are open")).body == shown

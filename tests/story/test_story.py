@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pypdf import PdfReader
 
-from tests.cli.processes import forked, running
+from tests.cli.processes import forked
 from tests.fakes.anthropic import FakeAnthropic
 from tests.fakes.model_server import Call, ModelServer
 from tests.fakes.openai import FakeOpenAI
@@ -78,7 +78,7 @@ async def test_ask_confirm_once_and_get_the_file(channel: str, store: str, provi
         phone.reached_at(url)
         model.script([Call("list_invoices", {"state": "open"}), "INV-7 and INV-42 are open."])
         model.script([Call("delete_invoice", {"invoice_id": "INV-42"})])
-        async with running(*serve, cwd=tmp_path, env=env) as first:
+        async with forked(*serve, cwd=tmp_path, env=env) as first:
             await first.url()
             await phone.writes("list the open invoices")
             assert await phone.reads("are open") == "INV-7 and INV-42 are open."
