@@ -24,11 +24,11 @@ test: style
 	echo '$(PYTEST) -m "not nightly"'; $(PYTEST) -m "not nightly"; tested=$$?; \
 	wait $$types; typed=$$?; echo '$(MYPY)'; cat .venv/types.txt; exit $$((tested | typed))
 
-## The tests that `make test` leaves out, but the soak: CONTRIBUTING.md names them. It takes less than an hour.
+## The tests that `make test` leaves out, but the soak, and more examples of some: CONTRIBUTING.md names them. It takes less than an hour.
 nightly: .venv/test.installed
 	@$(BIN)/python -m scripts.redis_server
 	@$(BIN)/python -m scripts.chromium
-	$(PYTEST) -m nightly --timeout 600 --ignore tests/soak
+	$(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly --timeout 600 --ignore tests/soak
 
 ## The next 100,000 requests that are nearly right, of a million; .nightly/fuzz.json says where to go on.
 fuzz: .venv/test.installed

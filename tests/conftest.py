@@ -21,7 +21,8 @@ from gateway.web import webhooks
 from gateway.web.metrics import Metrics  # noqa: F401 - its import reads files, which no event loop may do
 from scripts import chromium
 
-hypothesis.settings.register_profile("askfirst", derandomize=True, max_examples=100, deadline=None)
+hypothesis.settings.register_profile("askfirst", derandomize=True, max_examples=30, deadline=None)
+hypothesis.settings.register_profile("nightly", derandomize=True, max_examples=200, deadline=None)
 hypothesis.settings.load_profile("askfirst")
 
 SETTINGS = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_", "OPENAI_", "ANTHROPIC_")

@@ -6,7 +6,7 @@ import json
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -60,7 +60,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50)
 @given(
     st.lists(JSON, max_size=4) | st.dictionaries(st.text(), JSON, max_size=4),
     st.sampled_from(["", "So: ", "```json\n", "{see}: "]),

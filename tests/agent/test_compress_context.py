@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import Agent, AgentConfig, ConversationMemory
@@ -214,7 +214,6 @@ def plainly(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.ledger("MEM-04", "MISC-07")
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(STEPS)
 def test_any_interleaving_leaves_what_both_vendors_take(steps: list[tuple[Any, ...]]) -> None:
     messages: Sequence[ModelMessage] = turn(0, 10, 1, noted=False)
@@ -288,7 +287,6 @@ def test_one_message_takes_a_quarter_at_most_and_says_so() -> None:
     assert kept[1].content.endswith("[3500 characters left out here: too long for the model]")
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 3)), min_size=1, max_size=25), st.integers(2_000, 9_000)
 )
@@ -320,7 +318,6 @@ def test_note_between_a_call_and_its_result_begins_no_window() -> None:
 _TURN = st.tuples(st.integers(0, 3_000), st.integers(0, 3), st.sampled_from(["", "event", "user"]))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.lists(_TURN, min_size=1, max_size=20), st.integers(2_000, 9_000))
 def test_no_call_stands_apart_and_the_newest_message_stays(turns: list[tuple[int, int, str]], most: int) -> None:
     messages: list[ModelMessage] = []

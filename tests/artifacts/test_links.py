@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import AskfirstError, Media
@@ -73,7 +73,6 @@ def test_the_first_key_signs_and_all_of_them_verify() -> None:
         links(NEW).read(before)
 
 
-@settings(derandomize=True, max_examples=100)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
 def test_any_text_is_refused_in_the_same_words(text: str) -> None:
     with pytest.raises(BadLink, match=r"^not a link of ours, or it has ended$"):

@@ -8,5 +8,7 @@ __all__: list[str] = []
 
 
 def pytest_configure() -> None:
-    settings.register_profile("first_failure", settings(), phases=[Phase.generate], report_multiple_bugs=False)
+    settings.register_profile(
+        "first_failure", settings(max_examples=100), phases=[Phase.generate], report_multiple_bugs=False
+    )
     settings.load_profile("first_failure")

@@ -195,11 +195,17 @@ WORDS = {
 
 def largest(make: Callable[[int], WebhookRequest], limit: int) -> WebhookRequest:
     """The request of the most pieces that is no larger."""
-    few, many = 1, limit
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (middle, many) if len(make(middle).body) <= limit else (few, middle)
-    return make(few)
+    few, many, most = 1, limit, make(1)
+    slope = (len(make(1001).body) - len(most.body)) / 1000
+    while many - few > 1:  # each piece is nearly as long as the last ones
+        count = min(max(few + int((limit - len(most.body)) / slope), few + 1), many - 1)
+        tried = make(count)
+        slope = (len(tried.body) - len(most.body)) / (count - few)
+        if len(tried.body) > limit:
+            many = count
+        else:
+            few, most = count, tried
+    return most
 
 
 async def seconds(idle: Gateway, case: ChannelCase, request: WebhookRequest) -> float:

@@ -295,11 +295,13 @@ def test_lines_of_a_loop_that_ended_are_written_by_the_next(
     asyncio.run(another())
 
 
-@pytest.mark.parametrize("end", ["", "raise SystemExit(1)", "raise RuntimeError('not caught')", "leave()"])
+@pytest.mark.parametrize(
+    "end",
+    ["", "raise SystemExit(1)", "raise RuntimeError('not caught')", "from gateway.cli.process import leave; leave()"],
+)
 def test_a_process_that_ends_has_written_all_it_told(end: str) -> None:
     program = f"""
 import asyncio, logging
-from gateway.cli.process import leave
 from gateway import logs
 from gateway.logs import configure_logging
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.memory import ConversationMemory
@@ -175,7 +175,6 @@ def test_a_summary_that_comes_late_replaces_no_newer_one() -> None:
 _STEP = st.tuples(st.integers(0, 200), st.integers(0, 3), st.booleans())
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.lists(_STEP, min_size=1, max_size=25), st.integers(1, 12), st.none() | st.integers(1, 200))
 def test_trimming_by_turns_is_trimming_at_once(
     turns: list[tuple[int, int, bool]], most: int, tokens: int | None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gateway.pending.reading import MAX_LENGTH, ReplyParser
@@ -24,7 +24,6 @@ SUPPORTED = sorted(WORDED)
 CORPUS: dict[str, dict[str, list[Any]]] = tomllib.loads(
     (Path(__file__).parent / "corpus" / "selecting.toml").read_text(encoding="utf-8")
 )
-FEW = settings(derandomize=True, max_examples=300, deadline=None)
 
 
 def selection(confirmed: list[int], refused: list[int]) -> Selection:
@@ -105,7 +104,6 @@ def mixed(lang: str) -> st.SearchStrategy[str]:
     return st.builds(lambda words, join: join.join(words), st.lists(word, max_size=7), st.sampled_from([" ", "", ", "]))
 
 
-@FEW
 @given(st.sampled_from(SUPPORTED), st.integers(2, 10), st.data())
 def test_any_text_names_only_items_of_the_plan(lang: str, items: int, data: st.DataObject) -> None:
     text = data.draw(mixed(lang) | st.text(max_size=MAX_LENGTH + 20))
@@ -116,7 +114,6 @@ def test_any_text_names_only_items_of_the_plan(lang: str, items: int, data: st.D
         assert not said.confirmed & said.refused
 
 
-@FEW
 @given(st.sampled_from(SUPPORTED), st.text("abcdefghijklmnopqrstuvwxyz", min_size=6), st.data())
 def test_one_unknown_word_selects_nothing(lang: str, other: str, data: st.DataObject) -> None:
     words = words_of(lang)

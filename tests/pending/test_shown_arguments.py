@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import Address, Json, Reply
@@ -30,7 +30,6 @@ from tests.pending.platforms import SEEN, read_argument, read_rows
 from tests.pending.records import ANA, GROUP, KEYRING, NOW, PRIVATE, Table, deletion, record
 
 ON_EVERY_PLATFORM = pytest.mark.parametrize("platform", SEEN)
-FEW = settings(max_examples=80)
 
 ODD = [
     *"\u200b\u202e\u2066\u2068\u2069\ufe0f\u3164\u2800\u034f\U000e0101\u180b",
@@ -62,7 +61,6 @@ def of(args: dict[str, Json], template: str = "Send it?", **more: Any) -> Pendin
 
 
 @ON_EVERY_PLATFORM
-@FEW
 @given(args=ARGS)
 def test_every_argument_can_be_read(platform: str, args: dict[str, Json]) -> None:
     rows = read_rows(seen(platform, of(args, "Send {it} to {to_whom}?")))
@@ -71,7 +69,6 @@ def test_every_argument_can_be_read(platform: str, args: dict[str, Json]) -> Non
 
 
 @ON_EVERY_PLATFORM
-@FEW
 @given(one=VALUES, other=VALUES)
 def test_two_different_arguments_never_look_equal(platform: str, one: Json, other: Json) -> None:
     first, second = (seen(platform, of({"it": value}, "Send {it}?")) for value in (one, other))
@@ -79,7 +76,6 @@ def test_two_different_arguments_never_look_equal(platform: str, one: Json, othe
 
 
 @ON_EVERY_PLATFORM
-@FEW
 @given(word=st.text(st.sampled_from(sorted(LIKE_ASCII)), min_size=1), behind=st.sampled_from(["", "-42", " INV-42"]))
 def test_a_word_that_only_looks_latin_is_signed(platform: str, word: str, behind: str) -> None:
     [(_, value)] = read_rows(seen(platform, of({"it": word + behind})))
@@ -88,7 +84,6 @@ def test_a_word_that_only_looks_latin_is_signed(platform: str, word: str, behind
 
 
 @ON_EVERY_PLATFORM
-@FEW
 @given(args=ARGS, hidden=WORDS)
 def test_no_table_and_no_preview_hides_an_argument(platform: str, args: dict[str, Json], hidden: str) -> None:
     shown_before = (("To", "Bob"), ("it", hidden), ("to_whom", "3"))

@@ -37,7 +37,6 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of every request."""
 
 any_input = settings(
-    max_examples=100,
     derandomize=True,
     deadline=None,
     database=None,
@@ -47,7 +46,7 @@ any_input = settings(
         HealthCheck.too_slow,  # each example may be several calls to a real server
     ],
 )
-"""The Hypothesis settings of the contract."""
+"""The Hypothesis settings of the contract. The number of examples is the profile's: 100 if none is loaded."""
 
 
 def with_proof(webhook: Webhook, request: WebhookRequest, at: datetime = NOW, attempt: int = 1) -> WebhookRequest:

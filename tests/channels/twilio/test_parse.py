@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import (
@@ -288,7 +288,6 @@ def test_what_is_no_form_of_twilios_is_malformed(body: bytes, content_type: str)
         READERS["sms"].read(request(body, content_type=content_type))
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(body=st.binary(max_size=300), channel=st.sampled_from(list(READERS)))
 def test_any_bytes_are_read_or_malformed(body: bytes, channel: str) -> None:
     assert any(is_for(each, request(body)) for each in READERS), "somebody must refuse it"
@@ -299,7 +298,6 @@ def test_any_bytes_are_read_or_malformed(body: bytes, channel: str) -> None:
 VALUES = st.one_of(st.text(max_size=20), st.sampled_from(["1", "true", "STOP", OURS, f"whatsapp:{ANA}", "received"]))
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(changes=st.dictionaries(st.sampled_from(sorted({key for form in FORMS.values() for key in form})), VALUES))
 def test_any_values_are_read(changes: Mapping[str, str]) -> None:
     form = {**FORMS["whatsapp button"], **{k: v.encode("utf-8", "replace").decode() for k, v in changes.items()}}

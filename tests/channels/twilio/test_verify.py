@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from multidict import MultiDict
 from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator
@@ -188,7 +188,6 @@ NAMES = st.sampled_from(
 TEXT = st.text(st.characters(), max_size=60)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(
     body=st.binary(max_size=400),
     headers=st.dictionaries(NAMES, TEXT),
@@ -203,7 +202,6 @@ def test_no_bytes_pass_or_raise_anything_else(body: bytes, headers: dict[str, st
             channel.verify(WebhookRequest("POST", url, headers, body), NOW)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(at=st.integers(0, 10_000), flip=st.integers(1, 255))
 def test_a_byte_changed_anywhere_is_forged(at: int, flip: int) -> None:
     asked = signed(FORMS["whatsapp button"])
