@@ -209,8 +209,10 @@ class ChatDriver:
         await self._idle()
 
     async def _idle(self) -> None:
+        tasks = self.engine.context.tasks
         while not await self.engine.idle():
             await asyncio.sleep(0.001)
+            await tasks.ended()  # without a question to the store at each look
         if isinstance(provider := self.bot.agent.provider, ScriptedProvider):
             provider.assert_followed()
 

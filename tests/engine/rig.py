@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
+import pytest
+
 from channels import (
     Address,
     ButtonPress,
@@ -53,7 +55,24 @@ from tests.engine.bots import Model
 from tests.stored import action_of
 from tests.told import Told
 
-__all__ = ["Platform", "Rig", "Worker", "code_of", "here", "killed", "message", "rig", "until", "user_lines"]
+__all__ = [
+    "Platform",
+    "Rig",
+    "Worker",
+    "code_of",
+    "here",
+    "killed",
+    "message",
+    "on_redis_at_night",
+    "rig",
+    "until",
+    "user_lines",
+]
+
+on_redis_at_night = pytest.mark.parametrize(
+    "kept_on", ["sqlite", pytest.param("redis", marks=pytest.mark.nightly)], indirect=True
+)
+"""A story in a module for both stores that is not about the store."""
 
 KEYS = [b"a key of more than 16 bytes"]
 
@@ -303,9 +322,10 @@ _numbers = itertools.count(1)
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until a condition holds, which may be a coroutine function."""
-    async with asyncio.timeout(30):
+    looks = itertools.chain((0.001, 0.002, 0.004), itertools.repeat(0.008))  # a look may cost a question to the store
+    async with asyncio.timeout(60):
         while not (await found if inspect.isawaitable(found := condition()) else found):
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(next(looks))
 
 
 async def killed(task: asyncio.Task[Any]) -> None:

@@ -1,4 +1,7 @@
-"""Every call to the store fails once, at every place of a whole story: nothing is lost, nothing happens twice."""
+"""A call to the store fails at any place of a whole story: nothing is lost, nothing happens twice.
+
+Each run lets every fourth call fail, from another place in each story; `make nightly` lets each call fail.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from tests.machine.witness import TTL
 from tests.machine.world import LEASE, World
 
 ONE = "ana"
+EVERY = 4
+"""Of the calls of a story, one in so many fails in each run."""
 Ending = Literal["pressed", "expired", "opted out"]
+ENDINGS = get_args(Ending)
 
 
 class Story:
@@ -78,11 +84,22 @@ async def story(files: Path, place: OnSqlite | OnRedis, *, alone: bool) -> Async
         await world.close()
 
 
+each_at_night = pytest.mark.parametrize(
+    "each", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["every fourth call", "each call"]
+)
+
+
+def chosen(calls: int, *, each: bool, first: int) -> range:
+    """The numbers of the calls that fail, one in a story."""
+    return range(1, calls + 1) if each else range(1 + first % EVERY, calls + 1, EVERY)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nobody_waits_long")
+@each_at_night
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
-@pytest.mark.parametrize("ending", get_args(Ending))
-async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending, answer_lost: bool) -> None:
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending, answer_lost: bool, each: bool) -> None:
     async with story(tmp_path, places(), alone=True) as undisturbed:
         await undisturbed.runs(ending)
         effects = ["pay"] if ending == "pressed" else []
@@ -90,7 +107,7 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
         assert len(undisturbed.seen) > 1
     calls = undisturbed.wire.calls.total()
     assert calls > 20
-    for number in range(1, calls + 1):
+    for number in chosen(calls, each=each, first=ENDINGS.index(ending) + 2 * answer_lost):
         async with story(tmp_path, places(), alone=True) as disturbed:
             wire = disturbed.wire
             wire.calls_left, wire.last_answer_lost, wire.recovers = number, answer_lost, True
@@ -106,12 +123,16 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
 @pytest.mark.both_stores
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nobody_waits_long")
+@each_at_night
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
-async def test_a_process_may_die_at_any_call(places: Places, tmp_path: Path, answer_lost: bool) -> None:
+async def test_a_process_may_die_at_any_call(
+    places: Places, tmp_path: Path, kept_on: str, answer_lost: bool, each: bool
+) -> None:
     """Another takes over. Only where the effect may have happened is it told that nobody knows."""
     async with story(tmp_path, places(), alone=False) as undisturbed:
         await undisturbed.runs()
-    for number in range(1, undisturbed.wire.calls.total() + 1):
+    calls = undisturbed.wire.calls.total()
+    for number in chosen(calls, each=each, first=(kept_on == "redis") + 2 * answer_lost):
         async with story(tmp_path, places(), alone=False) as disturbed:
             disturbed.wire.calls_left, disturbed.wire.last_answer_lost = number, answer_lost
             await disturbed.runs()

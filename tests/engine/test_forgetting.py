@@ -355,15 +355,16 @@ async def test_every_path_has_its_canary(chat: ChatDriver, file: Path, redis_url
     assert {"trace", "cached", "memory", "knowledge", "token", "people", "action", "open", "beside", "file"} <= kinds
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
 async def test_a_killed_forgetting_is_completed(
-    alone: ChatDriver, file: Path, redis_url: str, prefix: str, kept_on: str, tmp_path: Path
+    alone: ChatDriver, file: Path, redis_url: str, prefix: str, kept_on: str, tmp_path: Path, every: int
 ) -> None:
-    """It is killed at each of its calls in turn: on SQLite each time from the beginning."""
+    """It is killed at every so-manieth of its calls in turn: on SQLite each time from the beginning."""
     store, calls = alone.engine.context.store, 0
     if kept_on == "sqlite":
         await store.scrub()  # type: ignore[attr-defined]
     while True:
-        calls += 1
+        calls += every
         place, here = file, store
         if kept_on == "sqlite":
             place = tmp_path / f"copy {calls}.db"

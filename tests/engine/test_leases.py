@@ -22,7 +22,7 @@ from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.types import Lease
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Platform, Rig, Worker, killed, message, rig, until, user_lines
+from tests.engine.rig import Platform, Rig, Worker, killed, message, on_redis_at_night, rig, until, user_lines
 from tests.stored import action_of
 
 pytestmark = pytest.mark.both_stores
@@ -375,6 +375,7 @@ async def test_a_callback_may_take_its_time(tmp_path: Path, invoices: Invoices) 
         await until(lambda: done)
 
 
+@on_redis_at_night
 async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path, invoices: Invoices) -> None:
     bot = invoices.bot()
 
@@ -394,6 +395,7 @@ async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path, invoices: I
         await chat.worker.engine.stop(grace_seconds=0)
 
 
+@on_redis_at_night
 async def test_effects_of_one_tool_that_hang_hold_up_no_other_tools(tmp_path: Path) -> None:
     begun: list[str] = []
     hold = asyncio.Event()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels import Message, Parsed, WebhookResponse
@@ -460,16 +460,23 @@ STEP = st.one_of(
     st.tuples(st.just("days"), st.sampled_from([0.5, 1.5, 4.0]), st.sampled_from(["now", "turn", "summary"])),
     st.tuples(st.just("new")),
 )
+Steps = list[tuple[tuple[Any, ...], int | None, bool]]
 STEPS = st.lists(st.tuples(STEP, st.none() | st.integers(1, 40), st.booleans()), min_size=3, max_size=14)
 
 
 @pytest.mark.usefixtures("nobody_waits_long")
 @pytest.mark.ledger("MEM-02", "MEM-04")
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(STEPS, st.integers(1, 8), st.none() | st.integers(10, 200))
-def test_any_history_is_taken_by_both_vendors(
-    tmp_path: Path, steps: list[tuple[tuple[Any, ...], int | None, bool]], most: int, tokens: int | None
-) -> None:
+@pytest.mark.parametrize("histories", [12, pytest.param(200, marks=pytest.mark.nightly)])
+def test_any_history_is_taken_by_both_vendors(tmp_path: Path, histories: int) -> None:
+    @settings(max_examples=histories)
+    @given(STEPS, st.integers(1, 8), st.none() | st.integers(10, 200))
+    def any_history(steps: Steps, most: int, tokens: int | None) -> None:
+        play(tmp_path, steps, most, tokens)
+
+    any_history()
+
+
+def play(tmp_path: Path, steps: Steps, most: int, tokens: int | None) -> None:
     async def live() -> None:
         model, summarizer = Vendors(), Summarizer()
 

@@ -22,8 +22,6 @@ from gateway.wording import say
 from tests.engine.bots import Invoices, Whole
 from tests.engine.rig import Rig, Worker, here, killed, message, rig, until, user_lines
 
-pytestmark = pytest.mark.both_stores
-
 RESUMED = Confirm("Delete {invoice_id}?", after="resume")
 DOWN = ProviderError("openai", "503", retryable=False)
 
@@ -39,6 +37,7 @@ def told(script: ScriptedProvider, role: str) -> list[str]:
 # ── the model is down ──
 
 
+@pytest.mark.both_stores
 async def test_model_down_is_told_once_and_retried_with_backoff(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, DOWN, DOWN, DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
@@ -53,6 +52,7 @@ async def test_model_down_is_told_once_and_retried_with_backoff(tmp_path: Path) 
         script.assert_used_up()
 
 
+@pytest.mark.both_stores
 async def test_message_given_up_after_retries_can_be_replayed(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN] * 5 + ["Here I am."])
     async with rig(bot(script), tmp_path) as chat:
@@ -68,6 +68,7 @@ async def test_message_given_up_after_retries_can_be_replayed(tmp_path: Path) ->
         assert user_lines(script) == ["hello"]
 
 
+@pytest.mark.both_stores
 async def test_message_while_the_model_is_down_joins_the_next_try(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
@@ -143,6 +144,7 @@ async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(tmp_path: Pat
         assert letter.dead_id.startswith(incident)
 
 
+@pytest.mark.both_stores
 async def test_failed_batch_stays_split_until_all_of_it_is_done(tmp_path: Path) -> None:
     """Else a message that kills its worker would do so twice more for each one before it."""
     model = Fragile("bad")
@@ -167,6 +169,7 @@ async def test_another_person_is_not_blamed_for_a_turn_that_fails(tmp_path: Path
         assert len(await chat.store.dead_letters()) == 1
 
 
+@pytest.mark.both_stores
 async def test_message_that_kills_its_worker_is_put_aside_alone(tmp_path: Path) -> None:
     script = ScriptedProvider(["Hello."])
     async with rig(bot(script), tmp_path) as chat:
@@ -181,6 +184,7 @@ async def test_message_that_kills_its_worker_is_put_aside_alone(tmp_path: Path) 
         assert letter.incoming is not None and letter.incoming.body["text"] == "deadly"
 
 
+@pytest.mark.both_stores
 async def test_turn_that_died_twice_runs_alone_on_its_worker(tmp_path: Path) -> None:
     held = asyncio.Event()
     script = ScriptedProvider([held, "Hello.", "Hello, too."])
@@ -204,6 +208,7 @@ async def test_turn_that_died_twice_runs_alone_on_its_worker(tmp_path: Path) -> 
         assert (chat.platform.texts("ana"), chat.platform.texts("bob")) == (["Hello."], ["Hello, too."])
 
 
+@pytest.mark.both_stores
 async def test_worker_deaths_after_outages_put_nothing_aside(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, DOWN, DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
@@ -237,6 +242,7 @@ async def test_outcomes_are_not_lost_with_a_late_yes(asked: ChatDriver, invoices
 
 
 @pytest.mark.parametrize("arrives", [False, True])
+@pytest.mark.both_stores
 async def test_commit_without_an_answer_asks_the_model_once(tmp_path: Path, arrives: bool) -> None:
     async with rig(bot(ScriptedProvider(["One."])), tmp_path) as chat:
         await chat.says("ana", "hello")
@@ -323,6 +329,7 @@ async def test_stop_ends_only_the_senders_turn_and_drops_no_message(driver: Chat
 WAITING = (("bob", "hello"), ("ana", "more"))
 
 
+@pytest.mark.both_stores
 async def test_stop_reaches_a_turn_in_another_process(chat: Rig, invoices: Invoices) -> None:
     other = chat.another()
     await chat.says("ana", "wait")
@@ -351,6 +358,7 @@ async def test_the_threads_of_one_place_leave_turns_for_others(chat: Rig, invoic
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.both_stores
 async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path) -> None:
     started, hold = asyncio.Event(), asyncio.Event()
 
@@ -384,6 +392,7 @@ async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path)
 # ── checkpoints ──
 
 
+@pytest.mark.both_stores
 async def test_a_take_over_goes_on_from_the_last_finished_step(tmp_path: Path) -> None:
     done: list[str] = []
 
@@ -417,6 +426,7 @@ async def run(worker: Worker, lease: Lease) -> Outcome | None:
     return await TurnRunner(worker.context, worker.decisions).run(lease)
 
 
+@pytest.mark.both_stores
 async def test_a_tool_that_was_started_is_not_run_again(tmp_path: Path) -> None:
     runs: list[str] = []
     started = asyncio.Event()
@@ -440,6 +450,7 @@ async def test_a_tool_that_was_started_is_not_run_again(tmp_path: Path) -> None:
         assert "unknown" in told(script, "tool")[0]
 
 
+@pytest.mark.both_stores
 async def test_plain_message_costs_five_store_calls(tmp_path: Path) -> None:
     """accept; lease, commit; lease, commit."""
     async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:

@@ -114,7 +114,8 @@ async def asked(tmp_path: Path, kind: str, step: str) -> AsyncIterator[Approval]
     ("kind", "step"),
     [
         *(("sqlite", step) for step in STEPS),
-        *(("redis", step) for step in [*STEPS, *(f"accepted {event}" for event in HANDED)]),
+        *(("redis", step) for step in [*(f"accepted {event}" for event in HANDED), "sent", "launched", "effect"]),
+        *(pytest.param("redis", f"committed {event}", marks=pytest.mark.nightly) for event in HANDED),
     ],
 )
 async def test_killed_at_a_step_of_an_approval_it_is_done_once(tmp_path: Path, kind: str, step: str) -> None:
