@@ -8,7 +8,11 @@ BIN := .venv/bin
 MYPY = $(BIN)/mypy $(SOURCES)
 # Bytecode is kept whatever the environment says: workers and a hundred child processes would compile everything anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
+# `$(call install,environment,options)`. uv takes seconds where pip takes minutes; an index may be set up for pip alone.
+install = $(BIN)/uv pip install --quiet --python $(1) $(2) || \
+	$(1)/bin/pip install --quiet --disable-pip-version-check $(2)
+LOCKED = --no-build-isolation --require-hashes -r
+OURS = --no-build-isolation --no-deps -e .
 
 .PHONY: run test docs platforms lowest nightly fuzz soak bench lint style format sentences words lock sbom
 
@@ -84,6 +88,7 @@ lock: .venv/test.installed
 	$(COMPILE) pyproject.toml --extra all --group build --group bench --constraint requirements/run.txt \
 		--output-file requirements/bench.txt
 	$(COMPILE) --group aiogram --output-file requirements/aiogram.txt
+	$(COMPILE) --group install --output-file requirements/uv.txt
 	$(COMPILE) pyproject.toml --extra all --resolution lowest-direct --output-file .venv/lowest.txt
 	$(COMPILE) pyproject.toml --extra all --extra test --group build --group test --constraint .venv/lowest.txt \
 		--output-file requirements/lowest.txt
@@ -94,11 +99,11 @@ CONTRACTS = $(addprefix tests/, channels/test_contract.py providers/test_contrac
 lowest: .lowest/installed
 	.lowest/bin/pytest -n 2 -m "not nightly" $(CONTRACTS)
 
-.lowest/installed: requirements/lowest.txt pyproject.toml
+.lowest/installed: requirements/lowest.txt pyproject.toml | $(BIN)/uv
 	@echo "Installing requirements/lowest.txt"
 	@$(PYTHON) -m venv .lowest
-	@.lowest/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/lowest.txt
-	@.lowest/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(call install,.lowest,--require-hashes -r requirements/lowest.txt)
+	@$(call install,.lowest,$(OURS))
 	@touch $@
 
 ## Measures webhooks, whole turns, the start-up, asks with their yes and approvals elsewhere; quiet machine, 25 minutes.
@@ -108,24 +113,26 @@ bench: .venv/test.installed .bench/installed
 .bench/installed: requirements/bench.txt requirements/aiogram.txt .venv/run.installed
 	@echo "Installing requirements/bench.txt"
 	@$(PYTHON) -m venv .bench
-	@.bench/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --require-hashes --requirement requirements/bench.txt
+	@$(call install,.bench,$(LOCKED) requirements/bench.txt)
 	@$(PYTHON) -m venv .bench/aiogram
-	@.bench/aiogram/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/aiogram.txt
+	@$(call install,.bench/aiogram,--require-hashes -r requirements/aiogram.txt)
 	@touch $@
 
 # Installed anew only when a lock or the project's own description changed. Nothing but the locks is asked of an index:
 # what builds a package is locked in run.txt, which therefore goes first.
 .venv/test.installed: requirements/test.txt .venv/run.installed
 	@echo "Installing requirements/test.txt"
-	@$(INSTALL) --require-hashes --requirement requirements/test.txt
+	@$(call install,.venv,$(LOCKED) requirements/test.txt)
 	@touch $@
 
-.venv/run.installed: requirements/run.txt pyproject.toml | $(BIN)/pip
+.venv/run.installed: requirements/run.txt pyproject.toml | $(BIN)/uv
 	@echo "Installing requirements/run.txt"
-	@$(INSTALL) --require-hashes --requirement requirements/run.txt
-	@$(INSTALL) --no-deps --editable .
+	@$(call install,.venv,$(LOCKED) requirements/run.txt)
+	@$(call install,.venv,$(OURS))
 	@touch $@
 
-$(BIN)/pip:
+$(BIN)/uv: requirements/uv.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: https://www.python.org/downloads/" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/uv.txt
+	@touch $@
