@@ -19,6 +19,7 @@ children.set_forkserver_preload(
         "tests.chaos.worker",
         "tests.pending.seed_worker",
         "tests.cli.command",
+        "tests.zoned",
         *(f"channels.{name}.channel" for name in ("slack", "telegram", "twilio", "webchat")),
         *(f"gateway.providers.{name}" for name in ("anthropic", "openai")),
         "gateway.providers.demo",

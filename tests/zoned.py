@@ -1,4 +1,4 @@
-"""A story in which an action expires and another is confirmed, as a process of its own: what is left of it, as JSON.
+"""A story in which an action expires and another is confirmed, for a process of its own: what is left of it.
 
 All of it happens at one minute that is always the same, but for what it waits for.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
 import tempfile
 import time
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +72,11 @@ def _minute(found: re.Match[str]) -> str:
     return f"{datetime.fromtimestamp(int(found[0]) / 1e6, UTC):%Y-%m-%d %H:%M}"
 
 
-if __name__ == "__main__":
+def tell(zone: str, told: Connection) -> None:
+    """Play the story in a time zone, and send what is left of it. `zone` is in the words of tzset(3)."""
+    os.environ["TZ"] = zone
+    time.tzset()
     configure_logging("ERROR")
     with tempfile.TemporaryDirectory() as directory:
-        told = asyncio.run(story(Path(directory)))
-    print(json.dumps({"offset": time.localtime(BEGINS.timestamp()).tm_gmtoff, **told}))
+        left = asyncio.run(story(Path(directory)))
+    told.send({"offset": time.localtime(BEGINS.timestamp()).tm_gmtoff, **left})
