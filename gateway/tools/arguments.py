@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
@@ -77,8 +79,10 @@ class Arguments:
         self._fields = {name: f"field_{number}" for number, name in enumerate(visible)}
         self._names = {field: name for name, field in self._fields.items()}
         try:
-            self._model = self._make_model(visible, metadata, _documented(documented))
-            schema = self._model.model_json_schema(schema_generator=_Untitled)
+            described = _described(visible, metadata, _documented(documented))
+            make = _plain_model if all(map(_is_plain, described)) else _make_model
+            self._model, made = make(tool_name, described)
+            schema = copy.deepcopy(made)
         except (PydanticUserError, RecursionError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise ToolValidationError(
@@ -117,31 +121,6 @@ class Arguments:
         expected = ", ".join(f"{name} (required)" if name in required else name for name in self._fields)
         raise ToolValidationError(self._tool_name, *found, expected=expected or "no arguments")
 
-    def _make_model(
-        self,
-        visible: Mapping[str, inspect.Parameter],
-        metadata: Mapping[str, Mapping[str, Any]],
-        documented: Mapping[str, str],
-    ) -> type[BaseModel]:
-        fields: dict[str, Any] = {}
-        for name, parameter in visible.items():
-            extra = metadata.get(name, {})
-            annotation = parameter.annotation
-            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            if default is None and not _is_optional(annotation):
-                annotation = annotation | None
-            if default is ... and _is_optional(annotation):
-                default = None
-            if "enum" in extra:
-                choices: Any = Literal[tuple(extra["enum"])]
-                annotation = choices | None if _is_optional(annotation) else choices
-            described = extra.get("description") or _description(annotation) or documented.get(name)
-            description = described or f"Parameter '{name}'"
-            field = Field(default, alias=name, description=description)
-            fields[self._fields[name]] = (_careful(annotation), field)
-        config = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
-        return create_model(self._tool_name, __config__=config, **fields)
-
     def _wrong_defaults(self) -> list[Problem]:
         try:
             self._model.model_validate({})
@@ -152,6 +131,53 @@ class Arguments:
                 if each["type"] != "missing"
             ]
         return []
+
+
+_Described: TypeAlias = tuple[str, Any, Any, str]
+"""A parameter's name, annotation, default (...: none) and description."""
+
+
+def _described(
+    visible: Mapping[str, inspect.Parameter],
+    metadata: Mapping[str, Mapping[str, Any]],
+    documented: Mapping[str, str],
+) -> tuple[_Described, ...]:
+    found: list[_Described] = []
+    for name, parameter in visible.items():
+        extra = metadata.get(name, {})
+        annotation = parameter.annotation
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        if default is None and not _is_optional(annotation):
+            annotation = annotation | None
+        if default is ... and _is_optional(annotation):
+            default = None
+        if "enum" in extra:
+            choices: Any = Literal[tuple(extra["enum"])]
+            annotation = choices | None if _is_optional(annotation) else choices
+        description = extra.get("description") or _description(annotation) or documented.get(name)
+        found.append((name, annotation, default, description or f"Parameter '{name}'"))
+    return tuple(found)
+
+
+def _is_plain(parameter: _Described) -> bool:
+    _, annotation, default, _ = parameter
+    return default is ... and any(annotation is each for each in (str, int, float, bool))
+
+
+def _make_model(tool_name: str, parameters: tuple[_Described, ...]) -> tuple[type[BaseModel], dict[str, Any]]:
+    """Return the model of a tool's arguments, and its JSON Schema."""
+    fields: dict[str, Any] = {
+        f"field_{number}": (_careful(annotation), Field(default, alias=name, description=description))
+        for number, (name, annotation, default, description) in enumerate(parameters)
+    }
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
+    model = create_model(tool_name, __config__=config, **fields)
+    return model, model.model_json_schema(schema_generator=_Untitled)
+
+
+_plain_model = lru_cache(maxsize=256)(_make_model)
+"""The same for plain types, which tell all about a parameter: the tests of a bot make its tools anew for each chat, and
+a model takes milliseconds."""
 
 
 class _Untitled(GenerateJsonSchema):

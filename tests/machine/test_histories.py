@@ -33,8 +33,8 @@ from tests.machine.world import World
 pytestmark = pytest.mark.usefixtures("nobody_waits_long")
 
 
-HISTORIES = 10
-"""Of one seed."""
+HISTORIES, FEW, FEWER = 10, 5, 2
+"""Of one seed: at night, and in each run on SQLite and on Redis."""
 STEPS = 40
 _MINUTES = 8.0
 
@@ -57,9 +57,10 @@ def play(places: Places, number: int, kind: type[Ground] = Rooms, *, count: int 
 @pytest.mark.parametrize(
     ("kept_on", "number", "count"),
     [
-        *(("sqlite", number, HISTORIES) for number in (1, 2)),
-        ("redis", 1, HISTORIES // 2),
-        *(pytest.param("sqlite", number, HISTORIES, marks=pytest.mark.nightly) for number in (3, 4)),
+        *(("sqlite", number, FEW) for number in (1, 2)),
+        ("redis", 1, FEWER),
+        *(pytest.param("sqlite", number, HISTORIES, marks=pytest.mark.nightly) for number in (1, 2, 3, 4)),
+        pytest.param("redis", 1, HISTORIES, marks=pytest.mark.nightly),
     ],
     indirect=["kept_on"],
 )

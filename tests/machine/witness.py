@@ -365,7 +365,7 @@ class Witness:
             for thing in self.things
             if place in (thing.place, *thing.codes)
             and (
-                re.search(rf"{thing.invoice}(?!\d)", text)
+                (thing.invoice in text and re.search(rf"{thing.invoice}(?!\d)", text))
                 or (text.startswith((_TAMPERED, _UNKNOWN)) and text.endswith(f": {thing.codes.get(place)}"))
             )
         ]

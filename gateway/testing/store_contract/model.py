@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, Fenced
@@ -358,7 +358,7 @@ class ModelContract:
     def trials(self) -> Trials:
         return Trials()
 
-    @settings(many_histories, max_examples=150)
+    @many_histories
     @given(steps=HISTORIES)
     async def test_any_history_goes_as_the_model_says(
         self, store: Store, trials: Trials, steps: Sequence[Step]
