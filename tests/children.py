@@ -35,7 +35,7 @@ children.set_forkserver_preload(
 )
 
 
-def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str]) -> None:
+def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str], *arguments: str) -> None:
     """Run a file of a directory as `python -W error` does, or its tests as pytest does. The output goes to `said`."""
     with said.open("w") as stream:
         os.dup2(stream.fileno(), 1)
@@ -49,6 +49,6 @@ def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str]) -> 
 
         told = ["-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:xdist"]
         sys.exit(pytest.main([*told, "-q", "-o", "asyncio_default_fixture_loop_scope=function", name]))
-    sys.argv = [name]
+    sys.argv = [name, *arguments]
     warnings.simplefilter("error")
     runpy.run_path(name, run_name="__main__")

@@ -6,24 +6,46 @@ import os
 import pty
 import subprocess
 import sys
+from multiprocessing.reduction import DupFd
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.children import children, run_file
 from tests.examples.loading import EXAMPLES
 
-COMMAND = [sys.executable, "-W", "error", str(EXAMPLES / "nightly.py")]
+NIGHTLY = EXAMPLES / "nightly.py"
 
 
-@pytest.mark.parametrize(
-    ("report", "outcome"),
-    [("R-2019", "Report R-2019 is deleted."), ("R-2020", "Not done: Delete report R\\-2020 for good")],
-)
-def test_under_cron_the_rule_decides(report: str, outcome: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, f"delete report {report}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert (done.stdout.strip(), done.stderr) == (outcome, "")
+def run(arguments: list[str], directory: Path, said: Path, terminal: Any) -> None:
+    """What the child does: the example with these arguments. `terminal`: its standard input; None: it has none."""
+    if terminal is not None:
+        os.dup2(terminal.detach(), 0)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process lives
+    run_file(str(NIGHTLY), directory, said, dict(os.environ), *arguments)
+
+
+def said_by(arguments: list[str], directory: Path, terminal: int | None = None) -> str:
+    said = directory / "said.txt"
+    job = (arguments, directory, said, None if terminal is None else DupFd(terminal))
+    child = children.Process(target=run, args=job)
+    child.start()
+    child.join()
+    assert child.exitcode == 0, said.read_text()
+    child.close()
+    return said.read_text()
+
+
+def test_under_cron_the_rule_decides(tmp_path: Path) -> None:
+    """As cron starts it: an interpreter of its own."""
+    command = [sys.executable, "-W", "error", str(NIGHTLY), "delete report R-2019"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout.strip(), done.stderr) == ("Report R-2019 is deleted.", "")
+
+
+def test_under_cron_the_rule_keeps_a_large_report(tmp_path: Path) -> None:
+    assert said_by(["delete report R-2020"], tmp_path).strip() == "Not done: Delete report R\\-2020 for good"
 
 
 @pytest.mark.parametrize(("key", "outcome"), [("y", "is deleted."), ("n", "Not done")])
@@ -31,16 +53,14 @@ def test_in_a_terminal_a_person_decides(key: str, outcome: str, tmp_path: Path) 
     ours, theirs = pty.openpty()
     os.write(ours, f"{key}\n".encode())  # a terminal keeps what is typed ahead
     try:
-        command = [*COMMAND, "delete report R-2020"]
-        done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, cwd=tmp_path)
+        question, _, said = said_by(["delete report R-2020"], tmp_path, theirs).partition(" [y/N] ")
     finally:
         os.close(ours)
         os.close(theirs)
-    question, _, said = done.stdout.partition(" [y/N] ")
     assert question == "Delete report R-2020 for good? {'report': 'R-2020'}"
     assert outcome in said
 
 
 def test_what_needs_no_yes_is_printed(tmp_path: Path) -> None:
-    done = subprocess.run(COMMAND, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path)
-    assert "2019" in done.stdout and "[y/N]" not in done.stdout
+    said = said_by([], tmp_path)
+    assert "2019" in said and "[y/N]" not in said
