@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import os
@@ -34,11 +35,15 @@ def run(
     env: Mapping[str, str],
     lease_seconds: float | None,
     constants: Mapping[str, float],
+    inside: int | None,
 ) -> None:
     """Run the command in this directory and environment. Its streams are the pipes; without `stdin` it reads nothing.
 
     `lease_seconds`: of every lease it takes; None: the usual ones. `constants`: to change, by module and name.
+    `inside`: the process whose user and mounts it takes.
     """
+    if inside is not None:
+        enter(inside)
     gc.freeze()  # what was there before the fork is not looked through again
     for stream, pipe in zip((sys.stdout, sys.stderr), pipes, strict=True):
         os.dup2(pipe.fileno(), stream.fileno())
@@ -59,3 +64,12 @@ def run(
         setattr(sys.modules[module], constant, value)
     sys.orig_argv = [sys.executable, "-m", "gateway", *arguments]  # what it begins anew with
     main(arguments, prog_name="askfirst")
+
+
+def enter(process: int) -> None:
+    """Enter the user and mount namespaces of a process, as ``nsenter --preserve-credentials`` does."""
+    system = ctypes.CDLL(None, use_errno=True)
+    with Path(f"/proc/{process}/ns/user").open() as user, Path(f"/proc/{process}/ns/mnt").open() as mount:
+        for namespace in (user, mount):
+            if system.setns(namespace.fileno(), 0):
+                raise OSError(ctypes.get_errno(), f"a namespace of the process {process} cannot be entered")

@@ -138,14 +138,17 @@ async def forked(
     env: Mapping[str, str] | None = None,
     lease_seconds: float | None = None,
     constants: dict[str, float] | None = None,
+    inside: int | None = None,
 ) -> AsyncIterator[Process]:
     """As `running`, begun within milliseconds: for tests that are about what a process does, not how it begins.
 
     `lease_seconds`: how long its leases last, where a test would wait for their end. `constants`: by module and name,
-    those that are others in it.
+    those that are others in it. `inside`: the process whose files it sees, as ``nsenter --user --mount`` begins it.
     """
     said, theirs = children.Pipe(duplex=False)
-    child = await _child((theirs, theirs), arguments, cwd, env, lease_seconds=lease_seconds, constants=constants)
+    child = await _child(
+        (theirs, theirs), arguments, cwd, env, lease_seconds=lease_seconds, constants=constants, inside=inside
+    )
     process = Process(Fork(child, await _reader(said)))
     try:
         yield process
@@ -163,10 +166,11 @@ async def _child(
     stdin: Connection | None = None,
     lease_seconds: float | None = None,
     constants: dict[str, float] | None = None,
+    inside: int | None = None,
 ) -> BaseProcess:
     """Start a child that runs the command. The ends of the pipes are the child's from now on."""
     environ = {**os.environ, **(env or {})}
-    job = (pipes, stdin, [*map(str, arguments)], cwd, environ, lease_seconds, PATIENT | (constants or {}))
+    job = (pipes, stdin, [*map(str, arguments)], cwd, environ, lease_seconds, PATIENT | (constants or {}), inside)
     child = children.Process(target=run, args=job, daemon=True)
     await asyncio.to_thread(child.start)
     for pipe in {*pipes, *([stdin] if stdin else [])}:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import resource
 import shutil
 import sqlite3
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import Process
+from tests.cli.processes import Process, forked
 from tests.e2e.test_several_processes import loud, post, pressed, ready, taken, written
 from tests.fakes.openai import Call, Say
 from tests.fakes.telegram import Message, User
@@ -115,13 +114,6 @@ SIZE = 72 * 1024**2
 REFUSED = "a request was not stored"
 MEND = {True: "(SQLITE_FULL); the disk is full: make room", False: "the disk does not take or give it"}
 """By whether it is a real disk."""
-WITH_RESERVE = """
-import sys
-from gateway.cli import main
-from gateway.store.sqlite import room
-room._RESERVE_BYTES = int(sys.argv.pop(1))
-main(prog_name="askfirst")
-"""
 MOUNTED = 'mount -t tmpfs -o "size=$2" tmpfs "$1" && echo mounted && exec cat'
 
 
@@ -160,25 +152,14 @@ class Disk:
             with failing_disk(process):
                 yield
 
-    @contextlib.asynccontextmanager
-    async def served(self, on_full: Stage) -> AsyncIterator[Process]:
-        inside = ["nsenter", f"--target={self._holder}", "--user", "--mount", "--preserve-credentials", "--"]
-        command = [*inside, sys.executable, "-m", "gateway"]
-        if not self.is_real:
-            command = [sys.executable, "-c", WITH_RESERVE, str(self._reserve)]
-        started = await asyncio.create_subprocess_exec(
-            *(*command, "serve", str(BOT), "--host=127.0.0.1", "--port=0"),
+    def served(self, on_full: Stage) -> AbstractAsyncContextManager[Process]:
+        return forked(
+            *("serve", BOT, "--host=127.0.0.1", "--port=0"),
             cwd=on_full.directory,
-            env=os.environ | on_full.env,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=STDOUT,
+            env=on_full.env,
+            constants={} if self.is_real else {"gateway.store.sqlite.room._RESERVE_BYTES": self._reserve},
+            inside=self._holder,
         )
-        process = Process(started)
-        try:
-            yield process
-        finally:
-            await process.end()
 
     def database(self) -> sqlite3.Connection:
         """A copy of the files as they are now, as whoever restarts finds them."""
