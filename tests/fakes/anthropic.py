@@ -14,7 +14,7 @@ from typing import Any
 
 from anthropic.types.message_create_params import MessageCreateParamsBase
 
-from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
+from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, cut, pieces, tokens
 from tests.fakes.schemas import THOUGHTS, Thoughts, fault_of_data, fault_of_schema
 
 __all__ = ["Answer", "Blocks", "Break", "Call", "Fail", "FakeAnthropic", "Raw", "Say", "refusal_of"]
@@ -163,7 +163,7 @@ def _block_events(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any
             given = block["input"]
             text = given if isinstance(given, str) else json.dumps(given)
             empty = {"input": {}}
-            parts = ["", *re.findall(r".{1,5}", text, re.DOTALL)]
+            parts = ["", *cut(text)]
             deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
     yield "start", {"content_block": {**block, **empty}}
     for delta in deltas:

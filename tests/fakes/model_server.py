@@ -269,6 +269,12 @@ def tokens(text: str) -> int:
     return max(len(text.split()), len(text) // 4)
 
 
+def cut(arguments: str) -> list[str]:
+    """Arguments as models stream them: a few characters at a time, and at most about 200 pieces."""
+    each = max(5, len(arguments) // 200)
+    return [arguments[at : at + each] for at in range(0, len(arguments), each)]
+
+
 def pieces(text: str) -> list[str]:
     """A text as models stream it: a word at a time, with what stands around it."""
     return re.findall(r"\s*\S+\s*", text)

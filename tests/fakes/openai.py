@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase, CompletionCreateParamsStreaming
 
-from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
+from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, cut, pieces, tokens
 from tests.fakes.schemas import fault_of_schema, fault_of_url
 
 __all__ = ["Answer", "Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of", "refused_name"]
@@ -126,7 +126,7 @@ def _deltas(answer: Say, calls: Sequence[Mapping[str, Any]]) -> Iterator[dict[st
         yield {"refusal": answer.refusal}
     for index, call in enumerate(calls):
         yield {"tool_calls": [{"index": index, **call, "function": {**call["function"], "arguments": ""}}]}
-        for piece in re.findall(r".{1,5}", call["function"]["arguments"], re.DOTALL):
+        for piece in cut(call["function"]["arguments"]):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 

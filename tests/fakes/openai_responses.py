@@ -21,7 +21,7 @@ from openai.types.responses import (
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from openai.types.responses.response_input_param import FunctionCallOutput
 
-from tests.fakes.model_server import Fail, Say, pieces, tokens
+from tests.fakes.model_server import Fail, Say, cut, pieces, tokens
 from tests.fakes.openai import FakeOpenAI, refused_name
 from tests.fakes.schemas import fault_of_schema, fault_of_url
 
@@ -209,7 +209,7 @@ def _item_events(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]
         yield {"type": f"response.{kind}.done", **place, field: part[field], "logprobs": []}
         yield {"type": "response.content_part.done", **place, "part": part}
     if item["type"] == "function_call":
-        for piece in re.findall(r".{1,5}", item["arguments"], re.DOTALL):
+        for piece in cut(item["arguments"]):
             yield {"type": "response.function_call_arguments.delta", **at, "delta": piece}
         yield {"type": "response.function_call_arguments.done", **at, "arguments": item["arguments"]}
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
