@@ -142,10 +142,10 @@ def _no_verbs(text: str, lang: str, forms: Mapping[str, frozenset[str]]) -> froz
     """Return the verbs of NO_VERBS that a text has a form of, or a word of the same stem: cancel, cancelled."""
     if lang in UNSPACED:
         return frozenset(chain.from_iterable(verbs for form, verbs in forms.items() if form in text))
-    words = re.findall(r"[^\s,]+", text)
-    spans = (" ".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(i + 3, len(words)) + 1))
-    stems = (word[:end] for word in words for end in range(_STEM, len(word) + 1))
-    return frozenset(chain.from_iterable(forms.get(each, ()) for each in chain(spans, stems)))
+    words = text.replace(",", " ").split()
+    spans = {" ".join(words[i : i + count]) for count in (1, 2, 3) for i in range(len(words) - count + 1)}
+    spans.update([word[:end] for word in words for end in range(_STEM, len(word))])
+    return frozenset(chain.from_iterable([forms[each] for each in spans & forms.keys()]))
 
 
 def _stems(forms: Mapping[str, frozenset[Form]], lang: str) -> Mapping[str, frozenset[str]]:
