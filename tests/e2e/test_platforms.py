@@ -262,7 +262,7 @@ async def says(house: Served, text: str, containing: str, reply_to: Message | No
 
 
 @pytest.mark.timeout(120)
-async def test_wrong_verbs_and_changed_rows_confirm_nothing(tmp_path: Path) -> None:
+async def test_words_of_another_verb_confirm_nothing(tmp_path: Path) -> None:
     async with served(tmp_path) as house:
         telegram = house.telegram
         prompt = await asked(house, "INV-42")
@@ -274,6 +274,11 @@ async def test_wrong_verbs_and_changed_rows_confirm_nothing(tmp_path: Path) -> N
         await telegram.press(prompt, "Confirm", house.ana)
         await telegram.wait_for(lambda: any("INV-42" in sent.text and "deleted" in sent.text for sent in telegram.sent))
 
+
+@pytest.mark.timeout(120)
+async def test_changed_rows_confirm_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        telegram = house.telegram
         edited = await asked(house, "INV-7")
         kept = await asked(house, "INV-15")
         with sqlite3.connect(tmp_path / "askfirst.db", timeout=10) as db:
