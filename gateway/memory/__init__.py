@@ -6,7 +6,7 @@ from gateway.memory.extraction import Extraction, Learned, extract
 from gateway.memory.graph import KnowledgeGraphMemory, Triple
 from gateway.memory.knowledge import Fact, KnowledgeMemory, NotedFact
 from gateway.memory.summary import summarize
-from gateway.memory.transcript import HISTORY, RESET, Transcripts, from_entries, lines_read, to_entries
+from gateway.memory.transcript import HISTORY, RESET, Transcripts, from_entries, lines_read, readable_end, to_entries
 from gateway.memory.window import ConversationMemory
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "extract",
     "from_entries",
     "lines_read",
+    "readable_end",
     "summarize",
     "to_entries",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,6 +17,8 @@ from gateway.memory.tokens import TokenCount
 from gateway.memory.window import ConversationMemory, Trim
 from gateway.providers.base import ModelMessage
 from gateway.store.codec import decode_all
+
+log = logging.getLogger("askfirst.memory")
 
 HISTORY = 60
 """The number of messages that a turn of a bot without a memory reads again. Notes do not count, so that they push no
@@ -44,6 +48,21 @@ def from_entries(lines: Sequence[Json]) -> list[ModelMessage]:
     """Return the messages of the lines of `to_entries`."""
     messages: list[ModelMessage] = _adapter().validate_python(lines)
     return messages
+
+
+def readable_end(lines: Sequence[Json]) -> list[ModelMessage]:
+    """Return the messages of the last lines: all, or those behind the last line that cannot be read.
+
+    Such a line ends the history as a reset does, so that no result of a tool stands without its call.
+    """
+    with suppress(ValueError):
+        return from_entries(lines)
+    found: list[ModelMessage] = []
+    with suppress(ValueError):
+        for line in reversed(lines):
+            found += from_entries([line])
+    log.warning("a line of a transcript cannot be read: the history begins behind it")
+    return found[::-1]
 
 
 def lines_read(memory: ConversationMemory | None) -> int:
@@ -79,23 +98,23 @@ class Transcripts:
         """Return the messages since the last reset, within the limits of the memory.
 
         Without a memory they are at most HISTORY without notes, and the first one is a person's or a note, so that no
-        result of a tool stands without its call. `lines` are from `to_entries`, as JSON text. Raises ValueError
-        for a line that cannot be read.
+        result of a tool stands without its call. `lines` are from `to_entries`, as JSON text.
         """
         lines = tuple(lines)
         known = self._known.pop(conversation, None)
         said = [*known.beginning(lines)] if known and lines else []
         said += [None] * (len(lines) - len(said))
         anew = [number for number, message in enumerate(said) if message is None]
-        values = dict(zip(anew, decode_all(lines[number] for number in anew), strict=True))
+        values = dict(zip(anew, decode_all([lines[number] for number in anew]), strict=True))
         begin = 0
         for number, value in values.items():
             begin = number + 1 if value == RESET else begin
         counts = [number for number in anew if number >= begin]
+        end = readable_end([values[number] for number in counts])
+        if odd := len(counts) - len(end):
+            begin, counts = counts[odd - 1] + 1, counts[odd:]
         messages = said[:]
-        for number, message in zip(
-            counts, _adapter().validate_python([values[number] for number in counts]), strict=True
-        ):
+        for number, message in zip(counts, end, strict=True):
             messages[number] = message
             said[number] = message if _lasts(message) else None
         said[:begin] = [None] * begin

@@ -46,8 +46,8 @@ class AuditCommands(StoreCommands):
                     last.append((partition, {**line, **_told(named, people)}))
             found += last
         newest = sorted(found, key=lambda each: str(each[1].get("at")))[-LINES_TOLD:]
-        runs = await self._runs({Key(partition, keys.action(str(line["action"]))) for partition, line in newest})
-        return [{**runs.get(str(line["action"]), {}), **line} for _, line in newest]
+        runs = await self._runs({Key(partition, keys.action(str(line.get("action")))) for partition, line in newest})
+        return [{**runs.get(str(line.get("action")), {}), **line} for _, line in newest]
 
     async def verify_audit(self, action_id: str = "") -> JsonObject:
         """Check the chains of all actions, or of the actions whose id begins so.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from channels import Json
 from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso
@@ -91,12 +92,16 @@ def _summary(dead: Dead) -> JsonObject:
 
 
 def _shape(name: str, value: Mapping[str, Json]) -> JsonObject:
+    try:
+        at = iso(datetime.fromisoformat(str(value.get("at"))))
+    except ValueError:
+        at = None
     return {
         "id": name.rpartition("/")[2],
         "what": "shape",
-        "conversation": value["conversation"],
-        "reason": f"not understood, {value['seen']} times or more",
-        "at": value["at"],
+        "conversation": str(value.get("conversation")),
+        "reason": f"not understood, {value.get('seen')} times or more",
+        "at": at,
         "seq": None,
-        "body": value["shape"],
+        "body": value.get("shape"),
     }

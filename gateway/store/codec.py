@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,20 @@ T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_DEEPEST = 250
+"""The deepest nesting that is read. Whatever is read can also be written, from any depth of the stack."""
+_LONGEST_SECONDS = 1e9
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=dict)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number without end")
+    return number
+
+
+_decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def encode(value: Json | Mapping[str, Json]) -> str:
@@ -23,22 +37,61 @@ def encode(value: Json | Mapping[str, Json]) -> str:
     return value.text if isinstance(value, Written) else _encoder.encode(value)
 
 
-def decode(text: str) -> Any:
-    """Return the value that `encode` was given."""
-    return json.loads(text)
-
-
-def decode_loosely(stored: bytes) -> Any:
-    """Return the value, or the text itself if it is not JSON, so that one bad record does not end a scan."""
+def decode(stored: str | bytes) -> Any:
+    """Return the value that `encode` was given. Raises ValueError for any text that it cannot have returned."""
     try:
-        return decode(stored.decode())
+        text = stored if isinstance(stored, str) else stored.decode()
+        value = _decoder.decode(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if text.count("[") + text.count("{") > _DEEPEST and _is_deep(value):
+        raise ValueError("nested too deep")
+    return value
+
+
+def decode_loosely(stored: str | bytes) -> Any:
+    """Return the value, or the text itself if it cannot be read, so that one planted record fails no other.
+
+    No reader of a record takes a text for its own.
+    """
+    try:
+        return decode(stored)
+    except ValueError:
+        return stored if isinstance(stored, str) else stored.decode(errors="backslashreplace")
+
+
+def decode_body(stored: str | bytes) -> Mapping[str, Json]:
+    """Return the body of an event or a part. One that is no JSON object comes as `unreadable`, and so has no seal."""
+    value = decode_loosely(stored)
+    return value if isinstance(value, dict) else {"unreadable": value}
+
+
+def decode_all(stored: Sequence[str] | Sequence[bytes]) -> list[Any]:
+    """Return the values of many texts, in a fraction of the time that decoding each takes.
+
+    One that cannot be read comes as its text.
+    """
+    try:
+        texts = [text if isinstance(text, str) else text.decode() for text in stored]
+        values = cast("list[Any]", _decoder.decode(f"[{','.join(texts)}]"))
+        if len(values) == len(texts):
+            return values
     except (ValueError, RecursionError):
-        return stored.decode(errors="backslashreplace")
+        pass
+    return [decode_loosely(each) for each in stored]
 
 
-def decode_all(texts: Iterable[str]) -> list[Any]:
-    """Return the values of many texts, in a fraction of the time that decoding each takes."""
-    return cast("list[Any]", json.loads(f"[{','.join(texts)}]"))
+def lines_of(stored: bytes) -> list[str]:
+    """Return the lines of a log, each still JSON text. Bytes that are no text are kept, for their reader to refuse."""
+    return stored.decode(errors="surrogateescape").split("\n")
+
+
+def _is_deep(value: Any) -> bool:
+    level, depth = [value], 0
+    while level and depth <= _DEEPEST:
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level, depth = [each for some in inner for each in some], depth + 1
+    return bool(level)
 
 
 def micros(when: datetime) -> int:
@@ -63,7 +116,15 @@ def incoming_to_text(incoming: Incoming) -> str:
 
 def incoming_from_text(text: str | bytes) -> Incoming:
     """Return the event that `incoming_to_text` was given. Raises ValueError for any other text."""
-    return _read(lambda: _incoming_from_json(json.loads(text)))
+    return _read(lambda: _incoming_from_json(decode(text)))
+
+
+def conversation_of(text: str | bytes) -> str | None:
+    """Return the conversation of the event that `incoming_to_text` was given; None for any other text."""
+    try:
+        return incoming_from_text(text).conversation
+    except ValueError:
+        return None
 
 
 def dead_to_text(dead: Dead) -> str:
@@ -86,22 +147,28 @@ def dead_to_text(dead: Dead) -> str:
     )
 
 
-def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None]:
+def dead_from_text(text: str | bytes) -> tuple[Incoming | None, QueuedPart | None]:
     """Return the event and the part that `dead_to_text` was given. Raises ValueError for any other text."""
     return _read(lambda: _dead_from_json(decode(text)))
 
 
 def _dead_from_json(value: Any) -> tuple[Incoming | None, QueuedPart | None]:
     incoming, part = value["incoming"], value["part"]
-    if part is not None:
-        part["stamp"] = None if part["stamp"] is None else moment(part["stamp"])
     return (
         None if incoming is None else _incoming_from_json(incoming),
-        None if part is None else QueuedPart(**part),
+        None if part is None else _part_from_json(part),
     )
 
 
-def open_letter(seq: int, dead_id: str, conversation: str, reason: str, stamp: int, held: str) -> Dead:
+def _part_from_json(value: dict[str, Any]) -> QueuedPart:
+    stamp = value["stamp"]
+    part = QueuedPart(**value | {"stamp": None if stamp is None else moment(stamp)})
+    if not (isinstance(part.body, dict) and _are(str, (part.part_id, part.conversation, part.pool))):
+        raise TypeError("not a part")
+    return part
+
+
+def open_letter(seq: int, dead_id: str, conversation: str, reason: str, stamp: int, held: str | bytes) -> Dead:
     """Return a dead letter. Its content is left out if it cannot be read."""
     try:
         incoming, part = dead_from_text(held)
@@ -135,12 +202,19 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
 
 
 def _incoming_from_json(value: dict[str, Any]) -> Incoming:
-    stamp = cast("int | None", value["stamp"])
-    ids = tuple(value["event_ids"])
-    names = (value["conversation"], *ids)
-    if not (isinstance(value["body"], dict) and all(isinstance(name, str) for name in names)):
+    stamp, ids = value["stamp"], tuple(value["event_ids"])
+    marks = [value[name] for name in ("decides", "wakes", "refusable", "collects")]
+    event = Incoming(**value | {"event_ids": ids, "stamp": None if stamp is None else moment(stamp)})
+    names = (event.conversation, *ids, event.about or "")
+    if not (isinstance(event.body, dict) and _are(str, names) and _are(bool, marks)):
         raise TypeError("not an event")
-    return Incoming(**value | {"event_ids": ids, "stamp": None if stamp is None else moment(stamp)})
+    if not 0 < event.keep_seconds <= _LONGEST_SECONDS:
+        raise TypeError("not a time to keep ids")
+    return event
+
+
+def _are(kind: type[object], values: Iterable[object]) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
 def _read(reading: Callable[[], T]) -> T:

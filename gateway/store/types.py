@@ -189,8 +189,7 @@ class Lease:
     steps: tuple[Json, ...] = ()
     """turn: the checkpoint of a turn that was running when its lease was lost or parked."""
     prefetched: Snapshot
-    """The records of the `Prefetch`, read when the lane was taken. Empty if one of them cannot be decoded: then a
-    lookup fails in the worker, and other lanes are not held up."""
+    """The records of the `Prefetch`, read when the lane was taken."""
     lines: tuple[str, ...] = ()
     """The last lines of the log of the `Prefetch`, in order, each as its JSON text."""
     sure_until: float

@@ -151,7 +151,8 @@ _INTERNAL: Final = frozenset(
 
 def is_internal(body: Mapping[str, Json]) -> bool:
     """Return True for the body of one of the gateway's own events."""
-    return body.get("kind") in _INTERNAL
+    kind = body.get("kind")
+    return isinstance(kind, str) and kind in _INTERNAL
 
 
 def is_note(body: Mapping[str, Json]) -> bool:

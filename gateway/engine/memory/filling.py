@@ -10,7 +10,7 @@ from gateway.agent import Expenses
 from gateway.agent.memory import tell_learned
 from gateway.engine.context import EngineContext
 from gateway.engine.memory.records import SUMMARY, KeptMemory, epoch_of, memory_key, renew_epoch, turn_memories
-from gateway.memory import RESET, Extraction, extract, from_entries, lines_read, summarize
+from gateway.memory import RESET, Extraction, extract, lines_read, readable_end, summarize
 from gateway.memory.extraction import with_words
 from gateway.observe.events import MemorySummarize
 from gateway.observe.teller import RunTeller
@@ -114,10 +114,10 @@ class NumberedMessages:
 
 
 async def read_messages(context: EngineContext, conversation: str) -> NumberedMessages:
-    """Return the last messages of a conversation. Raises StoreError, and ValueError for a line that cannot
-    be read."""
+    """Return the last messages of a conversation. Raises StoreError."""
     log = keys.key(context.store, conversation, keys.transcript)
     entries = await context.store.read(log, last=lines_read(context.bot.agent.memory) + _MOST_LINES)
     resets = [place for place, entry in enumerate(entries) if entry.value == RESET]
     entries = entries[resets[-1] + 1 :] if resets else entries
-    return NumberedMessages([entry.seq for entry in entries], from_entries([entry.value for entry in entries]))
+    messages = readable_end([entry.value for entry in entries])
+    return NumberedMessages([entry.seq for entry in entries[len(entries) - len(messages) :]], messages)

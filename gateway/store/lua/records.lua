@@ -61,7 +61,13 @@ end
 local function spend(name, keep, ...)
   local amounts, ends = { ... }, redis.call('ZSCORE', key('spent_ends'), name)
   if ends and tonumber(ends) <= now then forget_spent(name) end
-  for i = 1, #amounts, 2 do redis.call('HINCRBY', key('spent', name), amounts[i], amounts[i + 1]) end
+  for i = 1, #amounts, 2 do
+    local held = redis.call('HGET', key('spent', name), amounts[i])
+    if held and (#held > 16 or not string.match(held, '^%-?%d+$')) then -- planted: HINCRBY would raise
+      redis.call('HDEL', key('spent', name), amounts[i])
+    end
+    redis.call('HINCRBY', key('spent', name), amounts[i], amounts[i + 1])
+  end
   redis.call('ZADD', key('spent_names'), 0, name)
   redis.call('ZADD', key('spent_ends'), now + tonumber(keep), name)
 end

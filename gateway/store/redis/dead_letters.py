@@ -50,7 +50,7 @@ async def replay(server: Server, dead_id: str) -> bool:
     for partition, held in zip(PARTITIONS, found, strict=True):
         if held is not None:
             becomes: list[Value] = ["nothing"]
-            incoming, part = dead_from_text(held.decode())
+            incoming, part = dead_from_text(held)
             if incoming is not None:
                 becomes = ["event", *wire.event_arguments(incoming)]
             elif part is not None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.store.codec import decode, incoming_from_text, moment
+from gateway.store.codec import conversation_of, incoming_from_text, moment
 from gateway.store.errors import Conflict
 from gateway.store.redis import dead_letters, scripts, wire
 from gateway.store.redis.client import Value
@@ -64,7 +64,7 @@ async def forget(server: Server, forgotten: Forgotten) -> Mapping[str, int]:
         _choose(chosen, base, kind, name, forgotten)
     for partition in PARTITIONS:
         async for timer_id, _, held in _timers(server, partition):
-            if forgotten.names(timer_id) or decode(held).get("conversation") in forgotten.lanes:
+            if forgotten.names(timer_id) or conversation_of(held) in forgotten.lanes:
                 chosen[server.keys.base(partition)].timers.add(timer_id)
     for letter in await dead_letters.read(server, 0, None):
         if letter.conversation in forgotten.lanes:
@@ -118,13 +118,13 @@ async def _names(server: Server) -> AsyncIterator[tuple[str, str, str]]:
             return
 
 
-async def _timers(server: Server, partition: str) -> AsyncIterator[tuple[str, int, str]]:
+async def _timers(server: Server, partition: str) -> AsyncIterator[tuple[str, int, bytes]]:
     """Yield the timers of a partition: id, due and event."""
     rank = 0
     while True:
         [page] = await server.run(scripts.TIMERS, [partition], rank, _PAGE)
         for timer_id, due, held in page:
-            yield wire.text_of(timer_id), int(due), held.decode()
+            yield wire.text_of(timer_id), int(due), held
         if len(page) < _PAGE:
             return
         rank += _PAGE

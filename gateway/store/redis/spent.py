@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,6 +11,7 @@ from gateway.store.redis import scripts, wire
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS, to_bytes
 
+_NUMBER: Final = re.compile(rb"-?\d{1,16}")
 _PAGE: Final = 500
 """The most counts of one partition that are read in one call, so that the call stays short."""
 
@@ -41,4 +43,6 @@ async def read_all(server: Server, prefix: str) -> dict[str, Mapping[str, int]]:
 
 
 def _amounts(shown: Sequence[bytes]) -> Mapping[str, int]:
-    return {wire.text_of(field): int(amount) for field, amount in zip(shown[::2], shown[1::2], strict=True)}
+    """Return the amounts of a count. What is no number of it counts nothing."""
+    pairs = zip(shown[::2], shown[1::2], strict=True)
+    return {wire.text_of(field): int(amount) for field, amount in pairs if _NUMBER.fullmatch(amount)}

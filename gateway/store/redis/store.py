@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from gateway.store.clock_steps import elapsed_ns
-from gateway.store.codec import decode, decode_all, decode_loosely, micros, moment, span
+from gateway.store.codec import decode_all, decode_loosely, micros, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
 from gateway.store.redis import dead_letters, forgetting, log_names, scripts, spent, wire
 from gateway.store.redis.client import Value
@@ -164,7 +164,7 @@ class RedisStore:
         [signals] = await self._server.run(scripts.RENEW, [lease.partition], *which, span(lease_seconds))
         if signals is None:
             raise Fenced.by_lane(lease.kind, lease.lane, lease.worker)
-        return Control(tuple(decode(signal.decode()) for signal in signals))
+        return Control(tuple(map(decode_loosely, signals)))
 
     @property
     def clock_ahead_seconds(self) -> float:
@@ -246,7 +246,7 @@ class RedisStore:
         most = [-1 if limit is None else max(limit, 0) for limit in (first, last)]
         [(before, lines)] = await self._server.run(scripts.READ, [log.partition], to_bytes(log.name), after, *most)
         parts = [line.partition(b" ") for line in lines]
-        values = decode_all(text.decode() for _, _, text in parts)
+        values = decode_all([text for _, _, text in parts])
         return [
             LogEntry(seq=seq, stamp=moment(int(stamp)), value=value)
             for seq, (stamp, _, _), value in zip(range(before + 1, before + 1 + len(parts)), parts, values, strict=True)

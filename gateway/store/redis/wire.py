@@ -8,9 +8,11 @@ from typing import Any
 
 from gateway.store.codec import (
     dead_to_text,
-    decode,
+    decode_body,
+    decode_loosely,
     encode,
     incoming_to_text,
+    lines_of,
     micros,
     moment,
     open_letter,
@@ -201,7 +203,7 @@ def read_waiting(shown: Sequence[Any]) -> Waiting:
         seq=int(seq),
         conversation=text_of(conversation),
         stamp=moment(int(stamp)),
-        body=decode(body.decode()),
+        body=decode_body(body),
         pointed=pointed == b"1",
         collects=collects == b"1",
         tries=int(tries),
@@ -214,7 +216,7 @@ def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
         QueuedPart(
             part_id=text_of(part_id),
             conversation=text_of(conversation),
-            body=decode(body.decode()),
+            body=decode_body(body),
             pool=text_of(pool),
             stamp=moment(int(stamp)),
             tries=int(tries),
@@ -225,19 +227,17 @@ def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
 
 def read_record(value: bytes | None, version: int) -> Record:
     """Return a record, as `show_record` in records.lua gives it."""
-    return Record() if value is None else Record(decode(value.decode()), version)
+    return Record() if value is None else Record(decode_loosely(value), version)
 
 
 def read_letter(shown: Sequence[bytes]) -> Dead:
     """Return a dead letter, as dead_letters.lua gives it."""
     seq, dead_id, conversation, reason, stamp, held = shown
-    return open_letter(int(seq), text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held.decode())
+    return open_letter(int(seq), text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held)
 
 
 def _lines(shown: bytes) -> tuple[str, ...]:
-    """Return the lines of a log. Bytes that are not UTF-8 are kept: parsing them fails, and taking the lane does
-    not."""
-    return tuple([line.partition(" ")[2] for line in shown.decode(errors="surrogateescape").split("\n")])
+    return tuple([line.partition(" ")[2] for line in lines_of(shown)])
 
 
 def read_lease(worker: str, partition: str, shown: Sequence[Any], prefetch: Prefetch, sure_until: float) -> Lease:
@@ -245,12 +245,7 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any], prefetch: Pref
     _, kind, name, fence, tries, died, events, parts, steps, now, records, lines = shown
     lane = text_of(name)
     keys = [Key(partition, f"{each}/{lane}") for each in prefetch.records]
-    try:
-        prefetched = Snapshot(
-            {key: read_record(*record) for key, record in zip(keys, records, strict=True)}, moment(now)
-        )
-    except ValueError:
-        prefetched = Snapshot({}, moment(now))
+    prefetched = Snapshot({key: read_record(*record) for key, record in zip(keys, records, strict=True)}, moment(now))
     return Lease(
         kind=kind.decode(),
         lane=lane,
@@ -261,7 +256,7 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any], prefetch: Pref
         died=bool(died),
         events=tuple(map(read_waiting, events)),
         parts=tuple(read_parts(parts)),
-        steps=tuple(decode(step.decode()) for step in steps),
+        steps=tuple(map(decode_loosely, steps)),
         prefetched=prefetched,
         lines=_lines(lines) if lines else (),
         sure_until=sure_until,

@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gateway.store.codec import decode
+from gateway.store.codec import conversation_of
 from gateway.store.errors import Conflict
 from gateway.store.sqlite.clock import Moment
 from gateway.store.types import Forgotten
@@ -61,6 +61,6 @@ def _records(db: sqlite3.Connection, at: Moment, forgotten: Forgotten, gone: Cou
 
 
 def _timers(db: sqlite3.Connection, forgotten: Forgotten, gone: Counter[str]) -> None:
-    for timer_id, text in db.execute("SELECT timer_id, incoming FROM timer").fetchall():
-        if forgotten.names(timer_id) or decode(text).get("conversation") in forgotten.lanes:
+    for timer_id, text in db.execute("SELECT timer_id, CAST(incoming AS BLOB) FROM timer").fetchall():
+        if forgotten.names(timer_id) or conversation_of(text) in forgotten.lanes:
             gone["timers"] += db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,)).rowcount

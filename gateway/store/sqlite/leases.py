@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from gateway.store.codec import decode, micros, moment
+from gateway.store.codec import decode_loosely, micros
 from gateway.store.errors import Fenced
 from gateway.store.sqlite import lanes, records
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.records import PARTITION
 from gateway.store.sqlite.rows import EVENT_COLUMNS, numbered_parts, waiting_from_row
-from gateway.store.types import Control, Key, Kind, Lease, Prefetch, QueuedPart, Snapshot, Waiting
+from gateway.store.types import Control, Key, Kind, Lease, Prefetch, QueuedPart, Waiting
 
 _EVENTS = 100
 _PARTS = 20
@@ -42,10 +42,7 @@ def lease(
             db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
     died = lapsed or bool(row.died)
     work = _work(db, kind, lane)
-    try:
-        prefetched = records.get(db, at, [Key(PARTITION, f"{name}/{lane}") for name in prefetch.records])
-    except ValueError:
-        prefetched = Snapshot({}, moment(at.now))
+    prefetched = records.get(db, at, [Key(PARTITION, f"{name}/{lane}") for name in prefetch.records])
     lines = records.last_lines(db, f"{prefetch.log}/{lane}", prefetch.last) if prefetch.log else ()
     db.execute(
         "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ? WHERE id = ?",
@@ -85,8 +82,8 @@ def _work(db: sqlite3.Connection, kind: Kind, lane: str) -> _Work:
             (lane,),
         )
         events = tuple(map(waiting_from_row, found))
-        steps = db.execute("SELECT value FROM step WHERE conversation = ? ORDER BY seq", (lane,))
-        return _Work(events[-1].seq, events=events, steps=tuple(decode(text) for (text,) in steps))
+        steps = db.execute("SELECT CAST(value AS BLOB) FROM step WHERE conversation = ? ORDER BY seq", (lane,))
+        return _Work(events[-1].seq, events=events, steps=tuple(decode_loosely(stored) for (stored,) in steps))
     if kind == "out":
         numbered = numbered_parts(db, lane, _PARTS)
         return _Work(numbered[0][0], parts=tuple(part for _, part in numbered))
@@ -100,8 +97,8 @@ def renew(db: sqlite3.Connection, at: Moment, held: Lease, lease_seconds: float)
     db.execute("UPDATE lane SET until = ? WHERE kind = ? AND lane = ?", (at.real + lease_seconds, held.kind, held.lane))
     if held.kind != "turn":
         return Control()
-    found = db.execute("SELECT value FROM signal WHERE conversation = ? ORDER BY seq", (held.lane,))
-    return Control(tuple(decode(text) for (text,) in found))
+    found = db.execute("SELECT CAST(value AS BLOB) FROM signal WHERE conversation = ? ORDER BY seq", (held.lane,))
+    return Control(tuple(decode_loosely(stored) for (stored,) in found))
 
 
 def hold(db: sqlite3.Connection, held: Lease) -> int:

@@ -58,7 +58,7 @@ class Arrival(NamedTuple):
 
 def arrival(event: Incoming) -> Arrival:
     """Convert an event. Raises ValueError for a body that is not JSON, and for a name that is not valid text."""
-    for name in (event.conversation, *event.event_ids):
+    for name in (event.conversation, *event.event_ids, event.about or ""):
         name.encode()
     return Arrival(
         event_ids=event.event_ids,
@@ -269,7 +269,7 @@ def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
 def timers(db: sqlite3.Connection, at: Moment, conversation: str | None) -> list[Timer]:
     """Return the timers whose event is of a conversation, or all. Unreadable ones are left out."""
     found: list[Timer] = []
-    for timer_id, due, text in db.execute("SELECT timer_id, due, incoming FROM timer").fetchall():
+    for timer_id, due, text in db.execute("SELECT timer_id, due, CAST(incoming AS BLOB) FROM timer").fetchall():
         with suppress(ValueError):
             incoming = incoming_from_text(text)
             if conversation in (None, incoming.conversation):
@@ -308,7 +308,8 @@ def keep_dead(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
 def dead_letters(db: sqlite3.Connection, at: Moment, after: int, limit: int) -> list[Dead]:
     """Return dead letters after a `seq`, the oldest first."""
     found = db.execute(
-        "SELECT seq, dead_id, conversation, reason, stamp, held FROM dead WHERE seq > ? ORDER BY seq LIMIT ?",
+        "SELECT seq, dead_id, conversation, reason, stamp, CAST(held AS BLOB) FROM dead "
+        "WHERE seq > ? ORDER BY seq LIMIT ?",
         (after, limit),
     )
     return [open_letter(*row) for row in found]
@@ -325,7 +326,7 @@ def drop_some(db: sqlite3.Connection, at: Moment, reason: str | None, limit: int
 
 def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
     """Put a dead letter back. Its event is stored although its ids are remembered."""
-    found = db.execute("DELETE FROM dead WHERE dead_id = ? RETURNING held", (dead_id,)).fetchall()
+    found = db.execute("DELETE FROM dead WHERE dead_id = ? RETURNING CAST(held AS BLOB)", (dead_id,)).fetchall()
     for (held,) in found:
         incoming, part = dead_from_text(held)
         if incoming is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from gateway.store.codec import decode, decode_all, decode_loosely, encode, moment, span
+from gateway.store.codec import decode_all, decode_loosely, encode, lines_of, moment, span
 from gateway.store.sqlite.clock import Moment
 from gateway.store.transaction import LogCut, Put
 from gateway.store.types import Cell, Key, LogEntry, Record, Snapshot
@@ -26,9 +26,10 @@ def get(db: sqlite3.Connection, at: Moment, keys: Sequence[Key]) -> Snapshot:
 
 def _record(db: sqlite3.Connection, at: Moment, name: str) -> Record:
     row = db.execute(
-        "SELECT value, version FROM record WHERE name = ? AND (expires IS NULL OR expires > ?)", (name, at.now)
+        "SELECT CAST(value AS BLOB), version FROM record WHERE name = ? AND (expires IS NULL OR expires > ?)",
+        (name, at.now),
     ).fetchone()
-    return _ABSENT if row is None else Record(decode(row[0]), row[1])
+    return _ABSENT if row is None or row[0] is None else Record(decode_loosely(row[0]), row[1])
 
 
 def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
@@ -106,13 +107,13 @@ def read(
     """Return entries of a log in order: the first ones, else the last ones."""
     if log.partition != PARTITION:
         return []
-    chosen = "SELECT seq, stamp, value FROM log WHERE log = ? AND seq > ? ORDER BY seq"
+    chosen = "SELECT seq, stamp, CAST(value AS BLOB) FROM log WHERE log = ? AND seq > ? ORDER BY seq"
     most = last if first is None else first
     order = "DESC" if first is None else "ASC"
     found = db.execute(f"{chosen} {order} LIMIT ?", (log.name, after, -1 if most is None else max(most, 0))).fetchall()
     if first is None:
         found.reverse()
-    values = decode_all(text for _, _, text in found)
+    values = decode_all([stored for _, _, stored in found])
     return [
         LogEntry(seq=seq, stamp=moment(stamp), value=value)
         for (seq, stamp, _), value in zip(found, values, strict=True)
@@ -122,10 +123,11 @@ def read(
 def last_lines(db: sqlite3.Connection, log: str, last: int) -> tuple[str, ...]:
     """Return the last lines of a log, without stamps. One row is read: after each, another thread may take the GIL."""
     (newest_first,) = db.execute(
-        "SELECT group_concat(value, char(10)) FROM (SELECT value FROM log WHERE log = ? ORDER BY seq DESC LIMIT ?)",
+        "SELECT CAST(group_concat(value, char(10)) AS BLOB) "
+        "FROM (SELECT value FROM log WHERE log = ? ORDER BY seq DESC LIMIT ?)",
         (log, last),
     ).fetchone()
-    return () if newest_first is None else tuple(reversed(newest_first.split("\n")))
+    return () if newest_first is None else tuple(reversed(lines_of(newest_first)))
 
 
 def acquire(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from gateway.store.codec import decode, moment
+from gateway.store.codec import decode_body, moment
 from gateway.store.types import QueuedPart, Waiting
 
-EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries"
+EVENT_COLUMNS = "seq, conversation, stamp, CAST(body AS BLOB), pointed, collects, tries"
+"""As bytes, also a body that is no text: SQLite refuses to give it as one."""
 
 
 def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
@@ -18,7 +19,7 @@ def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
         seq=seq,
         conversation=conversation,
         stamp=moment(stamp),
-        body=decode(body),
+        body=decode_body(body),
         pointed=bool(pointed),
         collects=bool(collects),
         tries=tries,
@@ -33,7 +34,8 @@ def outbox(db: sqlite3.Connection, conversation: str, limit: int = -1) -> list[Q
 def numbered_parts(db: sqlite3.Connection, conversation: str, limit: int) -> list[tuple[int, QueuedPart]]:
     """Return the unsent parts of a conversation, in order, each with its `seq`."""
     found = db.execute(
-        "SELECT seq, part_id, body, pool, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
+        "SELECT seq, part_id, CAST(body AS BLOB), pool, stamp, tries FROM part "
+        "WHERE conversation = ? ORDER BY seq LIMIT ?",
         (conversation, limit),
     )
     return [
@@ -42,7 +44,7 @@ def numbered_parts(db: sqlite3.Connection, conversation: str, limit: int) -> lis
             QueuedPart(
                 part_id=part_id,
                 conversation=conversation,
-                body=decode(body),
+                body=decode_body(body),
                 pool=pool,
                 stamp=moment(stamp),
                 tries=tries,

@@ -7,7 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gateway.store.codec import span
+from gateway.store.codec import decode_loosely, span
 from gateway.store.sqlite.clock import Moment
 from gateway.store.types import Spending
 
@@ -30,8 +30,10 @@ def read(db: sqlite3.Connection, at: Moment, names: Sequence[str]) -> list[Mappi
     """Return counts; an empty one for a name without additions."""
     found = []
     for name in names:
-        row = db.execute("SELECT amounts FROM spent WHERE name = ? AND ends > ?", (name, at.now)).fetchone()
-        found.append({} if row is None else json.loads(row[0]))
+        row = db.execute(
+            "SELECT CAST(amounts AS BLOB) FROM spent WHERE name = ? AND ends > ?", (name, at.now)
+        ).fetchone()
+        found.append({} if row is None else _amounts(row[0]))
     return found
 
 
@@ -40,7 +42,14 @@ def page(
 ) -> list[tuple[str, Mapping[str, int]]]:
     """Return the counts whose name begins with `prefix` and comes after `after`, ordered by name."""
     found = db.execute(
-        "SELECT name, amounts FROM spent WHERE name >= ? AND name < ? AND name > ? AND ends > ? ORDER BY name LIMIT ?",
+        "SELECT name, CAST(amounts AS BLOB) FROM spent "
+        "WHERE name >= ? AND name < ? AND name > ? AND ends > ? ORDER BY name LIMIT ?",
         (prefix, prefix + _LAST_CHARACTER, after, at.now, limit),
     )
-    return [(name, json.loads(amounts)) for name, amounts in found]
+    return [(name, _amounts(amounts)) for name, amounts in found]
+
+
+def _amounts(stored: bytes) -> Mapping[str, int]:
+    """Return the amounts of a count. What is no number of it counts nothing."""
+    value = decode_loosely(stored)
+    return {field: n for field, n in value.items() if isinstance(n, int)} if isinstance(value, dict) else {}
