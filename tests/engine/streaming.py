@@ -61,7 +61,7 @@ class Board(Platform):
 
     async def until(self, texts: list[str]) -> None:
         """Wait until these texts are what a person sees."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while list(self.shown.values()) != texts:
                 self.changed.clear()
                 await self.changed.wait()

@@ -82,7 +82,7 @@ async def confirmed(chat: Rig, *people: str) -> None:
 async def effect(worker: Worker, *, shown_after_seconds: float = 0.5, **options: float) -> ActionExecutor:
     """Run the action that has been ready longest, in a process of its own."""
     process = ActionExecutor(worker.context, shown_after_seconds=shown_after_seconds)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         await process.run(await worker.lease("action", **options))
     return process
 
@@ -294,7 +294,7 @@ async def test_waiting_effect_begins_when_another_of_its_tool_ends(tmp_path: Pat
         await hold.wait()
         return "It is gone."
 
-    async with rig(bot(delete_invoice), tmp_path) as chat, asyncio.timeout(30):
+    async with rig(bot(delete_invoice), tmp_path) as chat, asyncio.timeout(60):
         people = [f"person {number}" for number in range(2 * MOST_OF_A_TOOL)]
         await confirmed(chat, *people)
         patient = ActionExecutor(chat.worker.context, again_seconds=3600.0)
@@ -313,7 +313,7 @@ def edits(chat: Rig) -> list[tuple[str, int]]:
 
 async def test_an_effect_that_takes_a_while_is_shown_to_be_under_way(tmp_path: Path) -> None:
     frozen = Frozen()
-    async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
+    async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(60):
         await chat.confirms()
         effect_runs = asyncio.create_task(effect(chat.worker, shown_after_seconds=0.0))
         while not (await chat.store.stats()).parts:
@@ -351,7 +351,7 @@ async def test_what_has_ended_is_not_shown_to_be_under_way(tmp_path: Path) -> No
 
 async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(tmp_path: Path) -> None:
     frozen = Frozen()
-    async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
+    async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(60):
         await chat.confirms()
         effect_runs = asyncio.create_task(effect(chat.worker, shown_after_seconds=0.0))
         while not (await chat.store.stats()).parts:
@@ -366,7 +366,7 @@ async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(tmp_path: Pat
 
 async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path, invoices: Invoices) -> None:
     invoices.hold = asyncio.Event()
-    async with ChatDriver(invoices.bot()) as chat, asyncio.timeout(15):
+    async with ChatDriver(invoices.bot()) as chat, asyncio.timeout(60):
         await chat.says("ana", "delete INV-1 INV-2")
         confirm = [label for label in chat.last.buttons if label.startswith("Confirm")]
         pressing = asyncio.create_task(chat.presses("ana", confirm[0]))
@@ -382,7 +382,7 @@ async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path,
 
 async def test_late_thread_result_during_a_stop_is_told(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow()
-    async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
+    async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(60):
         await chat.confirms()
         engine = chat.worker.engine
         engine.start()
@@ -396,7 +396,7 @@ async def test_late_thread_result_during_a_stop_is_told(slow: Callable[..., Slow
 
 async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow()
-    async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
+    async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(60):
         await chat.confirms()
         chat.worker.engine.start()
         await until(lambda: any(DOUBT in text for text in chat.platform.texts()))
@@ -407,7 +407,7 @@ async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(slow: Callable[
 async def brief_effect(worker: Worker, **options: float) -> None:
     """Run the action that has been ready longest, in a process that waits milliseconds for it."""
     effects = Effects(worker.context, timeout_seconds=0.02)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         process = ActionExecutor(worker.context, effects=effects, preview_seconds=0.02)
         await process.run(await worker.lease("action", **options))
 

@@ -214,6 +214,6 @@ async def test_started_engine_sweeps_with_its_own_retention(chat: Rig, role: Lit
     context = chat.worker.context
     context.retention = Retention(transcript=1)
     chat.worker.engine.start(role)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await lines(chat, "ana"):
             await asyncio.sleep(0.001)

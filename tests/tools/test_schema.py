@@ -164,6 +164,26 @@ def test_models_and_enums_are_described() -> None:
     assert order.parameters["$defs"]["Size"]["enum"] == ["s", "l"]
 
 
+def test_tools_with_one_name_and_equal_types_do_not_share_their_schema() -> None:
+    async def turn(degrees: int) -> str:
+        """Turn."""
+        return ""
+
+    def made(function: Callable[..., Any], **described: str) -> Tool:
+        metadata = {name: {"description": text} for name, text in described.items()}
+        return Tool(function, name="turn", read_only=True, param_metadata=metadata)
+
+    async def other(degrees: bool) -> str:
+        """Turn."""
+        return ""
+
+    first, again, left, wrong = made(turn), made(turn), made(turn, degrees="To the left"), made(other)
+    properties(first)["degrees"]["description"] = "changed"
+    assert properties(again) == {"degrees": {"type": "integer", "description": "Parameter 'degrees'"}}
+    assert properties(left)["degrees"]["description"] == "To the left"
+    assert properties(wrong)["degrees"]["type"] == "boolean"
+
+
 def test_a_parameter_may_have_any_name() -> None:
     @tool(description="Copy.")
     def copy(schema: str, json: int, model_config: str, field_0: str) -> tuple[str, int]:
