@@ -91,7 +91,7 @@ async def test_the_lock_of_a_dead_process_is_free_after_its_lease(store: RedisSt
 
 async def test_a_lock_that_is_left_to_a_thread_is_held_until_it_ends(store: RedisStore) -> None:
     call: Future[Any] = Future()
-    async with process(store, "one").hold(NAME) as held:
+    async with process(store, "one", lease_seconds=600).hold(NAME) as held:
         held.leave_to(call)
     waiting = asyncio.create_task(process(store, "two").hold(NAME).__aenter__())
     done, _ = await asyncio.wait([waiting], timeout=0.1)

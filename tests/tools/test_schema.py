@@ -164,7 +164,7 @@ def test_models_and_enums_are_described() -> None:
     assert order.parameters["$defs"]["Size"]["enum"] == ["s", "l"]
 
 
-def test_tools_with_one_name_and_equal_types_do_not_share_their_schema() -> None:
+def test_tools_with_equal_types_do_not_share_their_schema() -> None:
     async def turn(degrees: int) -> str:
         """Turn."""
         return ""
