@@ -157,7 +157,7 @@ class Disk:
             *("serve", BOT, "--host=127.0.0.1", "--port=0"),
             cwd=on_full.directory,
             env=on_full.env,
-            constants={} if self.is_real else {"gateway.store.sqlite.room._RESERVE_BYTES": self._reserve},
+            constants={} if self.is_real else {"gateway.store.sqlite.files._RESERVE_BYTES": self._reserve},
             inside=self._holder,
         )
 

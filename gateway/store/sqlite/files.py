@@ -152,12 +152,13 @@ class DiskSpace:
         self,
         file: Path | None,
         *,
-        reserve_bytes: int = _RESERVE_BYTES,
+        reserve_bytes: int | None = None,
         look_seconds: float = _LOOK_SECONDS,
         thread: ThreadPoolExecutor = _THREAD,
     ) -> None:
         self._file = file
-        self._reserve_bytes, self._look_seconds, self._thread = reserve_bytes, look_seconds, thread
+        self._reserve_bytes = _RESERVE_BYTES if reserve_bytes is None else reserve_bytes
+        self._look_seconds, self._thread = look_seconds, thread
         self._enough = True
         self._next = 0.0
 
