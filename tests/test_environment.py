@@ -120,7 +120,7 @@ async def test_what_a_tool_starts_inherits_no_secret(tmp_path: Path) -> None:
             "TELEGRAM_WEBHOOK_SECRET_FILE": str(tmp_path / "secret"),
         }
         arguments = ("serve", "bot.py", "--host", "127.0.0.1", "--port", "0")
-        async with asyncio.timeout(20), running(*arguments, cwd=tmp_path, env=env) as server:
+        async with asyncio.timeout(90), running(*arguments, cwd=tmp_path, env=env) as server:
             await server.url()
     inherited = server.said.partition("INHERITED")[2]
     assert "'INVOICES_PASSWORD': 'own'" in inherited

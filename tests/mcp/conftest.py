@@ -65,7 +65,7 @@ async def called(server: MCPServer, name: str, **arguments: Any) -> ToolRun:
 
 async def until(true: Callable[[], bool], *, trying: Callable[[], Awaitable[object]] | None = None) -> None:
     """Wait for something that another process does."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while not true():
             if trying is not None:
                 await trying()
@@ -81,7 +81,7 @@ async def over_http(state: Path, port: int | None = None) -> AsyncIterator[str]:
         env={"PYTHONPATH": str(ROOT), "STATE": str(state)},
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 with contextlib.suppress(OSError):
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
