@@ -10,29 +10,17 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["children", "run_file"]
+__all__ = ["children", "prepare", "run_file"]
 
 children = multiprocessing.get_context("forkserver")
-children.set_forkserver_preload(
-    [
-        "tests.store.worker",
-        "tests.chaos.worker",
-        "tests.pending.seed_worker",
-        "tests.cli.command",
-        "tests.zoned",
-        *(f"channels.{name}.channel" for name in ("slack", "telegram", "twilio", "webchat")),
-        *(f"gateway.providers.{name}" for name in ("anthropic", "openai")),
-        "gateway.providers.demo",
-        "gateway.store.redis",
-        "gateway.web.metrics",
-        "fpdf",
-        "uvloop",
-        "tests.children",
-        *(f"gateway.testing.{name}_contract" for name in ("channel", "store")),
-        "pytest_aiohttp.plugin",
-        "pytest_asyncio.plugin",
-    ]
-)
+children.set_forkserver_preload(["tests.parent"])
+
+
+def prepare() -> None:
+    """Start the parent of all children, unless it is there: it imports for some seconds."""
+    child = children.Process(target=int)
+    child.start()
+    child.join()
 
 
 def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str], *arguments: str) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from tests.e2e.house import SIGNING
 from tests.fakes.telegram import FakeTelegram
+from tests.mcp.conftest import host
 from tests.store.conftest import prefix, redis_url, server
 from tests.store.redis_server import RedisServer
 
-__all__ = ["prefix", "redis_url", "server"]
+__all__ = ["host", "prefix", "redis_url", "server"]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "invoices.py"
 

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 from gateway.cli import main
 from tests.cli.counting import write_counting_bot
 from tests.cli.processes import askfirst
-from tests.mcp.conftest import ROOT
+from tests.mcp.conftest import BUSY
+from tests.mcp.prepared import Host
 
 
 def preview(*arguments: str) -> Result:
@@ -228,8 +229,7 @@ async def test_json_and_doctor_list_the_unasked_tools_first(here: Path) -> None:
     assert "warn  tools: wipe: runs without asking anybody." in out
 
 
-MCP_BOT = f"""
-import sys
+MCP_BOT = """
 from gateway import Agent, ChannelAgent, MCPServer, ToolPolicy, tool
 
 @tool(name="open_die", read_only=True)
@@ -237,15 +237,15 @@ async def die() -> str:
     "Throw one."
     return "3"
 
-command, env = [sys.executable, "-m", "tests.mcp.busy_server"], {{"PYTHONPATH": {str(ROOT)!r}}}
+command = COMMAND
 policy = ToolPolicy(allow=["open_look"], deny=["open_fail"])
-shut, opened = MCPServer(command=command, env=env), MCPServer(command=command, env=env, prefix="open_", policy=policy)
+shut, opened = MCPServer(command=command), MCPServer(command=command, prefix="open_", policy=policy)
 bot = ChannelAgent(Agent([die, shut, opened], provider="demo"))
 """
 
 
-async def test_tools_of_mcp_servers_are_listed_with_hints_and_policy(here: Path) -> None:
-    (here / "bot.py").write_text(MCP_BOT)
+async def test_tools_of_mcp_servers_are_listed_with_hints_and_policy(here: Path, host: Host) -> None:
+    (here / "bot.py").write_text(MCP_BOT.replace("COMMAND", repr(host.command(BUSY))))
     code, out, err = await askfirst("tools", "bot.py", cwd=here)
     lines = {" ".join(line.split()) for line in out.splitlines()}
     assert code == 0 and len(lines) == 18

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.kill.stage import BOT, Stage, a_store, on_stage
+from tests.mcp.conftest import host
+
+__all__ = ["host"]
 
 
 @pytest.fixture(params=["sqlite", "redis"])

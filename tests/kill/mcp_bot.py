@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
-import sys
-from pathlib import Path
 
 from gateway import Agent, ChannelAgent, MCPServer, ToolPolicy
 
 business = MCPServer(
-    command=[sys.executable, str(Path(__file__).with_name("mcp_server.py"))],
+    command=json.loads(os.environ["BUSINESS_SERVER"]),
     env={"BUSINESS_URL": os.environ.get("BUSINESS_URL", "")},
     prefix="shop_",
     policy=ToolPolicy(allow=["shop_note"]),

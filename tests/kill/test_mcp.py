@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.openai import Call, Say
 from tests.kill.stage import Stage
+from tests.mcp.prepared import Host
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.parametrize("stage", ["sqlite"], indirect=True)]
 
 BOT = Path(__file__).with_name("mcp_bot.py")
+SERVER = Path(__file__).with_name("mcp_server.py")
+
+
+@pytest.fixture(autouse=True)
+def business_server(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUSINESS_SERVER", json.dumps(host.command(SERVER)))
 
 
 async def test_killed_before_the_yes_it_is_called_once_after_it(stage: Stage) -> None:

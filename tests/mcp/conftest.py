@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,23 @@ import pytest
 import gateway.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
 from gateway import MCPServer
 from gateway.testing import ToolRun, run_tool
+from tests.children import children, prepare
+from tests.mcp.prepared import Host, hosted, run
 from tests.ports import free_port
 
-ROOT = Path(__file__).parent.parent.parent
+BUSY = Path(__file__).with_name("busy_server.py")
 RUDE = Path(__file__).with_name("rude_server.py")
 
 
 @dataclass
 class Servers:
     state: Path
+    host: Host
     made: list[MCPServer] = field(default_factory=list)
 
     def busy(self, **options: Any) -> MCPServer:
-        env = {"PYTHONPATH": str(ROOT), "STATE": str(self.state), **options.pop("env", {})}
-        return self._kept(command=[sys.executable, "-m", "tests.mcp.busy_server"], env=env, **options)
+        env = {"STATE": str(self.state), **options.pop("env", {})}
+        return self._kept(command=self.host.command(BUSY), env=env, **options)
 
     def rude(self, mode: str, **options: Any) -> MCPServer:
         env = {"STATE": str(self.state), **options.pop("env", {})}
@@ -47,9 +52,16 @@ class Servers:
         return self.made[-1]
 
 
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    prepare()
+    with hosted(tmp_path_factory.mktemp("mcp")) as host:
+        yield host
+
+
 @pytest.fixture
-async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
-    servers = Servers(tmp_path)
+async def servers(tmp_path: Path, host: Host) -> AsyncIterator[Servers]:
+    servers = Servers(tmp_path, host)
     yield servers
     await asyncio.gather(*(server.close() for server in servers.made))
 
@@ -76,10 +88,12 @@ async def until(true: Callable[[], bool], *, trying: Callable[[], Awaitable[obje
 async def over_http(state: Path, port: int | None = None) -> AsyncIterator[str]:
     """The busy server behind a URL, in a process that is killed at the end."""
     port = port or free_port()
-    process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "tests.mcp.busy_server", str(port)],
-        env={"PYTHONPATH": str(ROOT), "STATE": str(state)},
-    )
+    streams = [Connection(os.open(os.devnull, os.O_RDWR)) for _ in range(2)] + [Connection(os.dup(2))]
+    job = (streams, [str(BUSY), str(port)], {"STATE": str(state)})
+    process = children.Process(target=run, args=job, daemon=True)
+    await asyncio.to_thread(process.start)
+    for stream in streams:
+        stream.close()
     try:
         async with asyncio.timeout(90):
             while True:
@@ -90,6 +104,5 @@ async def over_http(state: Path, port: int | None = None) -> AsyncIterator[str]:
                 await asyncio.sleep(0.02)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        with contextlib.suppress(ProcessLookupError):  # some tests let it die
-            process.kill()
-        await process.wait()
+        process.kill()
+        await asyncio.to_thread(process.join)

@@ -1,0 +1,31 @@
+"""The parent of the forks of `tests.children`: all they need is imported here, and their garbage collector skips it."""
+
+from __future__ import annotations
+
+import gc
+from importlib import import_module
+
+NAMES = (
+    "tests.store.worker",
+    "tests.chaos.worker",
+    "tests.pending.seed_worker",
+    "tests.cli.command",
+    "tests.zoned",
+    *(f"channels.{name}.channel" for name in ("slack", "telegram", "twilio", "webchat")),
+    *(f"gateway.providers.{name}" for name in ("anthropic", "demo", "openai")),
+    "gateway.store.redis",
+    "gateway.web.metrics",
+    "gateway.mcp",
+    "mcp.server.mcpserver",
+    "fpdf",
+    "uvloop",
+    *(f"gateway.testing.{name}_contract" for name in ("channel", "store")),
+    "pytest_aiohttp.plugin",
+    "pytest_asyncio.plugin",
+)
+
+gc.disable()
+for name in NAMES:
+    import_module(name)
+gc.freeze()
+gc.enable()
