@@ -522,17 +522,19 @@ async def test_e7_a_reaction_never_decides(asked: ChatDriver, emoji: str) -> Non
     assert [action.state for action in await actions(asked)] == ["pending"]
 
 
-@pytest.mark.parametrize("flag", ["transcribed", "forwarded", "via_bot", "attachments"])
+@pytest.mark.parametrize("flag", ["", "transcribed", "forwarded", "via_bot", "attachments"])
 @pytest.mark.parametrize("words", ["yes", "ok {code}", "reply"])
 async def test_e8_e9_e10_e12_what_was_not_typed_is_no_answer(
     asked: ChatDriver, invoices: Invoices, flag: str, words: str
 ) -> None:
+    """The same words decide where nothing is beside them."""
     more: dict[str, Any] = {flag: (Attachment(kind="sticker", ref="x"),) if flag == "attachments" else True}
+    more = more if flag else {}
     if words == "reply":
         words, more["reply_to"] = "yes", "1"
-    await take(asked, message(words.format(code=code(asked)), **more))
-    assert invoices.deleted == []
-    assert [action.state for action in await actions(asked)] == ["pending"]
+    await take(asked, message(words.format(code=code(asked)), after="1", **more))
+    assert invoices.deleted == ([] if flag else ["INV-1"])
+    assert [action.state for action in await actions(asked)] == ["pending" if flag else "done"]
 
 
 async def test_e11_a_reply_to_an_older_question_answers_that_one(asked: ChatDriver, invoices: Invoices) -> None:

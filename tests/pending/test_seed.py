@@ -341,7 +341,7 @@ async def test_of_many_at_once_one_executes(place: Place, ran: Ran) -> None:
     assert ran.done == ["INV-42"]
 
 
-@pytest.mark.ledger("PEND-17")
+@pytest.mark.ledger("PEND-16", "PEND-17")
 async def test_running_action_hides_from_twins_and_lets_the_next_in(place: Place, ran: Ran) -> None:
     pending, begun, go_on = await place.open(), asyncio.Event(), asyncio.Event()
 
@@ -365,7 +365,7 @@ async def test_running_action_hides_from_twins_and_lets_the_next_in(place: Place
     assert ran.done == ["next"]
 
 
-@pytest.mark.ledger("PEND-43")
+@pytest.mark.ledger("PEND-16", "PEND-43")
 async def test_late_yes_is_answered_as_expired(place: Place, pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     await place.later(61)
@@ -379,7 +379,7 @@ async def test_late_yes_is_answered_as_expired(place: Place, pending: PendingSto
     assert ran.done == []
 
 
-@pytest.mark.ledger("PEND-15", "PEND-18", "PEND-25")
+@pytest.mark.ledger("PEND-16", "PEND-18", "PEND-25")
 async def test_another_digest_disarms(pending: PendingStore, ran: Ran) -> None:
     await stashed(pending, ran.deletes())
     outcome = await pending.pop_if_confirmed("ana", "yes", args_digest=compute_args_digest({"invoice_id": "INV-43"}))
