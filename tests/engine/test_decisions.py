@@ -237,6 +237,8 @@ async def test_a_stop_counts_however_many_others_say_it_after(chat: Rig) -> None
     assert [(action.args["invoice_id"], action.reason) for action in await chat.actions()] == [("INV-1", "withdrawn")]
     await chat.handles("ana", "delete INV-2", place="#team", mentions_bot=True)
     assert [each.args["invoice_id"] for each in await chat.actions() if each.open] == ["INV-2"]
+    await chat.handles("guest1", "/stop", place="#team")
+    assert [each.args["invoice_id"] for each in await chat.actions() if each.open] == ["INV-2"], "it is Ana's"
 
 
 MISSED = [
