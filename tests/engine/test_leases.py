@@ -243,6 +243,14 @@ async def test_action_waits_for_a_process_that_has_its_channel(chat: Rig, invoic
     assert "Invoice INV-1 is deleted." in chat.platform.texts()
 
 
+async def test_approval_past_its_limit_waits_for_no_channel(chat: Rig, invoices: Invoices) -> None:
+    half = Worker(chat.bot, chat.wire, {}, chat.files)
+    await approved(chat, half)
+    chat.store.offset_seconds += 16 * 60
+    await half.engine._actions.run(await half.lease("action"))
+    assert (invoices.deleted, await states(chat)) == ([], ["closed"])
+
+
 async def test_ended_lease_leaves_no_cycle_for_the_garbage_collector(chat: Rig) -> None:
     lease = await lapsed(chat)
     gc.collect()
