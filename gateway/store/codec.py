@@ -104,6 +104,14 @@ def moment(when: int) -> datetime:
     return _EPOCH + timedelta(microseconds=when)
 
 
+def stamp_of(stored: Any) -> datetime:
+    """Return the stamp of a stored event or part; 1970 for what is none, which is too old to decide or to be sent."""
+    try:
+        return moment(int(stored))
+    except (OverflowError, TypeError, ValueError):
+        return _EPOCH
+
+
 def span(seconds: float) -> int:
     """Return seconds as microseconds."""
     return round(seconds * 1_000_000)

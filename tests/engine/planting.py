@@ -37,6 +37,7 @@ ODD = {
 
 _STATEMENTS = {
     "event": "UPDATE event SET body = CAST(?1 AS TEXT) WHERE conversation = ?2",
+    "stamp": "UPDATE event SET stamp = CAST(?1 AS TEXT) WHERE conversation = ?2",
     "part": "UPDATE part SET body = CAST(?1 AS TEXT) WHERE conversation = ?2",
     "step": "UPDATE step SET value = CAST(?1 AS TEXT) WHERE conversation = ?2",
     "dead": "UPDATE dead SET held = CAST(?1 AS TEXT) WHERE dead_id = ?2",
@@ -67,6 +68,9 @@ async def _in_redis(redis: Any, base: str, kind: str, name: str, value: bytes) -
         case "event" | "part":
             waiting = await redis.zrange(f"{base}:{'mail' if kind == 'event' else 'out'}:{name}", 0, -1)
             return sum([1 - await redis.hset(f"{base}:{kind}:{one.decode()}", "body", value) for one in waiting])
+        case "stamp":
+            waiting = await redis.zrange(f"{base}:mail:{name}", 0, -1)
+            return sum([1 - await redis.hset(f"{base}:event:{one.decode()}", "stamp", value) for one in waiting])
         case "step":
             steps = range(await redis.llen(f"{base}:steps:{name}"))
             return sum([await redis.lset(f"{base}:steps:{name}", place, value) for place in steps])

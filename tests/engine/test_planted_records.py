@@ -91,6 +91,15 @@ async def test_events_that_decide(chat: Rig, invoices: Invoices, caplog: pytest.
     assert len(lines_of(caplog, "without the key")) == len(ODD)
 
 
+async def test_stamps(chat: Rig, invoices: Invoices) -> None:
+    people = {"bob": b"9" * 18, "eve": b"soon"}
+    for person in people:
+        await chat.says(person, "hello")
+    await plant_in_each(chat, people, "stamp")
+    await ana_is_answered(chat, invoices)
+    assert [chat.platform.texts(person) for person in people] == [["You said: hello"]] * 2
+
+
 async def test_parts(chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:
     for person in PEOPLE:
         await chat.notify("news", place=person)

@@ -17,6 +17,7 @@ from gateway.store.codec import (
     moment,
     open_letter,
     span,
+    stamp_of,
 )
 from gateway.store.redis.client import Value
 from gateway.store.redis.keys import PARTITIONS, to_bytes
@@ -202,7 +203,7 @@ def read_waiting(shown: Sequence[Any]) -> Waiting:
     return Waiting(
         seq=int(seq),
         conversation=text_of(conversation),
-        stamp=moment(int(stamp)),
+        stamp=stamp_of(stamp),
         body=decode_body(body),
         pointed=pointed == b"1",
         collects=collects == b"1",
@@ -218,7 +219,7 @@ def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
             conversation=text_of(conversation),
             body=decode_body(body),
             pool=text_of(pool),
-            stamp=moment(int(stamp)),
+            stamp=stamp_of(stamp),
             tries=int(tries),
         )
         for part_id, conversation, body, pool, stamp, tries in shown

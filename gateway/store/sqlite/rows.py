@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from gateway.store.codec import decode_body, moment
+from gateway.store.codec import decode_body, stamp_of
 from gateway.store.types import QueuedPart, Waiting
 
 EVENT_COLUMNS = "seq, conversation, stamp, CAST(body AS BLOB), pointed, collects, tries"
@@ -18,7 +18,7 @@ def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
     return Waiting(
         seq=seq,
         conversation=conversation,
-        stamp=moment(stamp),
+        stamp=stamp_of(stamp),
         body=decode_body(body),
         pointed=bool(pointed),
         collects=bool(collects),
@@ -46,7 +46,7 @@ def numbered_parts(db: sqlite3.Connection, conversation: str, limit: int) -> lis
                 conversation=conversation,
                 body=decode_body(body),
                 pool=pool,
-                stamp=moment(stamp),
+                stamp=stamp_of(stamp),
                 tries=tries,
             ),
         )
