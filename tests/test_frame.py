@@ -91,6 +91,7 @@ def test_what_the_project_asks_for_is_what_is_locked() -> None:
         "lowest.txt": lowest,
         "bench.txt": [*run, *groups["bench"]],
         "aiogram.txt": groups["aiogram"],
+        "uv.txt": groups["install"],
     }
     assert {lock.name for lock in LOCKS} == set(wanted)
     for lock in LOCKS:

@@ -237,6 +237,7 @@ async def test_redis_restart_loses_nothing_that_was_acknowledged(stage: Stage, s
 
 @pytest.mark.parametrize("frozen", [False, True])
 async def test_redis_outage_acknowledges_nothing(stage: Stage, server: RedisServer, frozen: bool) -> None:
+    stage.constants["gateway.web.webhooks.ACCEPT_SECONDS"] = 0.25
     one, two = await stage.start(), await stage.start()
     ana = stage.telegram.person("Ana")
     message = await prompt(stage, "INV-1", by=ana)

@@ -102,6 +102,7 @@ class Stage:
         if store.startswith("redis"):
             self.env |= {"ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(directory / "artifacts")}
         self._processes = processes
+        self.constants: dict[str, float] = {}  # as of `forked`
         self.ana, self.bot = telegram.person("Ana"), BOT
         self._latest: Process | None = None
 
@@ -109,7 +110,13 @@ class Stage:
         """One more process; Telegram's webhook goes there from now on, if it is not a worker. `env` is its own."""
         arguments = ("serve", bot or self.bot, "--host=127.0.0.1", "--port=0", f"--role={role}")
         process = await self._processes.enter_async_context(
-            forked(*arguments, cwd=self.directory, env=self.env | env, lease_seconds=LEASE_SECONDS)
+            forked(
+                *arguments,
+                cwd=self.directory,
+                env=self.env | env,
+                lease_seconds=LEASE_SECONDS,
+                constants=self.constants,
+            )
         )
         await process.url()
         self._latest = process
