@@ -7,7 +7,7 @@ SOURCES := $(wildcard askfirst gateway channels tests examples bench scripts)
 BIN := .venv/bin
 MYPY = $(BIN)/mypy $(SOURCES)
 # Bytecode is kept whatever the environment says: workers and a hundred child processes would compile everything anew.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3
 # `$(call install,environment,options)`. uv takes seconds where pip takes minutes; an index may be set up for pip alone.
 install = $(BIN)/uv pip install --quiet --python $(1) $(2) || \
 	$(1)/bin/pip install --quiet --disable-pip-version-check $(2)

@@ -153,8 +153,9 @@ def test_apt_is_run_by_root_alone_and_says_so(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(chromium.NoChromium):
         chromium.find()
-    assert "apt-get install chromium" in capsys.readouterr().err
-    assert (tmp_path / "runs").read_text(encoding="utf-8") == "update\ninstall --yes chromium\n"
+    assert "apt-get install chromium-headless-shell" in capsys.readouterr().err
+    tried = "install --yes chromium-headless-shell\ninstall --yes chromium\n"
+    assert (tmp_path / "runs").read_text(encoding="utf-8") == f"update\n{tried}"
 
 
 @pytest.mark.browser
