@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
+from gateway.providers import make_provider
+
 NAMES = (
     "tests.store.worker",
     "tests.chaos.worker",
@@ -27,5 +29,7 @@ NAMES = (
 gc.disable()
 for name in NAMES:
     import_module(name)
+for vendor in ("anthropic", "openai"):  # which reads the prices
+    make_provider(f"{vendor}:none", environ={f"{vendor.upper()}_API_KEY": "none"})
 gc.freeze()
 gc.enable()
