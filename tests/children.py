@@ -8,16 +8,24 @@ import runpy
 import sys
 import warnings
 from collections.abc import Mapping
+from multiprocessing import forkserver
 from pathlib import Path
 
-__all__ = ["children", "prepare", "run_file"]
+from tests.properties import register
+
+__all__ = ["begin", "children", "prepare", "run_file"]
 
 children = multiprocessing.get_context("forkserver")
 children.set_forkserver_preload(["tests.parent"])
 
 
+def begin() -> None:
+    """Start the parent of all children, unless it is there. It imports for some seconds, which nobody waits for."""
+    forkserver.ensure_running()
+
+
 def prepare() -> None:
-    """Start the parent of all children, unless it is there: it imports for some seconds."""
+    """Wait until the parent of all children is ready."""
     child = children.Process(target=int)
     child.start()
     child.join()
@@ -35,6 +43,7 @@ def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str], *ar
     if name.startswith("test_"):
         import pytest
 
+        register()
         told = ["-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:xdist"]
         sys.exit(pytest.main([*told, "-q", "-o", "asyncio_default_fixture_loop_scope=function", name]))
     sys.argv = [name, *arguments]

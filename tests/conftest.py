@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 from blockbuster import blockbuster_ctx
 
@@ -20,10 +19,10 @@ from gateway.pending.words import prepare
 from gateway.web import webhooks
 from gateway.web.metrics import Metrics  # noqa: F401 - its import reads files, which no event loop may do
 from scripts import chromium
+from tests import children
+from tests.properties import register
 
-hypothesis.settings.register_profile("askfirst", derandomize=True, max_examples=30, deadline=None)
-hypothesis.settings.register_profile("nightly", derandomize=True, max_examples=200, deadline=None)
-hypothesis.settings.load_profile("askfirst")
+register()
 
 SETTINGS = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_", "OPENAI_", "ANTHROPIC_")
 LEDGER_ID = re.compile(r"[A-Z]+-\d+")
@@ -63,6 +62,8 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(SETTINGS)]:
         del os.environ[name]
     sys.addaudithook(stay_home)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        children.begin()
 
 
 @pytest.hookimpl(wrapper=True)

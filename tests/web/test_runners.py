@@ -42,7 +42,7 @@ async def by_serve(app: web.Application) -> AsyncIterator[int]:
 
 @contextlib.asynccontextmanager
 async def by_runner(app: web.Application) -> AsyncIterator[int]:
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, lingering_time=0.5)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield runner.addresses[0][1]
