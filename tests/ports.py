@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 
 __all__ = ["free_port"]
-
-_held: list[socket.socket] = []
 
 
 def free_port() -> int:
@@ -18,6 +17,6 @@ def free_port() -> int:
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
-    _held.append(holder)
+    atexit.register(holder.close)
     port: int = holder.getsockname()[1]
     return port
