@@ -44,7 +44,7 @@ def decode(stored: str | bytes) -> Any:
         value = _decoder.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-    if text.count("[") + text.count("{") > _DEEPEST and _is_deep(value):
+    if _may_be_deep(text) and _is_deep(value):
         raise ValueError("nested too deep")
     return value
 
@@ -73,9 +73,10 @@ def decode_all(stored: Sequence[str] | Sequence[bytes]) -> list[Any]:
     """
     try:
         texts = [text if isinstance(text, str) else text.decode() for text in stored]
-        values = cast("list[Any]", _decoder.decode(f"[{','.join(texts)}]"))
-        if len(values) == len(texts):
-            return values
+        if not any(map(_may_be_deep, texts)):
+            values = cast("list[Any]", _decoder.decode(f"[{','.join(texts)}]"))
+            if len(values) == len(texts):
+                return values
     except (ValueError, RecursionError):
         pass
     return [decode_loosely(each) for each in stored]
@@ -84,6 +85,10 @@ def decode_all(stored: Sequence[str] | Sequence[bytes]) -> list[Any]:
 def lines_of(stored: bytes) -> list[str]:
     """Return the lines of a log, each still JSON text. Bytes that are no text are kept, for their reader to refuse."""
     return stored.decode(errors="surrogateescape").split("\n")
+
+
+def _may_be_deep(text: str) -> bool:
+    return text.count("[") + text.count("{") > _DEEPEST
 
 
 def _is_deep(value: Any) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.memory import RESET, ConversationMemory, Transcripts, to_entries
 from gateway.providers import ModelMessage, ToolCall
-from gateway.store.codec import encode
+from gateway.store.codec import decode, decode_all, encode
 
 ASKED = ModelMessage(role="user", content="Delete INV-42.")
 CALLED = ModelMessage(role="assistant", tool_calls=(ToolCall(call_id="1", name="delete", args={"ids": ["INV-42"]}),))
@@ -118,3 +118,10 @@ def test_a_turn_is_trimmed_to_what_the_next_one_reads() -> None:
     assert history == [SAID, HEARD, ASKED, SAID]
     assert Transcripts().trim(history, turns[0]) is None, "without a memory there is no trim"
     assert transcripts.trim(history, [RESET]) is None, "a reset is none"
+
+
+def test_lines_read_together_are_as_deep_as_one_may_be() -> None:
+    """What is read is written again, from any depth of the stack."""
+    fine, deep = "[" * 200 + "]" * 200, "[" * 252 + "]" * 252
+    assert decode_all(["1", fine, deep]) == [1, decode(fine), deep]
+    assert decode_all(["[" * 130 + "]" * 130] * 2) == [decode("[" * 130 + "]" * 130)] * 2
