@@ -76,7 +76,25 @@ class ToolCall:
 Step: TypeAlias = str | ToolCall | Sequence[ToolCall] | Exception | asyncio.Event
 
 
-class ScriptedProvider:
+class _AnswersWhole:
+    """A provider that has each answer whole and holds no resource."""
+
+    async def complete(self, request: Request) -> Response:
+        """Return the answer."""
+        raise NotImplementedError
+
+    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        """Yield the answer word by word, then the response. Raises as `complete`."""
+        response = await self.complete(request)
+        for piece in re.findall(r"\s*\S+\s*|\s+", response.content):
+            yield piece
+        yield response
+
+    async def close(self) -> None:
+        """Close no resource: there is none."""
+
+
+class ScriptedProvider(_AnswersWhole):
     """A provider that takes one step of its script for each request, and fails past the end of the script.
 
     A step is the text of an answer, one or several ToolCalls, an exception to raise, or an asyncio.Event that holds the
@@ -107,16 +125,6 @@ class ScriptedProvider:
         calls = [step] if isinstance(step, ToolCall) else step
         return Response(tool_calls=tuple(self._called(call) for call in calls), model=self.name, finish="tools")
 
-    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """Yield the text of the next step word by word, then the response. Raises as `complete`."""
-        response = await self.complete(request)
-        for piece in _words(response):
-            yield piece
-        yield response
-
-    async def close(self) -> None:
-        """Close no resource: there is none."""
-
     def assert_followed(self) -> None:
         """Raise AssertionError if the model was asked past the end of the script. ChatDriver calls this."""
         if self._left:
@@ -145,7 +153,7 @@ class ScriptedProvider:
         return providers.ToolCall(call_id=f"call_{self._calls}", name=call.name, args=dict(call.args))
 
 
-class LocalProvider:
+class LocalProvider(_AnswersWhole):
     """A provider that repeats the last message of the person, without a network, a key or usage.
 
     Its answer is ``[local provider: MODEL] TEXT``.
@@ -158,20 +166,6 @@ class LocalProvider:
         said = next((each.content for each in reversed(request.messages) if each.role == "user"), "")
         model = request.model or self.name
         return Response(content=f"[local provider: {model}] {said}", model=model)
-
-    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """Yield the answer word by word, then the response."""
-        response = await self.complete(request)
-        for piece in _words(response):
-            yield piece
-        yield response
-
-    async def close(self) -> None:
-        """Close no resource: there is none."""
-
-
-def _words(response: Response) -> list[str]:
-    return re.findall(r"\s*\S+\s*|\s+", response.content)
 
 
 class LostCall(StoreUnavailable):
