@@ -28,7 +28,7 @@ test: style
 	echo '$(PYTEST) -m "not nightly"'; $(PYTEST) -m "not nightly"; tested=$$?; \
 	wait $$types; typed=$$?; echo '$(MYPY)'; cat .venv/types.txt; exit $$((tested | typed))
 
-## The tests that `make test` leaves out, but the soak, and more examples of some: CONTRIBUTING.md names them. It takes less than an hour.
+## The tests that `make test` leaves out but the soak, and more examples of some: see CONTRIBUTING.md. Under an hour.
 nightly: .venv/test.installed
 	@$(BIN)/python -m scripts.redis_server
 	@$(BIN)/python -m scripts.chromium

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.properties import register
 
-__all__ = ["begin", "children", "prepare", "run_file"]
+__all__ = ["become", "begin", "children", "prepare", "run_file"]
 
 children = multiprocessing.get_context("forkserver")
 children.set_forkserver_preload(["tests.parent"])
@@ -31,14 +31,19 @@ def prepare() -> None:
     child.join()
 
 
-def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str], *arguments: str) -> None:
-    """Run a file of a directory as `python -W error` does, or its tests as pytest does. The output goes to `said`."""
-    with said.open("w") as stream:
-        os.dup2(stream.fileno(), 1)
-        os.dup2(stream.fileno(), 2)
+def become(directory: str | Path, env: Mapping[str, str], streams: Mapping[int, int]) -> None:
+    """Make this child a process of that directory and environment. `streams`: a descriptor for each number."""
+    for number, descriptor in streams.items():
+        os.dup2(descriptor, number)
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(env)
+
+
+def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str], *arguments: str) -> None:
+    """Run a file of a directory as `python -W error` does, or its tests as pytest does. The output goes to `said`."""
+    with said.open("w") as stream:
+        become(directory, env, dict.fromkeys((1, 2), stream.fileno()))
     sys.path.insert(0, str(directory))
     if name.startswith("test_"):
         import pytest

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import gc
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -17,6 +15,7 @@ from gateway.cli import Commands, main
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.language import prepare_detection
 from gateway.pending.words import prepare
+from tests.children import become
 
 # What commands read and import when they begin is here before the fork, so that no child does it.
 wording.prepare()
@@ -44,18 +43,12 @@ def run(
     """
     if inside is not None:
         enter(inside)
-    gc.freeze()  # what was there before the fork is not looked through again
-    for stream, pipe in zip((sys.stdout, sys.stderr), pipes, strict=True):
-        os.dup2(pipe.fileno(), stream.fileno())
+    become(cwd, env, {number: pipe.fileno() for number, pipe in enumerate((stdin, *pipes)) if pipe is not None})
     if stdin is not None:
-        os.dup2(stdin.fileno(), 0)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - read until the process ends
         stdin.close()
     for pipe in {*pipes}:
         pipe.close()
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
     sys.path.insert(0, str(cwd))
     if lease_seconds is not None:
         EngineContext.__init__ = functools.partialmethod(EngineContext.__init__, lease_seconds=lease_seconds)  # type: ignore[assignment]

@@ -41,14 +41,15 @@ async def port_of(server: Process) -> int:
 
 
 @pytest.fixture
-def with_a_terminal() -> Iterator[None]:
-    """The server inherits what SIGHUP does, and the tests themselves may run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def hangup(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What SIGHUP does. The server inherits it, and the tests themselves may run under nohup."""
+    before = signal.signal(signal.SIGHUP, request.param)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.usefixtures("with_a_terminal")
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL], indirect=True)
+@pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize(
     ("begun", "number"), [(forked, signal.SIGTERM), (forked, signal.SIGINT), (running, signal.SIGHUP)]
 )
@@ -64,14 +65,8 @@ async def test_a_signal_ends_it_in_peace(
     assert "Traceback" not in server.said
 
 
-@pytest.fixture
-def nohup() -> Iterator[None]:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.usefixtures("nohup")
+@pytest.mark.parametrize("hangup", [signal.SIG_IGN], indirect=True)
+@pytest.mark.usefixtures("hangup")
 async def test_under_nohup_it_stays_when_the_terminal_goes(here: Path) -> None:
     async with running(*SERVE, cwd=here, env=NOBODY) as server, aiohttp.ClientSession() as http:
         url = await server.url()

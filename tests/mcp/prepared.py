@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from tests.children import children
+from tests.children import become, children
 from tests.mcp.relay import LARGEST
 
 RELAY = Path(__file__).with_name("relay.py")
@@ -69,12 +69,9 @@ def hosted(directory: Path) -> Iterator[Host]:
 
 def run(pipes: Sequence[Connection], arguments: Sequence[str], env: Mapping[str, str], directory: str = ".") -> None:
     """Run a file as Python runs it, on these three streams."""
-    for number, pipe in enumerate(pipes):
-        os.dup2(pipe.fileno(), number)
+    become(directory, env, {number: pipe.fileno() for number, pipe in enumerate(pipes)})
+    for pipe in pipes:
         pipe.close()
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))
-    os.environ.clear()
-    os.environ.update(env)
-    os.chdir(directory)
     sys.argv = [*arguments]
     runpy.run_path(arguments[0], run_name="__main__")
