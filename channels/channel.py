@@ -192,6 +192,8 @@ class Capabilities:
     ``ordered``: the platform's own order of messages, which `CanOrder` reads. ``reported``: the platform's report that
     the question was delivered or read. ``never``: no proof; only a button, a code or a reply to the question counts.
     """
+    numbers: bool = True
+    """True when a person who reads a numbered list can answer it by its numbers. They count under `bare_yes`."""
     edit: bool = False
     stream: bool = False
     typing: bool = False
@@ -235,3 +237,15 @@ class Channel(Protocol):
         `key` is the part's id, the same on every retry. The part's media is an `OpenMedia` here.
         """
         ...
+
+
+def is_one_message(channel: Channel, address: Address, reply: Reply) -> bool:
+    """Return True if the platform shows a reply without files, and all its buttons, in one message. Pure."""
+    if len(reply.buttons) > channel.capabilities.buttons:
+        return False
+    # Rendering is exact, but most questions are far shorter than any limit.
+    return len(reply.text) * _MOST_UNITS <= channel.capabilities.max_text or len(channel.render(address, reply)) == 1
+
+
+_MOST_UNITS = 4
+"""The most units of a platform that a character of Markdown takes, with all that is written around it."""

@@ -55,6 +55,7 @@ class DirectChannel:
         media=dict.fromkeys(("image", "audio", "video", "document"), 1024**3),
         visible=True,
         bare_yes="ordered",
+        numbers=False,  # the caller of a function may show its results in any order
     )
 
     @classmethod

@@ -145,6 +145,8 @@ class Outcome:
     transcript: list[Json] = field(default_factory=list)
     asked: list[PendingAction] = field(default_factory=list)
     """Actions to show in one prompt. Actions that are not stored yet are new."""
+    changing: str | None = None
+    """The id of the open action that the person is changing."""
     unrelated: bool = False
     """True if the turn was not about the person's open actions."""
     loop: LoopOutcome | None = None
@@ -177,8 +179,8 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     """Run the model's loop over the turn. Raises ProviderError when the model cannot be reached."""
     actions = await turn.actions()
     waiting = actions.open_for(str(turn.person))
-    proposer.changing = _changing(turn, actions)
-    reminders = [ModelMessage(role="event", content=_waiting_note(waiting, proposer.changing))] if waiting else []
+    changing = proposer.changing = _changing(turn, actions)
+    reminders = [ModelMessage(role="event", content=_waiting_note(waiting, changing))] if waiting else []
     done = await agent.turn(
         [*turn.history, *turn.notes, *reminders, *turn.model_messages],
         context=turn.context,
@@ -199,6 +201,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
         stop_reason=done.stop_reason,
         transcript=to_entries([*turn.notes, *_said(turn, done), *done.messages]),
         asked=[_taken_over(turn, asked.action) for asked in done.asked],
+        changing=changing.pending_action_id if changing is not None else None,
         unrelated=bool(waiting and turn.messages),
         loop=done,
     )
@@ -269,11 +272,26 @@ class ActionProposer:
         actions = await turn.actions()
         plan = make_action_id() if len(asks) > 1 else None
         if self.changing is not None and any(_is_call(self.changing, ask) for ask in asks):
-            self.changing = None  # the same is asked again beside another call: the person wants both
-        return [self._verdict(actions, ask, ballots, plan) for ask in asks]
+            return [self._verdict(actions, ask, ballots, plan) for ask in asks]  # the person wants the same and others
+        return [self._child(actions, ask, ballots, plan) for ask in asks]
+
+    def _child(
+        self, actions: ConversationActions, ask: Ask, ballots: Mapping[str, Ballot], plan: str | None
+    ) -> Verdict:
+        """Propose a call. The first new one of the tool that is being changed takes the place of its question."""
+        verdict = self._verdict(actions, ask, ballots, plan, changing=self.changing)
+        if isinstance(verdict, Asked) and verdict.action.replaces is not None:
+            self.changing = None
+        return verdict
 
     def _verdict(
-        self, actions: ConversationActions, ask: Ask, ballots: Mapping[str, Ballot], plan: str | None
+        self,
+        actions: ConversationActions,
+        ask: Ask,
+        ballots: Mapping[str, Ballot],
+        plan: str | None,
+        *,
+        changing: PendingAction | None = None,
     ) -> Verdict:
         from gateway.pending.propose import ProposalRefused, as_asked, propose_action
         from gateway.pending.seal import compute_digest
@@ -292,7 +310,7 @@ class ActionProposer:
             proposed=self._proposed,
             ballots=ballots,
             plan=plan,
-            changing=self.changing,
+            changing=changing,
         )
         if isinstance(proposed, ProposalRefused):
             self.unreached |= dict.fromkeys(proposed.unreached)
@@ -341,19 +359,19 @@ def _waiting_note(actions: Sequence[PendingAction], changing: PendingAction | No
 
 
 def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
-    """Return the open action that the person's message changes, or None.
+    """Return the open action that the person is changing, or None.
 
-    The person pressed Change for it, or answers the only open one with a condition: "yes, but INV-7".
+    The person pressed Change for it, or answered the only open one with a yes and another wish: "yes, but INV-7".
     """
     from gateway.pending.reading import begins_as_answer
 
-    if len(turn.messages) != 1:
-        return None
-    if (pressed := actions.changed_by(str(turn.person))) is not None:
-        return pressed
+    if (changing := actions.changed_by(str(turn.person))) is not None:
+        return changing
     mine = [action for action in actions.open if action.requester == str(turn.person) and action.ballot_of is None]
-    said = turn.messages[0].text
-    return mine[0] if len(mine) == 1 and begins_as_answer(said, (turn.language, mine[0].language)) else None
+    if len(mine) != 1:
+        return None
+    languages = (turn.language, mine[0].language)
+    return mine[0] if any(begins_as_answer(message.text, languages) for message in turn.messages) else None
 
 
 def _is_call(action: PendingAction, ask: Ask) -> bool:

@@ -113,10 +113,10 @@ def test_sentences_of_a_language_can_be_said(language: str) -> None:
     assert wrong(language, lambda name, sentence: places(sentence) != places(ours[name])) == []
     tables = {name: sentence for name, sentence in written(language).items() if isinstance(sentence, dict)}
     categories = Locale.parse(language).plural_form.tags | {"other"}
-    plurals = dict.fromkeys(("many_not_done_yet", "unknown_repeated"), categories)
+    plurals = dict.fromkeys(("still_open_many", "unknown_repeated"), categories)
     assert {name: set(forms) for name, forms in tables.items()} == plurals
-    # A preview ends its sentence, whatever the preview ends with.
-    assert wrong(language, lambda _, sentence: re.search(r"\{preview\}.", sentence)) == []
+    # A preview ends its sentence, whatever the preview ends with. Only its code may stand behind it in brackets.
+    assert wrong(language, lambda _, sentence: re.search(r"\{preview\}(?! ?[(（]).", sentence)) == []
     alerts = {name for name in ours if name in ALERT or name.startswith("already_")}
     plain = r"[^*_`{}\n]{0,200}"
     assert wrong(language, lambda name, sentence: name in alerts and not re.fullmatch(plain, sentence)) == []
@@ -132,20 +132,20 @@ def test_sentences_of_a_language_can_be_said(language: str) -> None:
 
 def test_a_number_chooses_the_form_of_its_sentence() -> None:
     cases: list[tuple[str, object, str]] = [
-        ("en", 1, "1 action waits"),
-        ("en", "2", "2 actions wait"),
-        ("tlh", 0, "0 actions wait"),
-        ("es-MX", 1, "1 acción espera"),
-        ("fr", 0, "0 action attend"),
-        ("pt", 1_000_000, "1000000 ações esperam"),
-        ("pl", 22, "22 działania czekają"),
-        ("pl", 5, "5 działań czeka"),
-        ("ru", 21, "21 действие ждёт"),
-        ("ru", "3", "3 действия ждут"),
-        ("ar", 2, "إجراءان (\u20682\u2069)"),
-        ("ja", 1, "1件"),
+        ("en", 1, "Still open: 1 question,"),
+        ("en", "2", "Still open: 2 questions,"),
+        ("tlh", 0, "Still open: 0 questions,"),
+        ("es-MX", 1, "Aún pendiente: 1 pregunta;"),
+        ("fr", 0, "Toujours en attente : 0 question, /pending l'affiche"),
+        ("pt", 1_000_000, "Ainda em aberto: 1000000 perguntas;"),
+        ("pl", 22, "Wciąż otwarte: 22 pytania,"),
+        ("pl", 5, "Wciąż otwarte: 5 pytań,"),
+        ("ru", 21, "Ещё открыто: 21 вопрос,"),
+        ("ru", "3", "Ещё открыто: 3 вопроса,"),
+        ("ar", 2, "ما زال سؤالان مفتوحين (\u20682\u2069)"),
+        ("ja", 1, "未回答: 1件"),
     ]
-    texts = {case: say("many_not_done_yet", case[0], count=case[1]) for case in cases}
+    texts = {case: say("still_open_many", case[0], count=case[1]) for case in cases}
     assert {case: text for case, text in texts.items() if not text.startswith(case[2])} == {}
 
 
@@ -197,7 +197,7 @@ def test_a_sentence_or_a_value_that_is_missing_is_an_error() -> None:
         with pytest.raises(KeyError, match="preview"):
             say("done", language)
         with pytest.raises(KeyError, match="count"):
-            say("many_not_done_yet", language)
+            say("still_open_many", language)
 
 
 def test_a_duration_in_words_never_says_more_than_it_is() -> None:
@@ -283,7 +283,7 @@ def test_value_in_a_right_to_left_sentence_is_isolated_once() -> None:
 
 
 def test_commands_and_listed_items_are_isolated_in_arabic() -> None:
-    assert say("many_not_done_yet", "ar", count=3).endswith(": \u2068/pending\u2069")
+    assert say("still_open_many", "ar", count=3).endswith(" \u2068/pending\u2069")
     assert say("history_too_long", "ar-EG").count("\u2068/new\u2069") == 1
     assert listing(["a", "b"], "ar") == "\u2068a\u2069 و\u2068b\u2069"
     assert "\u2068" not in duration(5_400, "ar") and listing(["a", "b"], "en") == "a and b"
@@ -347,7 +347,7 @@ async def main():
         sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event in ("open", "import") else None)
         for language in LANGUAGES:
             say("greeting", language), duration(90, language), listing("abc", language)
-            clock_time(datetime.datetime.now(datetime.UTC), language), say("many_not_done_yet", language, count=2)
+            clock_time(datetime.datetime.now(datetime.UTC), language), say("still_open_many", language, count=2)
         seen = list(opened)
     return seen
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from channels import Address, Channel, Json, Person
+from channels import Address, Channel, Json, Person, Reply
+from channels.channel import is_one_message
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.budgets import Budget
@@ -237,11 +238,17 @@ class EngineContext:
             drift=self.drifted,
             also=also,
             capabilities=channel.capabilities if channel is not None else None,
+            fits=self._fits,
             seen=seen,
         )
         for action_id in actions.changes.tampered:
             self.alarms.sound(actions.by_id[action_id], "forged")
         return actions
+
+    def _fits(self, address: Address, reply: Reply) -> bool:
+        """Return True if a reply is one message of its platform, with all its buttons."""
+        channel = self.channels.get(address.channel)
+        return channel is None or is_one_message(channel, address, reply)
 
     def drifted(self, action: PendingAction) -> Detail | None:
         """Return why an action may no longer happen as it was shown; see `ChannelAgent.drifted`.

@@ -62,6 +62,8 @@ class PartRenderer:
                     asks=said.shows or said.asks,
                     tells=said.tells,
                     alone=said.alone,
+                    listed=said.listed if last else (),
+                    intent=said.intent if last else None,
                     edits=said.reply.edits,
                     finishes=finishes,
                     cause=cause,

@@ -31,7 +31,6 @@ from gateway.observe.results import AgentResult
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.index import IndexEntry
 from gateway.pending.loading import conversation_of
-from gateway.pending.prompt import code_only
 from gateway.pending.reading import decides, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id, token_sha256
 from gateway.pending.transitions import may_approve, may_refuse
@@ -81,7 +80,7 @@ class BotRuntime:
             asked = action.language if action is not None else FALLBACK
             await context.read_words(person.language, asked)
             intent = read_words(message.text, (context.language(person, asked), asked), verb)
-            needs_code = action is not None and intent == "confirm" and code_only(action)
+            needs_code = action is not None and intent == "confirm" and action.filed
             if intent != "unclear" and not needs_code:
                 return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
         message_id = f"app/{make_action_id()}"

@@ -224,9 +224,18 @@ def _without_person(scope: Extent, index: Index) -> Index:
         lately=others(index.lately),
         acted=_without_key(index.acted, scope),
         stopped=_without_key(index.stopped, scope),
+        reminded=_without_key(index.reminded, scope),
         changing={who: what for who, what in _without_key(index.changing, scope).items() if what not in gone},
         permissions=tuple(each for each in index.permissions if each.person != scope.person),
         said=tuple(replace(each, shows=each.shows - gone, tells=each.tells - gone) for each in index.said),
+        plans=tuple(
+            replace(
+                each,
+                ends=tuple(end for end in each.ends if end.action_id not in gone),
+                rest=tuple(action_id for action_id in each.rest if action_id not in gone),
+            )
+            for each in index.plans
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from channels import Capabilities, Person, Reply
+from channels import Address, Capabilities, Person, Reply
 from channels.formatting import drop_dear_accents
 from gateway.artifacts import Artifact
 from gateway.pending import transitions
@@ -19,9 +19,12 @@ from gateway.pending.audit import Noted, Pseudonyms
 from gateway.pending.changes import Changes
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
+from gateway.pending.words import Intent
 from gateway.store.transaction import Transaction
 from gateway.tools.pending_action import Detail, PendingAction
 
+Fits: TypeAlias = Callable[[Address, Reply], bool]
+"""Return True if a reply is one message of the platform, with all its buttons."""
 Drift: TypeAlias = Callable[[PendingAction], Detail | None]
 """Return the reason why an action may no longer run as it was shown: its tool is missing or changed, or the policy
 denies it now. None: it may run."""
@@ -44,7 +47,11 @@ class OutgoingReply:
     tells: tuple[str, ...] = ()
     """The ids of the actions whose end it tells. A late bare reply after it still belongs to them."""
     alone: bool = False
-    """True if it holds one question of the gateway's and nothing else, so that a bare reply may answer it."""
+    """True if it holds questions of the gateway's, or its list of them, and nothing else: words may answer it."""
+    listed: tuple[str, ...] = ()
+    """The ids of all actions of its numbered list, which may go on over several messages."""
+    intent: Intent | None = None
+    """The meaning of a number in answer to a list that asks which action a yes or a no meant."""
 
 
 def codes_of(actions: Iterable[PendingAction]) -> set[str]:
@@ -75,13 +82,18 @@ class ConversationActions:
         now: datetime,
         drift: Drift,
         capabilities: Capabilities | None = None,
+        fits: Fits = lambda address, reply: True,
     ) -> None:
-        """`capabilities` are those of the channel, for prompts; None: it shows buttons and files.
+        """`capabilities` are those of the channel, for prompts; None: it shows buttons and files. `fits` is its rule.
 
         `rewrites`: all records are written in any case, because the index is broken.
         """
         self.conversation, self.partition, self.now = conversation, partition, now
-        self.has_buttons = capabilities is None or capabilities.buttons > 0
+        self.most_buttons = capabilities.buttons if capabilities is not None else 100
+        """The most buttons under one message."""
+        self.has_numbers = capabilities is None or (capabilities.numbers and capabilities.bare_yes != "never")
+        """True if a person can answer a list by its numbers."""
+        self.fits = fits
         self.shows_files = capabilities is None or capabilities.text_files
         cheap = capabilities is not None and not capabilities.accents
         self.letters: Callable[[str], str] = drop_dear_accents if cheap else str
@@ -107,6 +119,11 @@ class ConversationActions:
         self.refused: bool = False
         """True if a person without the right tried to decide. Then only a line of the audit is written."""
 
+    @property
+    def has_buttons(self) -> bool:
+        """True if the channel shows buttons."""
+        return self.most_buttons > 0
+
     def get(self, action_id: str) -> PendingAction | None:
         """Return a loaded action, or None."""
         return self.by_id.get(action_id)
@@ -122,7 +139,7 @@ class ConversationActions:
         return [action for action in self.open if transitions.may_refuse(action, person)]
 
     def changed_by(self, person: str) -> PendingAction | None:
-        """Return the open action that this person pressed Change for just now, or None."""
+        """Return the open action that this person is changing, or None."""
         action = self.by_id.get(self.index.changing.get(person, ""))
         return action if action is not None and action.open else None
 

@@ -16,15 +16,15 @@ from typing import Literal, TypeAlias
 
 from channels import Person
 from gateway.pending import transitions
-from gateway.pending.actions import ConversationActions, in_order
+from gateway.pending.actions import ConversationActions
 from gateway.pending.ballots import report
 from gateway.pending.index import LATELY, IndexEntry, Showing
-from gateway.pending.plans import items_of, launch_in_order
-from gateway.pending.prompt import code_only, is_confirmed_here, outcome_key, statement
+from gateway.pending.plans import launch_in_order, show_later
+from gateway.pending.prompt import is_confirmed_here, is_shown_in_brief, outcome_key, statement
 from gateway.pending.prompting import PressFeedback, ask_for_code, ask_which, say_feedback, show_once_more
 from gateway.pending.reading import Answer
 from gateway.pending.selecting import LEAST_ITEMS, Selection
-from gateway.pending.settling import close, close_if_drifted, close_replaced, expire, withdraw_replaced
+from gateway.pending.settling import close, close_if_drifted, expire
 from gateway.pending.standing import give
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent
@@ -42,9 +42,10 @@ def press(
     """Apply the press of a button, and return the feedback for the presser."""
     action = actions.get(action_id)
     known = action.tokens if action is not None else ()
-    intent = next((token_of.intent for token_of in known if token_of.sha256 == token_sha256(token)), None)
-    if action is None or intent is None:
+    pressed = next((each for each in known if each.sha256 == token_sha256(token)), None)
+    if action is None or pressed is None:
         return PressFeedback(key="unknown_button")
+    intent = pressed.intent
     if intent == "again":
         return _ask_again(actions, action, person, at)
     if intent == "standing":
@@ -52,7 +53,8 @@ def press(
     if intent == "change":
         return _change(actions, action, person, at)
     if intent == "confirm_all" or intent == "cancel_all":
-        return _press_all(actions, action, "confirm" if intent == "confirm_all" else "cancel", person, at)
+        decides: Intent = "confirm" if intent == "confirm_all" else "cancel"
+        return _press_all(actions, [action.pending_action_id, *pressed.items], decides, person, at)
     if not is_eligible(actions, action, intent, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
@@ -95,10 +97,11 @@ def _is_requester(actions: ConversationActions, action: PendingAction, person: P
 
 
 def _press_all(
-    actions: ConversationActions, action: PendingAction, intent: Intent, person: Person | None, at: datetime
+    actions: ConversationActions, ids: Sequence[str], intent: Intent, person: Person | None, at: datetime
 ) -> PressFeedback:
-    """Apply the press of a button for all items of a plan to the open ones that this person may answer."""
-    items = [item for item in items_of(actions, action.plan or "") if item.open] or [action]
+    """Apply the press of a button for all questions of one message to the open ones that this person may answer."""
+    shown = [found for action_id in dict.fromkeys(ids) if (found := actions.get(action_id)) is not None]
+    items = [item for item in shown if item.open] or shown[:1]
     may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
     mine = [item for item in items if person is not None and may(item, str(person))]
     if not is_eligible(actions, (mine or items)[0], intent, person, at):
@@ -132,32 +135,55 @@ def select(
     said: BareReply,
     language: str,
 ) -> bool:
-    """Apply a message that names items of the plan that was shown last. Returns False if it is an ordinary message.
+    """Apply a message that names questions of the list that was shown last. Returns False for an ordinary message.
 
-    Open items that it does not name are shown again.
+    Open questions that it does not name are shown again behind the outcome.
     """
-    shown = said.last.shows if said.last is not None else frozenset()
-    items = in_order([actions.by_id[each] for each in shown if each in actions.by_id])
-    selection = selects(len(items)) if len(items) >= LEAST_ITEMS else None
+    items = [found for action_id in said.listed if (found := actions.get(action_id)) is not None]
+    selection = selects(len(said.listed)) if len(said.listed) >= LEAST_ITEMS else None
     if selection is None or not any(item.open for item in items):
         return False
-    doubtful = selection.refused and any(item.verb in NO_VERBS for item in items)
-    if doubtful or not said.decides_plan(items, person):
+    meant = _meant(selection, items, said.intent)
+    if meant is None or len(items) < len(said.listed) or not said.decides_list(items, person):
         return _which(actions, actions.index.open, person, language)
     actions.note_decided(person, said.at)
-    chosen: tuple[tuple[Intent, frozenset[int]], ...] = (
-        ("cancel", frozenset(selection.refused)),
-        ("confirm", frozenset(selection.confirmed)),
-    )
-    for intent, numbers in chosen:
+    for intent, numbers in meant:
         named = [item for number, item in enumerate(items, start=1) if number in numbers]
         if named:
             feedback = _decide_items(actions, named, intent, person, said.at)
             say_feedback(actions, named[-1], feedback, language)
     left = [found for item in items if (found := actions.by_id[item.pending_action_id]).open and not found.votes]
-    if left:
-        show_once_more(actions, left)
+    if left and said.intent is None:
+        confirmed = [item for number, item in enumerate(items, start=1) if number in selection.confirmed]
+        _show_left(actions, left, confirmed)
     return True
+
+
+def _meant(
+    selection: Selection, items: Sequence[PendingAction], intent: Intent | None
+) -> Sequence[tuple[Intent, frozenset[int]]] | None:
+    """Return the numbers that a selection refuses and those that it confirms; None if that is in doubt.
+
+    `intent` is that of a list which asks what a yes or a no meant: such a list shows the questions in short.
+    """
+    if intent == "cancel":
+        return None if selection.refused else [("cancel", selection.confirmed)]
+    if selection.refused and any(item.verb in NO_VERBS for item in items):
+        return None
+    if intent == "confirm" and selection.confirmed and selection.everything and not all(map(is_shown_in_brief, items)):
+        return None
+    return [("cancel", selection.refused), ("confirm", selection.confirmed)]
+
+
+def _show_left(actions: ConversationActions, left: Sequence[PendingAction], confirmed: Sequence[PendingAction]) -> None:
+    """Show open questions again: behind the outcome of the confirmed ones of their plan, else at once."""
+    running = [actions.by_id[item.pending_action_id] for item in confirmed]
+    plans = {item.plan for item in running if item.state in ("approved", "running")}
+    plan = plans.pop() if len(plans) == 1 else None
+    if plan is None:
+        show_once_more(actions, left)
+    else:
+        show_later(actions, plan, left)
 
 
 def _ask_again(
@@ -221,17 +247,27 @@ def reply(
 
 
 def word(actions: ConversationActions, reads: Reads, person: Person, said: BareReply, language: str) -> bool:
-    """Apply a bare reply, in a one-to-one chat. Returns False if it is an ordinary message here."""
+    """Apply a bare reply, in a one-to-one chat. Returns False if it is an ordinary message here.
+
+    A no that cannot be taken leaves the question to its button and its code, until it has been shown again.
+    """
     mine = actions.open_for(str(person))
     if not mine:
         return _late_word(actions, reads, person, said, language)
+    intents: set[Intent] = {read for action in mine if (read := reads(action.verb, action.language)) != "unclear"}
+    intent = intents.pop() if len(intents) == 1 else None
+    action, changing = mine[0], actions.changed_by(str(person)) is not None
+    if len(mine) == 1 and intent is not None and not changing:
+        entry = actions.index.get(action.pending_action_id)
+        doubted = entry.doubted if entry is not None else None
+        if said.decides(intent, action, person, doubted=doubted) or transitions.expired(action, said.at):
+            say_feedback(actions, action, apply(actions, action, intent, person, said.at), language)
+            return True
+    if intent == "cancel":
+        actions.index = actions.index.doubted([each.pending_action_id for each in mine], said.at)
     if len(mine) > 1:
-        return _which(actions, actions.index.open, person, language)
-    action, intent = mine[0], reads(mine[0].verb, mine[0].language)
-    if intent != "unclear" and (said.decides(intent, action, person) or transitions.expired(action, said.at)):
-        say_feedback(actions, action, apply(actions, action, intent, person, said.at), language)
-    else:
-        ask_for_code(actions, action)
+        return _which(actions, actions.index.open, person, language, intent=intent)
+    ask_for_code(actions, action)
     return True
 
 
@@ -316,10 +352,20 @@ def _late_word(actions: ConversationActions, reads: Reads, person: Person, said:
     return True
 
 
-def _which(actions: ConversationActions, entries: Sequence[IndexEntry], person: Person | None, language: str) -> bool:
-    """Ask which action a reply means, among the ones that this person may answer."""
+def _which(
+    actions: ConversationActions,
+    entries: Sequence[IndexEntry],
+    person: Person | None,
+    language: str,
+    *,
+    intent: Intent | None = None,
+) -> bool:
+    """Ask which action a reply means, among the ones that this person may answer.
+
+    `intent`: a number in answer to it means this.
+    """
     named = [actions.get(entry.action_id) for entry in entries if _may_refuse(entry, person)]
-    ask_which(actions, [action for action in named if action is not None], language)
+    ask_which(actions, [action for action in named if action is not None], language, intent=intent)
     return True
 
 
@@ -334,26 +380,49 @@ class BareReply:
     at: datetime
     fresh: bool
     """True if the person typed it here just now, as plain text in a message of its own."""
-    last: Showing | None
-    """The bot's last message before it; None if there was none, or if another one was being sent."""
+    shown: tuple[Showing, ...]
+    """The bot's last messages before it that make one list; empty if there was none, or another was being sent."""
     written: Literal["after", "unknown", "before"]
     """The order of the two messages, as the platform tells."""
     acted: datetime | None = None
     """The time when the person last wrote or pressed anything here before it."""
     beneath: str | None = None
     """The id of the bot's message that began the thread in which it was written."""
+    sending: tuple[str, ...] = ()
+    """The ids of the numbered list of which a message was being sent when it was written."""
 
-    def decides(self, intent: Intent, action: PendingAction, person: Person) -> bool:
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The ids of the numbered list that was shown last, or is being shown."""
+        return self.shown[-1].listed if self.shown else self.sending
+
+    @property
+    def intent(self) -> Intent | None:
+        """The meaning of a number in answer to the list; None: the list is of questions."""
+        return self.shown[-1].intent if self.shown else None
+
+    def decides(
+        self, intent: Intent, action: PendingAction, person: Person, *, doubted: datetime | None = None
+    ) -> bool:
         """Return True if it decides `action`, the only open action of this person here.
 
         The question is the bot's last message and stands alone in it. A no was not written before the question. A yes
         was written after it, within the answer window of that showing, by an approver who has written and pressed
-        nothing else since. In the thread beneath a prompt a yes counts until the action expires.
+        nothing else since. In the thread beneath a prompt a yes counts until the action expires. A question that was
+        `doubted` has been shown since.
         """
-        shown, prompts = self.last, action.prompts
-        if not self.fresh or person.is_bot or shown is None:
+        if len(self.shown) != 1 or self.shown[0].shows != {action.pending_action_id}:
             return False
-        if not shown.alone or shown.shows != {action.pending_action_id}:
+        return self._decides(intent, action, person, self.shown[0], doubted)
+
+    def _decides(
+        self, intent: Intent, action: PendingAction, person: Person, shown: Showing, doubted: datetime | None = None
+    ) -> bool:
+        """Return True if it decides an action that this message of the bot shows."""
+        prompts = action.prompts
+        if not self.fresh or person.is_bot or not shown.alone:
+            return False
+        if doubted is not None and shown.queued <= doubted:
             return False
         if intent == "cancel":
             return self.written != "before"
@@ -365,19 +434,26 @@ class BareReply:
             return False
         window = timedelta(seconds=action.answer_window_seconds)
         until = action.expires_at if there else min(action.expires_at, shown.at + window)
-        quiet = self.acted is None or self.acted < shown.at
-        return shown.at <= self.at <= until and quiet and transitions.may_approve(action, str(person))
+        since = shown.at if shown.at <= self.at else shown.queued  # the receipt may come after the answer
+        quiet = self.acted is None or self.acted < since
+        return since <= self.at <= until and quiet and transitions.may_approve(action, str(person))
 
-    def decides_plan(self, items: Sequence[PendingAction], person: Person) -> bool:
-        """Return True if it decides these items, which are all that the bot's last message shows.
+    def decides_list(self, items: Sequence[PendingAction], person: Person) -> bool:
+        """Return True if it decides these actions, which are all of the list that was shown last.
 
-        The rules are those for a yes to a single question, within the shortest time of all.
+        Each message of the list has arrived. The rules are those for the bare reply to a single question, within the
+        shortest time of all.
         """
-        shown = self.last
-        if shown is None or shown.shows != {item.pending_action_id for item in items}:
+        if not self.shown or any(each.shows for each in self.shown) != (self.intent is None):
             return False
-        each = [(item, replace(shown, shows=frozenset({item.pending_action_id}))) for item in items if item.open]
-        return all(replace(self, last=alone).decides("confirm", item, person) for item, alone in each)
+        arrived = frozenset[str]().union(*(each.shows for each in self.shown))
+        if self.intent is None and arrived != frozenset(self.listed):
+            return False
+        if self.acted is not None and self.acted >= self.shown[0].at:
+            return False
+        intent: Intent = self.intent or "confirm"
+        open_items = [item for item in items if item.open]
+        return all(self._decides(intent, item, person, each) for item in open_items for each in self.shown)
 
     def meant_of(self, settled: Iterable[IndexEntry]) -> IndexEntry | None:
         """Return the settled action that it answers too late, or None. `settled` begins with the newest one.
@@ -387,7 +463,7 @@ class BareReply:
         latest = next((entry for entry in settled if entry.at >= self.at - LATELY), None)
         if latest is None or (self.acted is not None and self.acted > latest.at):
             return None
-        said = self.last
+        said = self.shown[-1] if self.shown else None
         if said is not None and said.at > latest.at and latest.action_id not in said.tells | said.shows:
             return None
         return latest
@@ -448,6 +524,8 @@ def apply(
     """
     if action.ballot_of is not None:
         return _pass_on(actions, action, intent, person, at, by_code=by_code, remark=remark)
+    if person is not None and actions.changed_by(str(person)) == action:  # they answer it as it is
+        actions.index = actions.index.changed_by(str(person), None)
     if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
         return PressFeedback(key=outcome_key(action, at), language=action.language)
     if close_if_drifted(actions, action, at) or (action.open and transitions.expired(action, at)):
@@ -456,19 +534,17 @@ def apply(
         return PressFeedback(key=outcome_key(ended, at), language=ended.language, told=True)
     decider, name = (str(person), person.name) if person is not None else ("", None)
     if intent == "cancel":
-        withdraw_replaced(actions, action, at)
         action = replace(action, remark=remark or None)
         tell = None if together else "cancelled_because" if remark else "cancelled"
         close(actions, action, "refused", at, by=decider, name=name, tell=tell)
         return PressFeedback(key="pressed_no", told=True)
-    if not by_code and action.open and code_only(action):
+    if not by_code and action.open and action.filed:
         ask_for_code(actions, action)
         return PressFeedback(key="say_code", values={"code": action.code}, told=True)
     decided = transitions.approve(action, decider, name, at)
     actions.put(decided, "decided" if decided.state == "approved" else "voted", decider, at)
     if decided.state != "approved":
         return PressFeedback(key="pressed_vote", values={"count": len(decided.votes), "need": decided.need})
-    close_replaced(actions, [action.pending_action_id], at)
     launch_in_order(actions, decided, at)
     return PressFeedback(key="pressed_ok", told=True)
 
@@ -486,7 +562,7 @@ def _pass_on(
     """Hand the vote of an eligible person over to the action of this ballot. The action's answer comes from there."""
     if ballot.settled or ballot.vote == intent:
         return PressFeedback(key=outcome_key(ballot, at), language=ballot.language)
-    if intent == "confirm" and not by_code and code_only(ballot):
+    if intent == "confirm" and not by_code and ballot.filed:
         ask_for_code(actions, ballot)
         return PressFeedback(key="say_code", values={"code": ballot.code}, told=True)
     voter, name = (str(person), person.name) if person is not None else ("", None)

@@ -6,11 +6,11 @@ It is sealed, and it names the seal of each record's last write: only exactly th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -51,6 +51,8 @@ class IndexEntry:
     """The fence under which it was launched."""
     standing_code: str = ""
     """The code that confirms it and gives its standing permission."""
+    doubted: datetime | None = None
+    """The time of a no in words that could not be taken. Words count only in a showing that was queued after it."""
     ballots: tuple[tuple[str, str], ...] = ()
     """Each approver that is asked in their own chat, with its conversation, until the action is settled.
 
@@ -87,10 +89,36 @@ class Showing:
     tells: frozenset[str] = frozenset()
     """The ids of the actions whose end it tells."""
     alone: bool = False
-    """True if it holds one question of the gateway's and no other words."""
+    """True if it holds questions of the gateway's, or its list of them, and no other words."""
+    listed: tuple[str, ...] = ()
+    """The ids of all actions of its numbered list, in order. The list may go on over several messages."""
+    intent: Literal["confirm", "cancel"] | None = None
+    """The meaning of a number in answer to it, if it asks which action a yes or a no meant."""
     message_id: str | None = None
     sent_at: datetime | None = None
     """The platform's time of the message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEnd:
+    """The end of one item of a plan, which the plan has not told yet."""
+
+    action_id: str
+    place: int
+    state: State
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanProgress:
+    """The confirmed items of a plan while they run: the ends to tell, and the questions to show behind them."""
+
+    plan: str
+    ends: tuple[PlanEnd, ...] = ()
+    late: bool = False
+    """True once the first ends were told, because the others took too long. Each later end is told by itself."""
+    rest: tuple[str, ...] = ()
+    """The ids of the open items that are shown again after the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +142,12 @@ class Index:
     address: Address | None = None
     """The address of the conversation."""
     changing: Mapping[str, str] = field(default_factory=dict)
-    """Person -> the id of the action that they pressed Change for. Their next message says how."""
+    """Person -> the id of the action that they are changing. Their messages say how, until it is asked anew."""
+    reminded: Mapping[str, tuple[int, datetime]] = field(default_factory=dict)
+    """Person -> the number of open actions that they were told of in a line under a reply, and the time of it."""
     permissions: tuple[StandingPermission, ...] = ()
+    plans: tuple[PlanProgress, ...] = ()
+    """The plans with ends that are not told yet."""
 
     def to_text(self) -> str:
         """Return the text that is stored and sealed."""
@@ -186,16 +218,41 @@ class Index:
         """Return True if an equal ask was refused, expired, withdrawn or undelivered since then."""
         return any(entry.refused == ask and entry.at >= since for entry in self.lately)
 
-    def last_said(self, at: datetime) -> Showing | None:
-        """Return the bot's last message before this moment.
+    def last_said(
+        self, at: datetime, follows: Callable[[Showing], bool] = lambda showing: False
+    ) -> tuple[Showing, ...]:
+        """Return the bot's last messages before this moment, oldest first: one, or several that make one list.
 
-        None also if another message was being sent at that moment: it may be on the screen before its receipt comes.
+        A message that was being sent at that moment counts if the answer `follows` it, in the platform's own order.
+        Otherwise the result is empty, because the message may have been on the screen before its receipt came.
         """
-        if any(showing.queued <= at < showing.at for showing in self.said):
-            return None
-        return next((showing for showing in reversed(self.said) if showing.at <= at), None)
+        said: list[Showing] = []
+        for showing in self.said:
+            if showing.at <= at or (showing.queued <= at and follows(showing)):
+                said.append(showing)
+            elif showing.queued <= at:
+                return ()
+        if not said:
+            return ()
+        last = said[-1]
+        found = [last]
+        for showing in reversed(said[:-1]):
+            if not last.listed or (showing.listed, showing.intent) != (last.listed, last.intent):
+                break
+            found.insert(0, showing)
+        return tuple(found)
+
+    def progress(self, plan: str) -> PlanProgress:
+        """Return the progress of a plan; an empty one if nothing is held for it."""
+        return next((each for each in self.plans if each.plan == plan), PlanProgress(plan=plan))
 
     # ── changing ──
+
+    def progressed(self, progress: PlanProgress) -> Index:
+        """Return the index with the progress of a plan. A progress that holds nothing is dropped."""
+        others = tuple(each for each in self.plans if each.plan != progress.plan)
+        holds = progress != PlanProgress(plan=progress.plan)
+        return replace(self, plans=(*others, progress) if holds else others)
 
     def changed(self, action: PendingAction, at: datetime) -> Index:
         """Return the index after any change of a record.
@@ -262,13 +319,18 @@ class Index:
 
     def acted_by(self, person: str, at: datetime) -> Index:
         """Return the index with a note that a person wrote or pressed something."""
-        again = self.acted.get(person) == at  # the press of Change itself
-        changing = {other: held for other, held in self.changing.items() if other != person or again}
-        return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]), changing=changing)
+        return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]))
 
-    def changed_by(self, person: str, action_id: str) -> Index:
-        """Return the index with a note that the next message of a person says how an action is to be changed."""
-        return replace(self, changing={**self.changing, person: action_id})
+    def changed_by(self, person: str, action_id: str | None) -> Index:
+        """Return the index with a note that a person is changing an action; None: no action any more."""
+        others = {other: held for other, held in self.changing.items() if other != person}
+        return replace(self, changing=others if action_id is None else {**others, person: action_id})
+
+    def doubted(self, action_ids: Iterable[str], at: datetime) -> Index:
+        """Return the index with a note that a no in words was written about these open actions and not taken."""
+        ids = frozenset(action_ids)
+        entries = tuple(replace(each, doubted=at) if each.action_id in ids else each for each in self.open)
+        return replace(self, open=entries)
 
     def stopped_by(self, person: str, at: datetime) -> Index:
         """Return the index with a note that a person said /stop. A note that is dropped holds for everybody."""

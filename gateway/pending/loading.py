@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from channels import Capabilities, Json
-from gateway.pending.actions import ConversationActions, Drift
+from gateway.pending.actions import ConversationActions, Drift, Fits
 from gateway.pending.audit import Pseudonyms
 from gateway.pending.index import Index, IndexEntry
 from gateway.pending.seal import Keyring, is_sealed
@@ -103,6 +103,7 @@ async def load_actions(
     also: Iterable[str] = (),
     find: Find = lambda index: (),
     capabilities: Capabilities | None = None,
+    fits: Fits = lambda address, reply: True,
     seen: Snapshot | None = None,
 ) -> ConversationActions:
     """Read the index of the conversation, its live actions, the actions of `also` and of `find`, and all actions that
@@ -133,6 +134,7 @@ async def load_actions(
         now=now,
         drift=drift,
         capabilities=capabilities,
+        fits=fits,
     )
     for name, (found, verdict) in judged.items():
         if verdict == "tampered":

@@ -1,20 +1,23 @@
 """Plans: several actions of one reply of the model, shown as one numbered message.
 
-Each item is an action of its own. The confirmed ones run in their order, one at a time, and their outcomes are told
-together.
+Each item is an action of its own. The confirmed ones run in their order, one at a time. Their ends are kept in the
+index of the conversation, with the plan, and told together once none of them is left to run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gateway.pending.actions import ConversationActions, in_order
+from gateway.pending.index import PlanEnd, PlanProgress
 from gateway.tools.pending_action import PendingAction
 
 _MARKS = {"done": "✅", "failed": "❌", "unknown": "❔"}
 _NOT_DONE = "🚫"
+_HELD_AT_MOST = timedelta(seconds=30)
+"""The time after which the ends of a plan are told although other items still run."""
 
 
 def items_of(actions: ConversationActions, plan: str) -> list[PendingAction]:
@@ -48,24 +51,61 @@ def launch_next(actions: ConversationActions, plan: str) -> None:
             return
 
 
-def together(actions: ConversationActions, action: PendingAction, text: str, at: datetime) -> tuple[str, Sequence[str]]:
-    """Return the text that tells the outcomes of a plan, and the ids of the items that it tells.
+def hold(actions: ConversationActions, action: PendingAction, text: str, at: datetime) -> bool:
+    """Keep the end of a confirmed item until the plan tells it. Returns False if it is to be told now.
 
-    The text is empty while other items are still to run: this one is told with the last of them.
+    It is kept while other confirmed items are still to run, for 30 seconds at most from the first end on.
     """
-    items = items_of(actions, action.plan or "")
+    progress = actions.index.progress(action.plan or "")
+    if progress.late or not _others_run(actions, action):
+        return False
+    if not progress.ends:
+        actions.changes.due("outcomes", action, at + _HELD_AT_MOST)
+    end = PlanEnd(action_id=action.pending_action_id, place=action.place, state=action.state, text=text)
+    actions.index = actions.index.progressed(replace(progress, ends=(*progress.ends, end)))
+    return True
+
+
+def release(
+    actions: ConversationActions, action: PendingAction, text: str, *, late: bool = False
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return the text of the held ends and of this one, the ids that it tells, and the ids to show behind it.
+
+    `text` is empty for an end that is told elsewhere. The held ends stay held, and the text is `text` alone, while
+    other confirmed items are still to run. `late`: they are told all the same.
+    """
     mine = action.pending_action_id
-    if any(item.state in ("approved", "running") and item.pending_action_id != mine for item in items):
-        actions.change(replace(actions.by_id[mine], told=text), at)
-        return "", ()
-    texts = {item.pending_action_id: item.told for item in items if item.told} | {mine: text}
-    if len(texts) == 1:
-        return text, (mine,)
-    lines = []
-    for number, item in enumerate(items, start=1):
-        told = texts.get(item.pending_action_id)
-        if told:
-            lines.append(f"{number}\\. {_MARKS.get(item.state, _NOT_DONE)} {told}")
-            if item.told:
-                actions.change(replace(item, told=None), at)
-    return "\n".join(lines), tuple(texts)
+    progress = actions.index.progress(action.plan or "")
+    own = [PlanEnd(action_id=mine, place=action.place, state=action.state, text=text)] if text else []
+    runs = _others_run(actions, action)
+    if runs and not late:
+        return text, (mine,) if text else (), ()
+    ends = [*(end for end in progress.ends if end.action_id != mine or not own), *own]
+    left = PlanProgress(plan=progress.plan, late=True) if runs else PlanProgress(plan=progress.plan)
+    actions.index = actions.index.progressed(left)
+    if progress.ends:
+        actions.changes.cancelled.append(f"outcomes/{progress.ends[0].action_id}")
+    if len(ends) < 2:
+        told = "".join(end.text for end in ends)
+    else:
+        lines = [
+            f"{end.place}\\. {_MARKS.get(end.state, _NOT_DONE)} {end.text}"
+            for end in sorted(ends, key=lambda end: end.place)
+        ]
+        told = "\n".join(lines)
+    return told, tuple(end.action_id for end in ends), progress.rest
+
+
+def show_later(actions: ConversationActions, plan: str, rest: Sequence[PendingAction]) -> None:
+    """Have these open items shown again behind the outcome of the confirmed ones."""
+    progress = actions.index.progress(plan)
+    ids = tuple(action.pending_action_id for action in rest)
+    actions.index = actions.index.progressed(replace(progress, rest=ids))
+
+
+def _others_run(actions: ConversationActions, action: PendingAction) -> bool:
+    """Return True if another item of the plan is confirmed and has not ended."""
+    return any(
+        item.state in ("approved", "running") and item.pending_action_id != action.pending_action_id
+        for item in items_of(actions, action.plan or "")
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from channels import Button, Json, Person, Reply, Settled
@@ -47,8 +48,8 @@ def statement(preview: str) -> str:
     return brief(preview.strip().strip(_QUESTION_MARKS))
 
 
-def code_only(action: PendingAction) -> bool:
-    """Return True if the question is too long for a message. A file holds it, and only the code confirms it."""
+def is_long(action: PendingAction) -> bool:
+    """Return True if the question is too long for a message of any channel."""
     texts = _texts(action)
     if max(map(len, texts)) > _LONGEST_QUESTION:
         return True
@@ -76,64 +77,97 @@ def attached(action: PendingAction) -> Artifact:
     return Artifact.of(content, f"{action.code}.txt", _TEXT)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The place of a message in a numbered list of questions, which may need several messages."""
+
+    first: int = 1
+    """The number of its first question."""
+    total: int = 1
+    """The number of questions of the whole list."""
+    words: bool = False
+    """True if the list can be answered by its numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ButtonTokens:
+    """The tokens of the buttons of one message. An empty one has no buttons."""
+
+    each: Sequence[tuple[str | None, str]] = ()
+    """The tokens to confirm and to cancel each question. Without the first, only its code confirms."""
+    change: str | None = None
+    standing: str | None = None
+    """The token that confirms a single question and gives its permission."""
+    for_all: tuple[str, str] | None = None
+    """The tokens to confirm and to cancel all questions of the message."""
+
+
 def prompt(
     actions: Sequence[PendingAction],
-    tokens: Sequence[tuple[str | None, str]],
+    tokens: ButtonTokens,
     *,
-    change: str | None = None,
-    standing: str | None = None,
-    for_all: Sequence[str] = (),
+    listed: Listed | None = None,
     intro: str | None = None,
     now: datetime | None = None,
     letters: Callable[[str], str] = str,
 ) -> Reply:
-    """Return the prompt of one action or several: a confirm and a cancel button for each, or how to answer in words.
+    """Return a message that asks one question or several: buttons for each, or how to answer in words.
 
-    An action that has been answered shows its outcome. Its buttons stay, so that a second tap does not hit the buttons
-    of the next action.
-
-    `tokens` are the (confirm, cancel) tokens of each action; empty: the channel has no buttons. An action that only its
-    code confirms has no confirm token, and its file goes in front. `change` is the token with which a single one is
-    changed, `standing` the one that also gives its permission, and `for_all` are the two for all items of a plan.
-    `intro` is a sentence in front. `now` is the time of this showing, from which the time left is counted. `letters`
-    respells the gateway's own words for the channel.
+    A question that has been answered shows its outcome. `listed` is the place of the message in a longer list; None: it
+    is the whole list. `intro` is a sentence in front. `now` is the time of this showing, from which the time left is
+    counted. `letters` respells the gateway's own words for the channel.
     """
     language = actions[0].language
+    listed = listed or Listed(total=len(actions))
     blocks = [intro] if intro else []
-    several = len(actions) > 1
-    for number, action in enumerate(actions, start=1):
-        lead = f"{number}\\. " if several else ""
+    for number, action in enumerate(actions, start=listed.first):
+        lead = f"{number}\\. " if listed.total > 1 else ""
         if not action.open:
             blocks.append(f"{lead}{settled_note(action, now or action.requested_at)}")
             continue
-        long = code_only(action)
-        asked = _shortened(action, letters) if long else question(action)
-        blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=long or not tokens)}")
+        asked = _shortened(action, letters) if action.filed else question(action)
+        blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=action.filed or not tokens.each)}")
         if action.standing is not None:
             blocks.append(offered(action, action.standing, letters))
     shortest = min(_left_seconds(action, now) for action in actions if action.open)
     left = letters(duration(shortest, language))
-    if for_all and not any(action.address is not None and action.address.group for action in actions):
-        blocks.append(say("prompt_numbers", language, letters, numbers=f"1, {len(actions)}"))
+    if listed.words and listed.first + len(actions) > listed.total > 1:
+        blocks.append(say("prompt_numbers", language, letters, numbers=f"1, {listed.total}"))
     blocks.append(say("prompt_window", language, letters, duration=left))
+    ended = tuple(settled(action, now or action.requested_at) for action in actions)
+    return Reply(
+        text="\n\n".join(blocks),
+        buttons=_buttons(actions, tokens, listed),
+        exact=True,
+        settled=() if all(action.open for action in actions) else ended,
+    )
+
+
+def _buttons(actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Listed) -> tuple[Button, ...]:
+    """Return the buttons under a prompt, each pair beside each other.
+
+    Those of a question that has been answered stay, so that a second tap does not hit the buttons of the next one.
+    """
+    language = actions[0].language
     buttons: list[Button] = []
-    for action, (confirm, cancel) in zip(actions, tokens, strict=True) if tokens else ():
-        (label_yes, _), (label_no, _) = _both(action, several=several, language=language)
+    for action, (confirm, cancel) in zip(actions, tokens.each, strict=True) if tokens.each else ():
+        (label_yes, _), (label_no, _) = _both(action, several=len(actions) > 1, language=language)
         if confirm is not None:
             buttons.append(Button(label=label_yes, token=confirm, style="confirm"))
         buttons.append(Button(label=label_no, token=cancel, style="cancel"))
-    if standing is not None and (offer := actions[0].standing) is not None:
+    if tokens.standing is not None and (offer := actions[0].standing) is not None:
         label = say("button_standing", language, duration=duration(offer.seconds, language))
-        buttons.append(Button(label=label, token=standing))
-    if change is not None:
-        buttons.append(Button(label=say("button_change", language), token=change))
-    if for_all:
-        confirm_all, cancel_all = for_all
-        buttons.append(Button(label=say("button_confirm_all", language), token=confirm_all, style="confirm"))
-        buttons.append(Button(label=say("button_cancel_all", language), token=cancel_all, style="cancel"))
-    ended = tuple(settled(action, now or action.requested_at) for action in actions)
-    ended = () if all(action.open for action in actions) else ended
-    return Reply(text="\n\n".join(blocks), buttons=tuple(buttons), exact=True, settled=ended)
+        buttons.append(Button(label=label, token=tokens.standing))
+    if tokens.change is not None:
+        buttons.append(Button(label=say("button_change", language), token=tokens.change))
+    if tokens.for_all is not None:
+        confirm_all, cancel_all = tokens.for_all
+        numbers = f"{listed.first}\u2013{listed.first + len(actions) - 1}"
+        ending = "all" if len(actions) == listed.total else "code"
+        yes, no = (say(f"button_{what}_{ending}", language, code=numbers) for what in ("confirm", "cancel"))
+        buttons.append(Button(label=yes, token=confirm_all, style="confirm"))
+        buttons.append(Button(label=no, token=cancel_all, style="cancel"))
+    return tuple(buttons)
 
 
 def plan_of(actions: Sequence[PendingAction]) -> PendingAction | None:
@@ -146,7 +180,7 @@ def plan_of(actions: Sequence[PendingAction]) -> PendingAction | None:
 def labels(action: PendingAction, *, several: bool) -> list[tuple[str, Intent]]:
     """Return the label and the intent of each button of an open action. If only the code confirms, it has no yes."""
     both = _both(action, several=several, language=action.language)
-    return both[1:] if code_only(action) else both
+    return both[1:] if action.filed else both
 
 
 def _both(action: PendingAction, *, several: bool, language: str) -> list[tuple[str, Intent]]:
@@ -179,7 +213,7 @@ def settled_note(action: PendingAction, at: datetime) -> str:
 
     `at` is the time of this change of the message, for an action that has not ended.
     """
-    rows = [] if code_only(action) else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
+    rows = [] if action.filed else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
     return "\n".join([f"**{statement(action.preview)}**", *rows, "", _note(action, at, action.language)])
 
 
@@ -207,6 +241,16 @@ def people_of(people: Sequence[str], language: str) -> str:
 def is_confirmed_here(action: PendingAction) -> bool:
     """Return False if all approvers are asked in other chats, so that a person can only refuse here."""
     return not action.approvers or not action.elsewhere.issuperset(action.approvers)
+
+
+def is_shown_in_brief(action: PendingAction) -> bool:
+    """Return True if the line of an action in a list has all that its question says."""
+    return not action.filed and not _rows(action) and len(action.preview.strip()) <= _LONGEST_BRIEF
+
+
+def is_in_group(action: PendingAction) -> bool:
+    """Return True if several people read the question."""
+    return action.address is not None and action.address.group
 
 
 def waits_for(action: PendingAction, letters: Callable[[str], str]) -> str:
@@ -356,7 +400,7 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     if approvers and (need > 1 or action.ballot_of is None):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
         return f"{answer} {say(key, language, letters, people=people_of(approvers, language), need=need)}"
-    if action.address is not None and action.address.group:
+    if is_in_group(action):
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer
 

@@ -14,10 +14,13 @@ from gateway.pending.ballots import report
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Showing
 from gateway.pending.prompt import (
+    ButtonTokens,
+    Listed,
     attached,
     brief,
-    code_only,
     is_confirmed_here,
+    is_in_group,
+    is_long,
     plan_of,
     prompt,
     question,
@@ -29,7 +32,7 @@ from gateway.pending.prompt import (
 )
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
-from gateway.pending.words import INTENTS, safe_words
+from gateway.pending.words import INTENTS, Intent, safe_words
 from gateway.tools.escape import plain
 from gateway.tools.pending_action import ButtonIntent, PendingAction, Token
 from gateway.wording import say
@@ -37,9 +40,14 @@ from gateway.wording import say
 _HANDED_OVER_WITHIN = timedelta(seconds=10)
 """The time after a deadline in which votes of other chats that were given before it still arrive."""
 _RESHOWN_AT_MOST = 2
-_LINES_AT_MOST = 3
+_REMINDED_EVERY = timedelta(hours=1)
 _LONGEST_TOGETHER = 6_000
-"""The most characters of Markdown of the questions in one message."""
+"""The most characters of Markdown of several questions in one message, so that a person still reads them."""
+_DRAFT = "x" * 24, "x" * 24
+"""Tokens of the right length, to see if a message has room for its buttons."""
+_DRAFT_NUMBER = 10
+_DRAFT_INTRO = "x" * 200
+"""Room for any sentence in front of a question that is shown again."""
 
 
 def show_prompt(
@@ -47,22 +55,33 @@ def show_prompt(
 ) -> None:
     """Queue the prompt of these open actions, with new tokens. The tokens of earlier showings stay valid.
 
-    A question that is too long for a message goes out as a file in front of it. `alone`: the message holds nothing else
-    that a bare reply could answer.
+    Several questions are a numbered list. It is divided into messages of which the platform makes one part each, and
+    the buttons of a message decide its own questions. The files of questions that are too long for a message go out in
+    front of all. `alone`: the messages hold nothing else that words could answer.
     """
-    for together in _messages(asked):
-        shows = tuple(action.pending_action_id for action in together)
-        _attach(actions, together)
-        reply = _question(actions, together, intro=intro, now=actions.now)
-        actions.says.append(OutgoingReply(reply=reply, shows=shows, alone=alone))
+    asked = in_order(asked)
+    _attach(actions, asked)
+    ids = tuple(action.pending_action_id for action in asked)
+    words, first = alone and _takes_numbers(actions, asked), 1
+    for together in _messages(actions, asked):
+        listed = Listed(first=first, total=len(asked), words=words)
+        reply = _question(actions, together, listed, intro=intro if first == 1 else None, now=actions.now)
+        shows, first = ids[first - 1 :][: len(together)], first + len(together)
+        many = ids if len(ids) > 1 else ()
+        actions.says.append(OutgoingReply(reply=reply, shows=shows, alone=alone, listed=many))
 
 
 def show_again(actions: ConversationActions, person: str) -> None:
-    """Show the waiting prompts of this person again, under a reply about another matter."""
+    """Show the waiting prompts of this person again, under a reply about another matter.
+
+    A prompt is shown so twice at most. After that a line says what is open; see `remind_now_and_then`.
+    """
     mine = actions.open_for(person)
-    if mine:
-        intro = say("still_waiting", mine[0].language, actions.letters)
-        show_once_more(actions, mine, intro=intro, alone=False)
+    remind_now_and_then(actions, person, [action for action in mine if not _may_show_again(action)])
+    again = [action for action in mine if _may_show_again(action)]
+    if again:
+        intro = say("still_waiting", again[0].language, actions.letters)
+        show_once_more(actions, again, intro=intro, alone=False)
 
 
 def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
@@ -77,15 +96,26 @@ def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
     show_once_more(actions, [action], intro=intro)
 
 
-def ask_which(actions: ConversationActions, named: Sequence[PendingAction], language: str) -> None:
-    """Ask in this language which of the named actions a reply means; if none is open, tell the end of the first one."""
+def ask_which(
+    actions: ConversationActions, named: Sequence[PendingAction], language: str, *, intent: Intent | None = None
+) -> None:
+    """Ask in this language which of the named actions a reply means; if none is open, tell the end of the first one.
+
+    `intent`: what the reply wants, so that a number in answer to the list means the same.
+    """
     waiting = [action for action in named if action.open]
     actions.near = " ".join(action.pending_action_id for action in waiting)
     if waiting:
         yes_word, _ = map(actions.letters, safe_words(language))
         lines = [f"{number}. {brief(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
-        question = say("several_open", language, actions.letters, yes_word=yes_word, code=waiting[0].code)
-        actions.say("\n".join([question, "", *lines]))
+        takes_numbers = intent is not None and actions.has_numbers and len(waiting) > 1
+        key = f"which_{intent}" if takes_numbers else "several_open"
+        question = say(key, language, actions.letters, yes_word=yes_word, code=waiting[0].code)
+        reply = Reply(text="\n".join([question, "", *lines]), exact=True)
+        ids = tuple(action.pending_action_id for action in waiting)
+        listed = ids if takes_numbers else ()
+        said = OutgoingReply(reply=reply, alone=takes_numbers, listed=listed, intent=intent if takes_numbers else None)
+        actions.says.append(said)
     elif named:
         actions.say(what_became(named[0], actions.now))
 
@@ -105,12 +135,12 @@ def show_once_more(
     intro: str | None = None,
     alone: bool = True,
 ) -> None:
-    """Show the prompts of open actions again, each at most twice; after that one line tells that an action waits.
+    """Show the prompts of open actions again, each at most twice; after that one line tells what is open.
 
     The `new` ones are shown for the first time, in the same message.
     """
-    remind(actions, [action for action in waiting if action.reshown >= _RESHOWN_AT_MOST])
-    again = [action for action in waiting if action.reshown < _RESHOWN_AT_MOST]
+    remind(actions, [action for action in waiting if not _may_show_again(action)])
+    again = [action for action in waiting if _may_show_again(action)]
     for action in again:
         actions.change(replace(action, reshown=action.reshown + 1), actions.now)
     asked = [*new, *(actions.by_id[action.pending_action_id] for action in again)]
@@ -118,17 +148,31 @@ def show_once_more(
 
 
 def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> None:
-    """Queue one line for each action that is not done yet; for more than three, one line with their number."""
-    if len(waiting) > _LINES_AT_MOST:
-        actions.say(say("many_not_done_yet", waiting[0].language, actions.letters, count=len(waiting)))
-        return
-    for action in waiting:
+    """Queue one line that tells what is still open: the action and its code, or the number of several."""
+    if len(waiting) > 1:
+        actions.say(say("still_open_many", waiting[0].language, actions.letters, count=len(waiting)))
+    for action in waiting if len(waiting) == 1 else ():
         if not is_confirmed_here(action):
             actions.say(waits_for(action, actions.letters))
             continue
         yes_word, _ = map(actions.letters, safe_words(action.language))
         values = {"preview": statement(action.preview), "yes_word": yes_word, "code": action.code}
-        actions.say(say("not_done_yet", action.language, actions.letters, **values))
+        actions.say(say("still_open", action.language, actions.letters, **values))
+
+
+def remind_now_and_then(actions: ConversationActions, person: str, waiting: Sequence[PendingAction]) -> None:
+    """Tell a person what is still open, unless they were told of as many actions within the last hour."""
+    count, at = actions.index.reminded.get(person, (0, actions.now))
+    if count != len(waiting) or actions.now - at >= _REMINDED_EVERY:
+        remind(actions, waiting)
+        reminded = {**actions.index.reminded, person: (len(waiting), actions.now)}
+        if not waiting:
+            del reminded[person]
+        actions.index = replace(actions.index, reminded=reminded)
+
+
+def _may_show_again(action: PendingAction) -> bool:
+    return action.reshown < _RESHOWN_AT_MOST
 
 
 def note_arrived(actions: ConversationActions, showing: Showing) -> None:
@@ -144,7 +188,8 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
         if action is None:
             continue
         first = action.open and action.shown_at is None
-        action = transitions.show(action, at, message_id)
+        number = (showing.listed.index(action_id) + 1, len(showing.listed)) if action_id in showing.listed else None
+        action = transitions.show(action, at, message_id, number)
         if first:
             first_shown(actions, action, at)
         else:
@@ -205,10 +250,13 @@ def edit_prompt(
     """
     actions.says = [said for said in actions.says if said.reply.edits != message_id]
     asked = [action for action in actions.by_id.values() if message_id in action.prompts]
+    asked = in_order(asked)
     if any(action.open for action in asked):
-        reply = _question(actions, asked, intro=None, now=at)
+        first, total = asked[0].numbered.get(message_id, (1, len(asked)))
+        alone = any(said.message_id == message_id and said.alone for said in actions.index.said)
+        listed = Listed(first=first, total=total, words=alone and _takes_numbers(actions, asked))
+        reply = _question(actions, asked, listed, intro=None, now=at)
     else:
-        asked = in_order(asked)
         reply = Reply(
             text="\n\n".join(settled_note(action, at) for action in asked),
             buttons=buttons if len(asked) == 1 else (),
@@ -218,39 +266,50 @@ def edit_prompt(
     actions.says.append(OutgoingReply(reply=replace(reply, edits=message_id)))
 
 
+def _takes_numbers(actions: ConversationActions, asked: Sequence[PendingAction]) -> bool:
+    """Return True if the numbers of these questions can decide them: a plan in a one-to-one chat with an order."""
+    return actions.has_numbers and plan_of(asked) is not None and not is_in_group(asked[0])
+
+
 def _question(
-    actions: ConversationActions, asked: Sequence[PendingAction], *, intro: str | None, now: datetime
+    actions: ConversationActions, asked: Sequence[PendingAction], listed: Listed, *, intro: str | None, now: datetime
 ) -> Reply:
-    asked = in_order(asked)
-    for_all: list[str] = []
-    plan = plan_of(asked)
-    if plan is not None and actions.has_buttons:
-        for_all = _mint(actions, actions.by_id[plan.pending_action_id], ["confirm_all", "cancel_all"])
-    minted: list[tuple[str | None, str]] = []
-    change = standing = None
-    if actions.has_buttons and len(asked) == 1 and asked[0].ballot_of is None:
-        [change] = _mint(actions, actions.by_id[asked[0].pending_action_id], ["change"])
-        if asked[0].standing is not None and not code_only(asked[0]):
-            [standing] = _mint(actions, actions.by_id[asked[0].pending_action_id], ["standing"])
-    for action in asked if actions.has_buttons else ():
-        now_known = actions.by_id[action.pending_action_id]
-        if code_only(action) or not is_confirmed_here(action):
-            minted.append((None, _mint(actions, now_known, ["cancel"])[0]))
+    tokens = _tokens(actions, asked) if actions.has_buttons else ButtonTokens()
+    return prompt(asked, tokens, listed=listed, intro=intro, now=now, letters=actions.letters)
+
+
+def _tokens(actions: ConversationActions, asked: Sequence[PendingAction]) -> ButtonTokens:
+    """Return new tokens for all buttons of a message that asks these."""
+
+    def mint(action: PendingAction, intents: Sequence[ButtonIntent], items: tuple[str, ...] = ()) -> list[str]:
+        return _mint(actions, actions.by_id[action.pending_action_id], intents, items)
+
+    for_all = change = standing = None
+    if plan_of(asked) is not None:
+        ids = tuple(action.pending_action_id for action in asked)
+        confirm_all, cancel_all = mint(asked[0], ["confirm_all", "cancel_all"], ids)
+        for_all = confirm_all, cancel_all
+    if len(asked) == 1 and asked[0].ballot_of is None and actions.most_buttons > len(INTENTS):
+        [change] = mint(asked[0], ["change"])
+        if asked[0].standing is not None and not asked[0].filed and actions.most_buttons > len(INTENTS) + 1:
+            [standing] = mint(asked[0], ["standing"])
+    each: list[tuple[str | None, str]] = []
+    for action in asked:
+        if action.filed or not is_confirmed_here(action):
+            each.append((None, mint(action, ["cancel"])[0]))
         else:
-            confirm, cancel = _mint(actions, now_known, INTENTS)
-            minted.append((confirm, cancel))
-    return prompt(
-        asked, minted, change=change, standing=standing, for_all=for_all, intro=intro, now=now, letters=actions.letters
-    )
+            confirm, cancel = mint(action, INTENTS)
+            each.append((confirm, cancel))
+    return ButtonTokens(each=each, change=change, standing=standing, for_all=for_all)
 
 
-def _messages(asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:
+def _messages(actions: ConversationActions, asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:
     """Yield the actions of each message, in order. A message takes as many as it has room for."""
     together: list[PendingAction] = []
     length = 0
-    for action in in_order(asked):
-        size = 0 if code_only(action) else len(question(action))
-        if together and length + size > _LONGEST_TOGETHER:
+    for action in asked:
+        size = 0 if action.filed else len(question(action))
+        if together and (length + size > _LONGEST_TOGETHER or not fits_together(actions, [*together, action])):
             yield together
             together, length = [], 0
         together.append(action)
@@ -259,21 +318,54 @@ def _messages(asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:
         yield together
 
 
+def filed_if_long(actions: ConversationActions, action: PendingAction) -> PendingAction | None:
+    """Return an action with its question in a file if it is too long for one message; None if it cannot be shown here.
+
+    A question in a file offers no permission: its code alone confirms.
+    """
+    if not is_long(action) and fits_together(actions, [action]):
+        return action
+    filed = replace(action, filed=True, standing=None)
+    return filed if actions.shows_files and fits_together(actions, [filed]) else None
+
+
+def fits_together(actions: ConversationActions, asked: Sequence[PendingAction]) -> bool:
+    """Return True if the platform shows these questions and their buttons in one message."""
+    address = asked[0].address
+    if address is None:
+        return True
+    tokens = ButtonTokens()
+    if actions.has_buttons:
+        pair = _DRAFT if plan_of(asked) is not None else None
+        tokens = ButtonTokens(each=[_DRAFT] * len(asked), for_all=pair)
+    listed = Listed(first=_DRAFT_NUMBER, total=_DRAFT_NUMBER + len(asked) - 1, words=True)
+    return actions.fits(address, prompt(asked, tokens, listed=listed, intro=_DRAFT_INTRO, letters=actions.letters))
+
+
 def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> None:
     """Queue the files of the questions that are too long for the prompt."""
     for action in asked:
-        if action.open and code_only(action):
+        if action.open and action.filed:
             file = attached(action)
             actions.files[action.pending_action_id] = file
             reply, asks = Reply(media=(media_of(file),)), (action.pending_action_id,)
             actions.says.append(OutgoingReply(reply=reply, asks=asks))
 
 
-def _mint(actions: ConversationActions, action: PendingAction, intents: Sequence[ButtonIntent]) -> list[str]:
-    """Return a new token for each intent. Only their hashes are stored."""
+def _mint(
+    actions: ConversationActions,
+    action: PendingAction,
+    intents: Sequence[ButtonIntent],
+    items: tuple[str, ...] = (),
+) -> list[str]:
+    """Return a new token for each intent. Only their hashes are stored. `items`: the actions that each of them decides.
+
+    Without `items`, a token is about this action alone.
+    """
     made = [make_token(actions.partition) for _ in intents]
     tokens = tuple(
-        Token(sha256=token_sha256(token), intent=intent) for token, intent in zip(made, intents, strict=True)
+        Token(sha256=token_sha256(token), intent=intent, items=items)
+        for token, intent in zip(made, intents, strict=True)
     )
     actions.change(replace(action, tokens=(*action.tokens, *tokens)), actions.now)
     for token in tokens:

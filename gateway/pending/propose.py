@@ -11,7 +11,7 @@ from types import MappingProxyType
 from channels import Address, AskfirstError, Json, Person
 from gateway.pending.actions import ConversationActions, codes_of
 from gateway.pending.index import same_ask
-from gateway.pending.prompt import code_only
+from gateway.pending.prompting import filed_if_long
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.pending.tokens import make_action_id, make_code, make_salt
@@ -98,12 +98,13 @@ def propose_action(
         answer_window_seconds=answer_window_seconds,
         ballots=sent,
         plan=plan,
+        place=1 + sum(before.plan == plan for before in proposed) if plan is not None else 0,
         replaces=replaces,
         standing=_offer(tool, taken | {code}, plan),
         at=_after(actions.now, proposed),
     )
-    fits = actions.shows_files or not code_only(action)
-    return replace(action, digest=compute_digest(action)) if fits else ProposalRefused(_TOO_LONG)
+    shown = filed_if_long(actions, action)
+    return replace(shown, digest=compute_digest(shown)) if shown is not None else ProposalRefused(_TOO_LONG)
 
 
 def _over_quota(mine: Sequence[PendingAction], plan: str | None, replaces: str | None) -> str | None:
@@ -194,6 +195,7 @@ def _new_action(
     answer_window_seconds: float,
     ballots: tuple[Ballot, ...],
     plan: str | None,
+    place: int,
     replaces: str | None,
     standing: StandingOffer | None,
     at: datetime,
@@ -231,6 +233,7 @@ def _new_action(
         remind_seconds=rule.remind_seconds if rule is not None else None,
         ballots=ballots,
         plan=plan,
+        place=place,
         replaces=replaces,
         standing=standing,
         on_item_failure=tool.confirm.on_item_failure if tool.confirm is not None else "continue",
@@ -321,6 +324,8 @@ _ASKED = (
     "remind_seconds",
     "ballots",
     "plan",
+    "place",
+    "filed",
     "on_item_failure",
     "replaces",
     "standing",

@@ -99,6 +99,8 @@ class Selection:
 
     confirmed: frozenset[int]
     refused: frozenset[int]
+    everything: bool = False
+    """True if the confirmed ones are named by "all" or "both", with exceptions or without."""
 
 
 class _Read(NamedTuple):
@@ -265,7 +267,7 @@ def _meaning(match: re.Match[str], way: Sequence[tuple[str, int]], items: int) -
     confirmed = named["all"] - refused if "all" in named else named.get("yes", frozenset())
     if confirmed & refused or ("all" in named and not confirmed):
         return None
-    return Selection(confirmed, refused)
+    return Selection(confirmed, refused, everything="all" in named)
 
 
 def _numbers(way: Sequence[tuple[str, int]], items: int) -> frozenset[int] | None:

@@ -11,9 +11,9 @@ from channels import Media, Reply
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import end_ballots, report
-from gateway.pending.plans import items_of, launch_next, together
+from gateway.pending.plans import hold, items_of, launch_next, release
 from gateway.pending.prompt import decided_by, is_you, remark, statement
-from gateway.pending.prompting import again_button, edit_prompt
+from gateway.pending.prompting import again_button, edit_prompt, show_once_more
 from gateway.tools.pending_action import Detail, PendingAction, Reason, why_closed
 from gateway.wording import say
 
@@ -33,7 +33,7 @@ def close_undelivered(actions: ConversationActions, action_id: str, at: datetime
     """Close an open action that was never shown, as undelivered or drifted."""
     action = actions.get(action_id)
     if action is not None and action.open and action.shown_at is None and not close_if_drifted(actions, action, at):
-        close(actions, action, "undelivered", at)
+        close(actions, action, "undelivered", at, tell=_missed(action))
 
 
 def not_arrived(actions: ConversationActions, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:
@@ -55,8 +55,13 @@ def not_arrived(actions: ConversationActions, message_id: str, action_ids: Itera
         if other_showings:
             actions.change(replace(action, prompts=others), at)
         else:
-            close(actions, replace(action, prompts=others), "undelivered", at)
+            close(actions, replace(action, prompts=others), "undelivered", at, tell=_missed(action))
     return found
+
+
+def _missed(action: PendingAction) -> str | None:
+    """Return the sentence for a question that did not arrive, if it took the place of another one."""
+    return "undelivered" if action.replaces is not None else None
 
 
 def launch(actions: ConversationActions, action_id: str, fence: int, at: datetime) -> PendingAction | None:
@@ -152,32 +157,18 @@ def close_if_drifted(actions: ConversationActions, action: PendingAction, at: da
     return True
 
 
-def supersede(actions: ConversationActions, action: PendingAction) -> None:
-    """Close the action that a new one supersedes, if it is still open."""
-    before = actions.get(action.supersedes) if action.supersedes is not None else None
-    if before is not None and before.open:
-        close(actions, before, "changed", actions.now)
+def close_replaced(actions: ConversationActions, action: PendingAction) -> bool:
+    """Close as changed the open actions that a new one takes the place of. Returns False if there are none.
 
-
-def close_replaced(actions: ConversationActions, action_ids: Iterable[str], at: datetime) -> None:
-    """Close as changed the open actions that these replace, which are shown now."""
-    for before in _replaced(actions, action_ids):
-        close(actions, before, "changed", at)
-
-
-def withdraw_replaced(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
-    """Withdraw the action that a refused one was to replace, if it is still open, and tell it."""
-    for before in _replaced(actions, [action.pending_action_id]):
-        close(actions, before, "withdrawn", at, tell="cancelled")
-
-
-def _replaced(actions: ConversationActions, action_ids: Iterable[str]) -> list[PendingAction]:
-    """Return the open actions that these replace."""
-    replacing = [actions.by_id[action_id] for action_id in action_ids if action_id in actions.by_id]
-    before = {
-        action.replaces: actions.by_id[action.replaces] for action in replacing if action.replaces in actions.by_id
-    }
-    return [action for action in before.values() if action.open]
+    They are the same call with another preview, and the call that the person wanted changed.
+    """
+    found = [actions.get(action_id) for action_id in (action.supersedes, action.replaces) if action_id is not None]
+    before = [each for each in found if each is not None and each.open]
+    for each in before:
+        close(actions, each, "changed", actions.now)
+        if each.pending_action_id == action.replaces:
+            actions.index = actions.index.changed_by(action.requester, None)
+    return bool(before)
 
 
 def end_tampered(actions: ConversationActions, action: PendingAction, *, was_running: bool) -> None:
@@ -225,8 +216,7 @@ def _stop_plan(actions: ConversationActions, plan: str, at: datetime) -> None:
     """Close the confirmed items of a plan that have not run, because an earlier one was not done."""
     for item in items_of(actions, plan):
         if item.state == "approved":
-            text = say("plan_stopped", item.language, preview=statement(item.preview))
-            close(actions, replace(item, told=text), "withdrawn", at)
+            close(actions, item, "withdrawn", at, tell="plan_stopped")
     approved = actions.changes.approved  # the end of each item has the next one executed, which is closed by now
     actions.changes.approved = [each for each in approved if actions.by_id[each].state == "approved"]
 
@@ -250,18 +240,39 @@ def _settled(
     else:
         report(actions, action, "lost", at)
     again = again_button(actions, actions.by_id[action.pending_action_id])
-    tells: Sequence[str] = (action.pending_action_id,)
-    told = text
+    mine: tuple[str, ...] = (action.pending_action_id,)
+    told, tells = text or "", mine
+    rest: tuple[str, ...] = ()
     if action.plan is not None:
+        confirmed = action.decided_at is not None and action.reason != "refused"
+        if told and confirmed and hold(actions, action, told, at):
+            told = ""
+        else:
+            told, tells, rest = release(actions, action, told)
         if action.on_item_failure == "stop" and action.state in ("failed", "unknown"):
             _stop_plan(actions, action.plan, at)
         launch_next(actions, action.plan)
-        if text and action.decided_at is not None and action.reason != "refused":
-            told, tells = together(actions, action, text, at)
     if told:
-        reply = Reply(text=told, buttons=again if len(tells) == 1 else (), exact=True)
-        actions.says.append(OutgoingReply(reply=reply, tells=tuple(tells)))
-    tells = (action.pending_action_id,)
-    actions.says += [OutgoingReply(reply=Reply(media=(item,)), tells=tells) for item in media]
+        reply = Reply(text=told, buttons=again if tells == mine else (), exact=True)
+        actions.says.append(OutgoingReply(reply=reply, tells=tells))
+    actions.says += [OutgoingReply(reply=Reply(media=(item,)), tells=mine) for item in media]
+    _show_rest(actions, rest)
     for message_id in action.prompts:
         edit_prompt(actions, message_id, at, buttons=again)
+
+
+def tell_late(actions: ConversationActions, action_id: str) -> None:
+    """Tell the ends of a plan that were held for this time, although other items still run."""
+    action = actions.get(action_id)
+    if action is None or not actions.index.progress(action.plan or "").ends:
+        return
+    told, tells, rest = release(actions, action, "", late=True)
+    actions.says.append(OutgoingReply(reply=Reply(text=told, exact=True), tells=tells))
+    _show_rest(actions, rest)
+
+
+def _show_rest(actions: ConversationActions, ids: Iterable[str]) -> None:
+    """Show the open items of a plan again, behind the outcome of the others."""
+    rest = [action for action_id in ids if (action := actions.get(action_id)) is not None and action.open]
+    if rest:
+        show_once_more(actions, rest)

@@ -72,13 +72,23 @@ def is_stale(action: PendingAction, at: datetime) -> bool:
 def may_ask_again(action: PendingAction) -> bool:
     """Return True for an action that one press asks anew: it has expired or drifted, and was not tampered with.
 
-    A ballot is asked anew with its action.
+    So may a question that did not arrive and had taken the place of another one. A ballot is asked anew with its
+    action.
     """
-    return action.ballot_of is None and action.reason in ("expired", "drifted") and action.detail != "tampered"
+    missed = action.reason == "undelivered" and action.replaces is not None
+    ended = missed or (action.reason in ("expired", "drifted") and action.detail != "tampered")
+    return ended and action.ballot_of is None
 
 
-def show(action: PendingAction, at: datetime, message_id: str | None) -> PendingAction:
-    """Return the action with another prompt that has arrived. The first showing starts its time; later ones do not."""
+def show(
+    action: PendingAction, at: datetime, message_id: str | None, number: tuple[int, int] | None = None
+) -> PendingAction:
+    """Return the action with another prompt that has arrived. The first showing starts its time; later ones do not.
+
+    `number` is its number in the list that the message belongs to, and the number of questions of that list.
+    """
+    if number is not None and message_id is not None:
+        action = replace(action, numbered={**action.numbered, message_id: number})
     prompts = action.prompts if message_id is None or message_id in action.prompts else (*action.prompts, message_id)
     if not action.open or action.shown_at is not None:
         return replace(action, prompts=prompts)

@@ -23,9 +23,9 @@ from gateway.pending.ballots import (
     remind_ballots,
 )
 from gateway.pending.deciding import take_vote
-from gateway.pending.prompt import asker, code_only, ending, people_of
-from gateway.pending.prompting import edit_prompt, first_shown, show_once_more, show_prompt
-from gateway.pending.settling import close, close_replaced
+from gateway.pending.prompt import asker, ending, people_of
+from gateway.pending.prompting import edit_prompt, filed_if_long, first_shown, show_once_more, show_prompt
+from gateway.pending.settling import close
 from gateway.pending.tokens import make_code
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
 from gateway.tools.pending_action import PendingAction
@@ -45,9 +45,13 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     ballot = replace(asked, code=make_code(codes_of(actions.open)), language=language)
     actions.put(ballot, "ballot_asked", ballot.requester, at)
     ballot = actions.by_id[event.action_id]
-    if code_only(ballot) and not actions.shows_files:
+    shown = filed_if_long(actions, ballot)
+    if shown is None:
         close(actions, ballot, "undelivered", at)
         return
+    if shown != ballot:
+        actions.change(shown, at)
+    ballot = shown
     actions.due_delivery(ballot)
     show_prompt(actions, [ballot], intro=say("asks_approval", language, actions.letters, name=asker(ballot)))
 
@@ -147,7 +151,6 @@ def _shown(actions: ConversationActions, action: PendingAction, person: str, at:
     shown = marked(action, frozenset({person}), "shown")
     if first:
         first_shown(actions, transitions.show(shown, at, None), at)
-        close_replaced(actions, [action.pending_action_id], at)
     else:
         actions.change(shown, at)
 

@@ -15,9 +15,9 @@ from channels import Address, Event, Json, MessageEdited, Reply
 from channels.events import event_from_json
 from gateway.stored.outbox import address_from_json, address_to_json, reply_from_json, reply_to_json
 
-Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched", "remind", "standin"]
+Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched", "remind", "standin", "outcomes"]
 """The end of the time to answer, to deliver the prompt, to launch a confirmed action, or to wait for a silent approver
-before they are reminded, and before the stand-ins are asked."""
+before they are reminded, before the stand-ins are asked, and before the first ends of a plan are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,18 @@ InternalEvent: TypeAlias = (
 
 _INTERNAL: Final = frozenset(
     {
-        *("expiry", "undelivered", "unlaunched", "remind", "standin", "decide", "notify", "settled", "again"),
+        *(
+            "expiry",
+            "undelivered",
+            "unlaunched",
+            "remind",
+            "standin",
+            "outcomes",
+            "decide",
+            "notify",
+            "settled",
+            "again",
+        ),
         *("follow_up", "ballot", "ballot_news", "ballot_update"),
     }
 )
@@ -220,7 +231,7 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
 def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
     """Read the body of a stored event. Raises ValueError when it is none."""
     match body.get("kind"):
-        case "expiry" | "undelivered" | "unlaunched" | "remind" | "standin" as kind:
+        case "expiry" | "undelivered" | "unlaunched" | "remind" | "standin" | "outcomes" as kind:
             return ActionDeadline(kind=kind, event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))
         case "again":
             return AskAgain(event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))

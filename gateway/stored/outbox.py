@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
 from channels import Address, Json, Part, Reply
 
+_INTENTS: Final[Mapping[str, Literal["confirm", "cancel"]]] = {"confirm": "confirm", "cancel": "cancel"}
 NOTHING: Final = Part(call="", arguments={})
 """The part of an item that only takes a message away."""
 
@@ -29,6 +30,10 @@ class OutboxItem:
     """The ids of the actions whose outcome this part tells."""
     alone: bool = False
     """The part asks about one action only, so that a bare reply after it is meant for that one."""
+    listed: tuple[str, ...] = ()
+    """The ids of all actions of the numbered list that this part ends or belongs to."""
+    intent: Literal["confirm", "cancel"] | None = None
+    """The meaning of a number in answer to a list that asks which action a yes or a no meant."""
     edits: str | None = None
     """The platform's id of the message that this part changes."""
     finishes: str | None = None
@@ -48,6 +53,8 @@ class OutboxItem:
         asks: tuple[str, ...],
         tells: tuple[str, ...],
         alone: bool,
+        listed: tuple[str, ...] = (),
+        intent: Literal["confirm", "cancel"] | None = None,
         edits: str | None,
         finishes: str | None = None,
         cause: str,
@@ -61,6 +68,8 @@ class OutboxItem:
             asks=asks,
             tells=tells,
             alone=alone,
+            listed=listed,
+            intent=intent,
             edits=edits,
             finishes=finishes,
             cause=cause,
@@ -85,6 +94,7 @@ class OutboxItem:
     def to_json(self) -> dict[str, Json]:
         """Return the stored form."""
         finishes: dict[str, Json] = {} if self.finishes is None else {"finishes": self.finishes}
+        listed: dict[str, Json] = {"listed": list(self.listed), "intent": self.intent} if self.listed else {}
         return {
             "address": self.stored_address,
             "part": self.stored_part,
@@ -96,6 +106,7 @@ class OutboxItem:
             "cause": self.cause,
             "language": self.language,
             **finishes,
+            **listed,
         }
 
     @classmethod
@@ -110,6 +121,8 @@ class OutboxItem:
             asks=_texts(body.get("asks")) or shows,
             tells=_texts(body.get("tells")),
             alone=body.get("alone") is True,
+            listed=_texts(body.get("listed")),
+            intent=_INTENTS.get(str(body.get("intent"))),
             edits=edits if isinstance(edits, str) else None,
             finishes=finishes if isinstance(finishes, str) else None,
             cause=cause if isinstance(cause, str) else None,

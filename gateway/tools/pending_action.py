@@ -65,6 +65,8 @@ class Token:
 
     sha256: str
     intent: ButtonIntent
+    items: tuple[str, ...] = ()
+    """The ids of the actions that its message shows, for a button that decides all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +195,12 @@ class PendingAction:
     """The vote of a ballot that was passed on last."""
     plan: str | None = None
     """The id that the actions of one reply of the model share; None for a single one."""
+    place: int = 0
+    """The number of the action in its plan, from 1; 0 for a single one."""
+    filed: bool = False
+    """True if the question is too long for one message of its channel. A file holds it, and only the code confirms."""
+    numbered: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Message id of a prompt -> the number of this question in its list, and the number of questions of the list."""
     on_item_failure: Literal["continue", "stop"] = "continue"
     """Whether the later items of its plan still run when this action has not been done."""
     replaces: str | None = None
@@ -201,8 +209,6 @@ class PendingAction:
     """The permission that its requester may give with their yes."""
     permission: str | None = None
     """The id of the standing permission that decided it."""
-    told: str | None = None
-    """The text about the end of an item, until the plan has told it."""
 
     @property
     def status(self) -> Literal["pending", "confirmed", "cancelled", "expired", "consumed"]:

@@ -268,7 +268,7 @@ async def test_words_of_another_verb_confirm_nothing(tmp_path: Path) -> None:
         prompt = await asked(house, "INV-42")
         await says(house, "yes, pay it", "Please answer with the code")
         await says(house, "sim", "Please answer with the code")
-        await says(house, "sim", "Not done yet")
+        await says(house, "sim", "Still open")
         house.model.script(["I cannot cancel anything."])
         await says(house, "/cancel yes", "I cannot cancel anything.", reply_to=prompt)
         await telegram.press(prompt, "Confirm", house.ana)

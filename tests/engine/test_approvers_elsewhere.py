@@ -141,7 +141,7 @@ async def test_bare_yes_while_two_questions_wait_is_asked_back(invoices: Invoice
         await chat.says("ana", "delete 1")
         await chat.says("cat", "delete 2")
         await chat.says("ben", "yes")
-        assert "Which one do you mean?" in newest(chat, "ben")
+        assert "Which one shall I do?" in newest(chat, "ben")
         assert invoices.deleted == []
         await chat.says("ben", f"OK {code(chat, 'ben')}")
         assert invoices.deleted in (["1"], ["2"])

@@ -294,7 +294,7 @@ async def test_forty_late_words_are_three_questions_and_a_line_each(invoices: In
             await chat.says("ana", "yes", after=0)
         prompts = [message for message in chat.messages if message.buttons]
         assert len(prompts) == 3
-        assert chat.last.text.startswith("Not done yet (OK ")
+        assert chat.last.text.startswith("Still open: Delete “INV\\-1” (OK ")
         (action,) = (await chat.engine.context.actions("agent/test:bot:ana")).open
         assert len(action.tokens) == 9
 
@@ -527,7 +527,7 @@ async def test_old_code_and_button_of_the_changed_question_do_nothing(changes: C
 
 
 async def test_refused_change_leaves_nothing_open(changes: ChatDriver, changing: Invoices) -> None:
-    await changes.says("ana", "no, INV-7")
+    await changes.says("ana", "yes, but INV-7")
     await changes.says("ana", "no")
     assert await opened(changes) == []
     assert changes.last.text == "Not done: Delete invoice “INV\\-7” for good"
@@ -567,11 +567,29 @@ async def test_change_of_what_has_ended_says_so(changes: ChatDriver) -> None:
     assert changes.alerts[-1] == "This is already done."
 
 
-async def test_another_message_in_between_forgets_the_press(changes: ChatDriver) -> None:
+async def test_change_lasts_over_other_messages_and_ends_with_the_child(changes: ChatDriver) -> None:
     await changes.presses("ana", "Change")
     await changes.says("ana", "hello")
     await changes.says("ana", "delete INV-7")
-    assert await opened(changes) == ["INV-42", "INV-7"]
+    assert await opened(changes) == ["INV-7"]
+    assert changes.last.text.startswith("I have changed it:\n\n**Delete invoice “INV\\-7” for good?**")
+    await changes.says("ana", "delete INV-8")
+    assert await opened(changes) == ["INV-7", "INV-8"]
+
+
+async def test_bare_word_decides_no_question_that_is_being_changed(changes: ChatDriver, changing: Invoices) -> None:
+    await changes.presses("ana", "Change")
+    for word in ("yes", "no"):
+        await changes.says("ana", word)
+        assert "answer with the code" in changes.last.text
+    assert (await opened(changes), changing.deleted) == (["INV-42"], [])
+    code = re.search(r"\bOK (\w{4})\b", changes.last.text)
+    assert code is not None
+    await changes.says("ana", f"OK {code[1]}")
+    assert changing.deleted == ["INV-42"]
+    await changes.says("ana", "delete INV-7")
+    assert await opened(changes) == ["INV-7"]
+    assert "I have changed it" not in changes.last.text
 
 
 @pytest.mark.ledger("PEND-44")

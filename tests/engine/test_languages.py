@@ -274,7 +274,7 @@ WAYS: dict[str, tuple[Sequence[Step], set[str]]] = {
     "unknown button": ([unknown_press], {"unknown_button"}),
     "held up": ([late_press], {"held_up"}),
     "shown again": (["olá"], {"still_waiting", "prompt_code", "prompt_window"}),
-    "shown often enough": (["olá", work] * 3, {"not_done_yet"}),
+    "shown often enough": (["olá", work] * 3, {"still_open"}),
     "listed": (["/pending"], {"pending_list"}),
     "unclear": (["olá", work, "sim"], {"say_code"}),
     "asked again": ([901, work, AGAIN], {"expired", "one_moment"}),

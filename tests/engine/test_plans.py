@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
-from channels import Person
+from channels import Address, Message, Parsed, Person, WebhookResponse
 from gateway import Agent, ChannelAgent, Confirm, Standing, ToolContext, tool
 from gateway.operations.actions import ActionCommands
 from gateway.providers.base import Request, Response
@@ -115,11 +116,15 @@ async def test_words_decide_the_named_items_alone(
     assert len(shown_again) == bool(open_left)
 
 
-async def test_numbers_of_an_earlier_plan_mean_nothing_any_more(three: ChatDriver, shop: Shop) -> None:
+async def test_open_items_are_shown_behind_the_outcome_under_new_numbers(three: ChatDriver, shop: Shop) -> None:
     await three.says("ana", "2")
-    assert shop.deleted == ["2"]
+    outcome, rest = three.messages[1:]
+    assert (shop.deleted, outcome.text) == (["2"], "Invoice 2 is deleted.")
+    assert "1\\. **Delete invoice “1”?**" in rest.text and "2\\. **Delete invoice “3”?**" in rest.text
     await three.says("ana", "2")
-    assert shop.deleted == ["2"], "the outcome of the first was told last, so the number means nothing any more"
+    assert shop.deleted == ["2", "3"]
+    await three.says("ana", "2")
+    assert shop.deleted == ["2", "3"], "one question is left, which has no number"
 
 
 async def test_numbers_count_only_right_after_the_plan(three: ChatDriver, shop: Shop) -> None:
@@ -133,7 +138,7 @@ async def test_numbers_count_only_right_after_the_plan(three: ChatDriver, shop: 
 async def test_bare_yes_to_a_plan_asks_which(plan: ChatDriver, shop: Shop) -> None:
     await plan.says("ana", "delete 1 2")
     await plan.says("ana", "yes")
-    assert "Which one do you mean?" in plan.last.text
+    assert "Which one shall I do?" in plan.last.text
     assert shop.deleted == []
 
 
@@ -202,6 +207,144 @@ async def test_stop_withdraws_the_confirmed_items_that_have_not_run(plan: ChatDr
     await plan.says("ana", "/stop")
     await plan.says("ana", "1")
     assert shop.deleted == []
+
+
+# ── plans that need several messages ──
+
+
+class Post:
+    """Sends letters. A letter of 2,500 characters fills half of the longest message with several questions."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.impossible: set[str] = set()
+
+        @tool(confirm=Confirm("Send letter {name}?"))
+        async def send_letter(name: str, text: str) -> str:
+            """Send a letter."""
+            if name in self.impossible:
+                raise ValueError("no")
+            self.sent.append(name)
+            return f"Letter {name} is sent."
+
+        self.bot = ChannelAgent(Agent([send_letter], provider=Invoices().model))
+
+    def chat(self, *names: str, clock: FakeClock | None = None) -> ChatDriver:
+        """Return a chat whose first turn asks for these letters, and whose other turns say "I see."."""
+        calls = [ToolCall("send_letter", {"name": name, "text": name * 2_500}) for name in names]
+        return ChatDriver(self.bot, provider=ScriptedProvider([calls, *["I see."] * 9]), clock=clock)
+
+
+@pytest.fixture
+def post() -> Post:
+    return Post()
+
+
+async def test_each_message_of_a_plan_decides_its_own_items(post: Post) -> None:
+    async with post.chat("A", "B", "C", "D") as chat:
+        await chat.says("ana", "send them")
+        first, second = chat.messages
+        assert [line for line in f"{first.text}\n{second.text}".splitlines() if "Send letter" in line] == [
+            f"{number}\\. **Send letter “{name}”?**" for number, name in enumerate("ABCD", start=1)
+        ]
+        assert (first.buttons[-2:], second.buttons[-2:]) == (
+            ["Confirm 1–2", "Cancel 1–2"],
+            ["Confirm 3–4", "Cancel 3–4"],
+        )
+        assert "for example 1, 4." in second.text and "for example" not in first.text
+        await chat.presses("ana", "Confirm 1–2")
+        assert post.sent == ["A", "B"]
+        await chat.presses("ana", "Cancel 3–4")
+        assert (post.sent, chat.last.text) == (
+            ["A", "B"],
+            "🚫 Not done: Send letter “C”\n🚫 Not done: Send letter “D”",
+        )
+
+
+async def test_numbers_and_all_count_over_the_messages_of_a_plan(post: Post) -> None:
+    async with post.chat("A", "B", "C", "D") as chat:
+        await chat.says("ana", "send them")
+        await chat.says("ana", "1, 4")
+        assert post.sent == ["A", "D"]
+        await chat.says("ana", "all")
+        assert post.sent == ["A", "D", "B", "C"]
+
+
+async def test_every_end_of_a_plan_in_two_messages_is_told(post: Post) -> None:
+    post.impossible = {"A"}
+    async with post.chat("A", "B", "C") as chat:
+        await chat.says("ana", "send them")
+        await chat.says("ana", "all")
+        failed, sent, last = chat.last.text.split("\n")
+        assert failed.startswith("1\\. ❌ This was confirmed, but it failed.")
+        assert (sent, last) == ("2\\. ✅ Letter B is sent.", "3\\. ✅ Letter C is sent.")
+
+
+async def test_end_that_was_held_is_told_when_the_rest_is_stopped(shop: Shop) -> None:
+    """The first item has been paid when /stop ends the second: the person hears of both."""
+    async with ChatDriver(shop.bot) as chat:
+        await chat.says("ana", "delete 1 2")
+        shop.pause = partial(stopped_meanwhile, chat)  # type: ignore[method-assign]
+        await chat.presses("ana", "Confirm all")
+        texts = [message.text for message in chat.messages]
+        assert shop.deleted == ["1"]
+        assert "Invoice 1 is deleted." in texts
+        assert any(text.startswith("Stopped. ") or "cannot be stopped" in text for text in texts)
+
+
+async def stopped_meanwhile(chat: ChatDriver) -> None:
+    """Say /stop while an item runs, so that the next one ends before it has begun."""
+    message = Message(
+        event_ids=("stop",),
+        address=Address(channel="test", account="bot", place="ana"),
+        person=Person(channel="test", account="bot", user_id="ana", name="Ana"),
+        message_id="stop",
+        text="",
+        command="stop",
+    )
+    await chat.engine.inbox.accept(chat._channel, Parsed(events=(message,), response=WebhookResponse()))
+    while await chat.engine.context.store.pending_decisions("agent/test:bot:ana"):
+        await asyncio.sleep(0)
+
+
+async def test_ends_are_told_after_thirty_seconds_although_one_item_still_runs(shop: Shop) -> None:
+    clock = FakeClock()
+    async with ChatDriver(shop.bot, clock=clock) as chat:
+        await chat.says("ana", "delete 1 2 3")
+        running, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> None:
+            if len(shop.deleted) == 2:
+                running.set()
+                await go_on.wait()
+
+        shop.pause = slow  # type: ignore[method-assign]
+        idle, chat._idle = chat._idle, running.wait  # type: ignore[method-assign, assignment]
+        await chat.presses("ana", "Confirm all")
+        assert len(chat.messages) == 1, "the first two ends are held"
+        chat._idle = nothing  # type: ignore[method-assign]
+        await clock.advance(31)
+        await until(lambda: len(chat.messages) == 2)
+        assert chat.last.text == "1\\. ✅ Invoice 1 is deleted.\n2\\. ✅ Invoice 2 is deleted."
+        go_on.set()
+        chat._idle = idle  # type: ignore[method-assign]
+        await chat.says("ana", "thanks")
+        assert "Invoice 3 is deleted." in [message.text for message in chat.messages]
+        assert shop.deleted == ["1", "2", "3"]
+
+
+async def nothing() -> None:
+    """Do not wait for the conversation to be idle."""
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait for a condition."""
+    async with asyncio.timeout(20):
+        while not reached():
+            await asyncio.sleep(0.005)
+
+
+# ── standing permissions ──
 
 
 class Paying(Model):

@@ -111,7 +111,7 @@ class Table:
     def conversation(self) -> str:
         return f"bot/{self.address}"
 
-    async def actions(self, *also: str, keyring: Keyring | None = None) -> ConversationActions:
+    async def actions(self, *also: str, keyring: Keyring | None = None, **more: Any) -> ConversationActions:
         return await load_actions(
             self.store,
             self.conversation,
@@ -120,6 +120,7 @@ class Table:
             find=lambda index: [entry.action_id for entry in index.settled],
             drift=lambda action: "changed" if self.drifts else None,
             also=also,
+            **more,
         )
 
     async def write(self, actions: ConversationActions, **more: Any) -> Transaction:
@@ -204,8 +205,8 @@ class Table:
         assert at is not None
         ids = frozenset(action.pending_action_id for action in shown)
         first = min((action.shown_at for action in shown if action.shown_at is not None), default=at)
-        last = Showing(at=first, queued=first, shows=ids, alone=True, message_id="m") if shown else None
-        return replace(BareReply(at=at, fresh=True, last=last, written="after"), **changes)
+        last = Showing(at=first, queued=first, shows=ids, alone=True, message_id="m")
+        return replace(BareReply(at=at, fresh=True, shown=(last,) if shown else (), written="after"), **changes)
 
     def later(self, seconds: float) -> None:
         self.store.offset_seconds += seconds

@@ -113,10 +113,22 @@ async def test_a_yes_before_the_receipt_proves_that_it_was_shown(private: Table,
 
 async def test_shown_again_twice_at_most_with_old_buttons_still_good(private: Table) -> None:
     action = await private.asked()
-    for prompts in (1, 1, 0, 0):
+    for shown in ([True], [True], [False], []):
         actions = await private.actions()
         prompting.show_again(actions, str(ANA))
-        assert [bool(said.reply.buttons) for said in actions.says] == [prompts == 1]
+        assert [bool(said.reply.buttons) for said in actions.says] == shown
+        await private.write(actions)
+    assert said(actions) == []
+    private.later(3600)
+    actions = await private.actions()
+    prompting.show_again(actions, str(ANA))
+    assert said(actions) == [f"Still open: Delete invoice INV\\-42 (OK {action.code})"]
+    await private.write(actions)
+    await private.ask("INV-43")
+    for line in (["Still open: 2 questions, /pending shows them"], []):
+        actions = await private.actions()
+        prompting.remind_now_and_then(actions, str(ANA), actions.open)
+        assert said(actions) == line, "the number has changed"
         await private.write(actions)
     again = await private.read(action.pending_action_id)
     assert len(again.tokens) == 9
@@ -149,11 +161,11 @@ def showing(at: datetime, *shown: PendingAction, **more: Any) -> Showing:
 
 SPOILED: dict[str, Callable[[BareReply, PendingAction], BareReply]] = {
     "not typed": lambda word, action: replace(word, fresh=False),
-    "nothing was said": lambda word, action: replace(word, last=None),
-    "something else was said": lambda word, action: replace(word, last=showing(word.at)),
-    "shown under other words": lambda word, action: replace(word, last=showing(word.at, action, alone=False)),
+    "nothing was said": lambda word, action: replace(word, shown=()),
+    "something else was said": lambda word, action: replace(word, shown=(showing(word.at),)),
+    "shown under other words": lambda word, action: replace(word, shown=(showing(word.at, action, alone=False),)),
     "another prompt too": lambda word, action: replace(
-        word, last=showing(word.at, action, replace(action, pending_action_id="another"))
+        word, shown=(showing(word.at, action, replace(action, pending_action_id="another")),)
     ),
     "written before the prompt": lambda word, action: replace(word, written="before"),
     "nobody knows when it was written": lambda word, action: replace(word, written="unknown"),
@@ -214,7 +226,7 @@ async def test_question_shown_again_has_its_own_answer_window(private: Table) ->
     action = await private.asked()
     assert action.shown_at is not None
     again = action.shown_at + timedelta(seconds=300)
-    word = replace(private.word(again, action), last=showing(again, action), acted=again - timedelta(seconds=1))
+    word = replace(private.word(again, action), shown=(showing(again, action),), acted=again - timedelta(seconds=1))
     actions = await private.actions()
     deciding.word(actions, reads("confirm"), ANA, word, "en")
     assert (await private.write(actions)).actions == [action.pending_action_id]
@@ -226,7 +238,8 @@ async def test_with_several_open_a_bare_word_asks_which(private: Table, intent: 
     actions = await private.actions()
     assert deciding.word(actions, reads(intent), ANA, private.word(actions.now, two), "en")
     (text,) = said(actions)
-    assert f"({one.code})" in text and f"({two.code})" in text and f"**OK {one.code}**" in text
+    assert f"1. Delete invoice INV\\-1? ({one.code})" in text and f"({two.code})" in text
+    assert (f"**OK {one.code}**" in text) == (intent == "confirm")
     assert len(actions.open) == 2
 
 

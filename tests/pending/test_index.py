@@ -117,11 +117,12 @@ def test_it_names_the_seal_of_each_records_last_write() -> None:
     assert [entry.seal for entry in index.open] == ["one", "new"]
 
 
-def test_last_said_is_none_while_another_message_is_in_flight() -> None:
+def test_nothing_is_said_last_while_another_message_is_in_flight() -> None:
     def at(second: int) -> datetime:
         return NOW + timedelta(seconds=second)
 
     index = Index().showed(Showing(at=at(1), queued=at(0), message_id="1"))
     index = index.showed(Showing(at=at(9), queued=at(5), message_id="2"))
     found = [index.last_said(at(second)) for second in (0, 1, 4, 5, 8, 9)]
-    assert [showing and showing.message_id for showing in found] == [None, "1", "1", None, None, "2"]
+    assert [[showing.message_id for showing in said] for said in found] == [[], ["1"], ["1"], [], [], ["2"]]
+    assert [showing.message_id for showing in index.last_said(at(5), lambda showing: True)] == ["2"]

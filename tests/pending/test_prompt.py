@@ -14,7 +14,7 @@ from channels import Address, Reply, Settled
 from channels.formatting import GSM, drop_dear_accents
 from channels.telegram.render import render
 from channels.twilio.render import render_sms, render_whatsapp
-from gateway.pending.prompt import prompt, settled, settled_note, statement, what_became
+from gateway.pending.prompt import ButtonTokens, prompt, settled, settled_note, statement, what_became
 from gateway.pending.reading import read_code
 from gateway.pending.transitions import approve, close, finish, launch, show
 from gateway.pending.words import CARRIER_WORDS
@@ -34,7 +34,8 @@ def read(reply: Reply) -> str:
 
 
 def asked(*actions: PendingAction, **more: Any) -> Reply:
-    return prompt(actions, [(f"yes {n}", f"no {n}") for n, _ in enumerate(actions)], **more)
+    tokens = ButtonTokens(each=[(f"yes {n}", f"no {n}") for n, _ in enumerate(actions)])
+    return prompt(actions, tokens, **more)
 
 
 def done(action: PendingAction) -> PendingAction:
@@ -229,7 +230,7 @@ def test_plain_text_is_never_markup() -> None:
 
 def in_words(*actions: PendingAction, sms: bool = True, **more: Any) -> str:
     """What a text message shows of it, or WhatsApp."""
-    reply = prompt(actions, [], letters=drop_dear_accents if sms else str, **more)
+    reply = prompt(actions, ButtonTokens(), letters=drop_dear_accents if sms else str, **more)
     assert reply.buttons == ()
     place = Address(channel="sms", account="+15550001111", place="+15557654321")
     (part,) = render_sms(place, reply) if sms else render_whatsapp(reply)
@@ -290,7 +291,7 @@ def test_every_worded_prompt_stays_in_the_cheap_alphabet(language: str, verb: st
         asks(address=GROUP),
         asks(approvers=people),
         asks(approvers=people, need=2),
-        asks(preview="x" * 9999),
+        asks(preview="x" * 9999, filed=True),
     ):
         assert set(short + in_words(action)) <= GSM
 
@@ -305,7 +306,7 @@ def test_every_worded_prompt_stays_in_the_cheap_alphabet(language: str, verb: st
 )
 def test_question_to_cancel_never_says_that_no_cancels(verb: str | None, answer: str) -> None:
     assert answer in in_words(record(verb=verb))
-    long = record(verb=verb, args={"note": "x" * 9999})
+    long = record(verb=verb, args={"note": "x" * 9999}, filed=True)
     assert answer in read(asked(long)), "its file has no button to confirm"
     assert read(asked(record(verb=verb))).count("OK K7PA or NO K7PA") == 1
 

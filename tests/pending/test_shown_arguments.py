@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from channels import Address, Json, Reply
 from channels.slack.render import render as render_slack
+from channels.telegram.render import render as render_telegram
 from channels.twilio import SmsChannel, WhatsAppChannel
 from channels.twilio.render import render_whatsapp
 from gateway.artifacts import media_of
 from gateway.engine.parts import PartRenderer
 from gateway.pending import deciding, prompting
 from gateway.pending.actions import ConversationActions
-from gateway.pending.prompt import attached, code_only, full_text, prompt, settled_note
+from gateway.pending.prompt import ButtonTokens, attached, full_text, is_long, prompt, settled_note
 from gateway.pending.propose import ProposalRefused
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import approve, finish, launch, show
@@ -51,7 +52,7 @@ def reads(intent: Any) -> deciding.Reads:
 
 
 def seen(platform: str, action: PendingAction) -> str:
-    tokens = [] if platform in ("sms", "whatsapp") else [("yes", "no")]
+    tokens = ButtonTokens(each=[] if platform in ("sms", "whatsapp") else [("yes", "no")])
     return SEEN[platform](prompt([action], tokens))
 
 
@@ -153,7 +154,7 @@ def test_finding_8_sms_folds_our_own_marks_and_never_a_value() -> None:
 
 
 def test_finding_8_whatsapp_styles_no_value_away() -> None:
-    [part] = render_whatsapp(prompt([of({"it": "*x* ~y~ _z_ a_b"}, "Send {it}?")], []))
+    [part] = render_whatsapp(prompt([of({"it": "*x* ~y~ _z_ a_b"}, "Send {it}?")], ButtonTokens()))
     assert str(part.arguments["body"]).startswith(
         "*Send “\\u002ax\\u002a \\u007ey\\u007e \\u005fz\\u005f a_b”?*\n\nReply *OK K7PA*"
     )
@@ -196,11 +197,11 @@ def test_finding_11_value_in_a_settled_slack_note_names_nobody() -> None:
 
 # ── what is too long for a message ──
 
-LONG = of({"it": "word " * 800 + "end"}, "Send {it}?")
+LONG = of({"it": "word " * 800 + "end"}, "Send {it}?", filed=True)
 
 
 def test_what_is_too_long_is_a_file_that_is_always_the_same() -> None:
-    assert code_only(LONG) and not code_only(of({"it": "word " * 500}, "Send it?"))
+    assert is_long(LONG) and not is_long(of({"it": "word " * 500}, "Send it?"))
     file = attached(LONG)
     assert (file.filename, file.size) == ("K7PA.txt", len(full_text(LONG).encode()))
     assert attached(LONG) == file and file.content == full_text(LONG).encode()
@@ -209,7 +210,7 @@ def test_what_is_too_long_is_a_file_that_is_always_the_same() -> None:
 
 def test_the_file_has_every_row() -> None:
     action = of({"it": "x\u200b" * 700, "to": "Ana"}, table=(("Customer", "A\u202eB"),))
-    assert code_only(action), "characters are counted as they are written"
+    assert is_long(action), "characters are counted as they are written"
     rows = ["Customer: “A\\u202eB”", "it: “" + "x\\u200b" * 700 + "”", "to: Ana"]
     assert full_text(action) == "\n".join(["Send it?", "", *rows, ""])
 
@@ -225,7 +226,7 @@ def test_right_to_left_row_of_the_file_moves_nothing_around_it() -> None:
 @ON_EVERY_PLATFORM
 def test_prompt_with_a_file_says_so_and_how_it_is_confirmed(platform: str) -> None:
     tokens: list[tuple[str | None, str]] = [] if platform in ("sms", "whatsapp") else [(None, "no")]
-    reply = prompt([LONG], tokens)
+    reply = prompt([LONG], ButtonTokens(each=tokens))
     assert [button.label for button in reply.buttons] == (["Cancel"] if tokens else [])
     text = SEEN[platform](reply)
     assert "delete invoice" in text and "word" not in text.replace("words", "")
@@ -234,7 +235,7 @@ def test_prompt_with_a_file_says_so_and_how_it_is_confirmed(platform: str) -> No
 
 
 def test_markdown_that_would_be_slow_to_read_is_a_file_too() -> None:
-    assert code_only(of({"it": "[" * 1_100}))
+    assert is_long(of({"it": "[" * 1_100}))
 
 
 async def propose_long(private: Table) -> tuple[ConversationActions, PendingAction]:
@@ -342,8 +343,19 @@ def test_sms_and_whatsapp_show_a_file_only_as_a_link(channel: Any) -> None:
 
 
 async def test_questions_too_long_together_are_several_messages(private: Table) -> None:
-    actions = await private.actions()
-    asked = [actions.ask(of({"it": "word " * 500}, code=f"K7P{n}", pending_action_id=f"{n}" * 32)) for n in range(5)]
+    actions = await private.actions(fits=lambda address, reply: len(render_telegram(address, reply)) == 1)
+    more: dict[str, Any] = {"plan": "p", "address": PRIVATE}
+    asked = [
+        actions.ask(of({"it": "word " * 300}, code=f"K7P{n}", pending_action_id=f"{n}" * 32, **more)) for n in range(5)
+    ]
     prompting.show_prompt(actions, asked)
-    assert [len(each.shows) for each in actions.says] == [2, 2, 1]
-    assert all(len(each.reply.text) < 8_000 for each in actions.says)
+    ids = tuple(action.pending_action_id for action in asked)
+    assert [each.shows for each in actions.says] == [ids[:2], ids[2:4], ids[4:]]
+    assert all(each.listed == ids for each in actions.says)
+    assert [[button.label for button in each.reply.buttons][4:] for each in actions.says] == [
+        ["Confirm 1–2", "Cancel 1–2"],
+        ["Confirm 3–4", "Cancel 3–4"],
+        [],
+    ]
+    assert ["5\\. **" in each.reply.text for each in actions.says] == [False, False, True]
+    assert ["Or write the numbers" in each.reply.text for each in actions.says] == [False, False, True]

@@ -150,6 +150,8 @@ class Judge:
                 voting.remind_approvers(actions, event.action_id, at)
             case ActionDeadline(kind="standin"):
                 voting.ask_standins(actions, event.action_id, at)
+            case ActionDeadline(kind="outcomes"):
+                settling.tell_late(actions, event.action_id)
             case BallotAsked():
                 voting.take_question(actions, event, at)
             case BallotNews():

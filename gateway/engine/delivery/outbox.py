@@ -24,7 +24,7 @@ from gateway.observe.events import ArtifactDelivered, MessageSent
 from gateway.pending.deciding import withdraw
 from gateway.pending.index import Showing
 from gateway.pending.prompting import note_arrived
-from gateway.pending.settling import close_replaced, close_undelivered, end_tampered
+from gateway.pending.settling import close_undelivered, end_tampered
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Lease, QueuedPart
 from gateway.stored import keys
@@ -129,11 +129,12 @@ class Outbox:
             shows=frozenset(item.shows),
             tells=frozenset(item.tells),
             alone=item.alone,
+            listed=item.listed,
+            intent=item.intent,
             message_id=receipt.message_id,
             sent_at=receipt.sent_at,
         )
         note_arrived(actions, showing)
-        close_replaced(actions, showing.shows, actions.now)
         await actions.write(transaction)
         cause, language = str(item.cause), context.language_of(actions)
         transaction.parts += context.parts.render(

@@ -129,18 +129,31 @@ class BareReplyHandler:
 
     async def _bare_reply(self, actions: ConversationActions, batch: Batch, message: Message) -> BareReply:
         conversation, index = actions.conversation, actions.index
-        being_sent = any(_may_be_seen(part, batch.at) for part in await self._context.store.outbox(conversation))
-        last = None if being_sent else index.last_said(batch.at)
+        queued = [OutboxItem.from_json(part.body) for part in await self._queued_before(conversation, batch.at)]
+        shown = () if queued else index.last_said(batch.at, partial(self._follows, message))
         plain = is_typed(message) and not message.unknown_fields and self._is_timely(batch)
         acted = [index.acted[str(message.person)]] if str(message.person) in index.acted else []
         return BareReply(
             at=batch.at,
             fresh=plain and (message.reply_to is None or replies_by_thread(message)) and not batch.edited,
-            last=last,
-            written=await self._written(conversation, message, batch.at, last),
+            shown=shown,
+            written=await self._written(conversation, message, batch.at, shown[-1] if shown else None),
             acted=max([*acted, *batch.acted_beside(batch.written)], default=None),
             beneath=message.reply_to if replies_by_thread(message) else None,
+            sending=next((item.listed for item in queued if item.listed), ()),
         )
+
+    async def _queued_before(self, conversation: str, at: datetime) -> list[QueuedPart]:
+        """Return the parts without a receipt that may have been on the person's screen at this time."""
+        return [part for part in await self._context.store.outbox(conversation) if _may_be_seen(part, at)]
+
+    def _follows(self, message: Message, showing: Showing) -> bool:
+        """Return True if the platform's own order says that a message was written after one of the bot's."""
+        channel = self._context.channels.get(message.address.channel)
+        if channel is None or channel.capabilities.bare_yes != "ordered" or showing.message_id is None:
+            return False
+        receipt = Receipt(message_id=showing.message_id, sent_at=showing.sent_at)
+        return isinstance(channel, CanOrder) and channel.follows(message, receipt)
 
     def _is_timely(self, batch: Batch) -> bool:
         return batch.written is not None and self._context.may_decide(batch.written)
@@ -154,8 +167,7 @@ class BareReplyHandler:
             return "unknown"
         match channel.capabilities.bare_yes:
             case "ordered" if isinstance(channel, CanOrder):
-                receipt = Receipt(message_id=last.message_id, sent_at=last.sent_at)
-                return "after" if channel.follows(message, receipt) else "before"
+                return "after" if self._follows(message, last) else "before"
             case "reported":
                 arrived = await reports.arrived_at(self._context, conversation, last.message_id)
                 return "after" if arrived is not None and at - arrived >= _REPORTED_FOR else "unknown"
@@ -173,8 +185,8 @@ class BareReplyHandler:
 def _to_read(index: Index, at: datetime) -> list[str]:
     """Return the actions of the bot's last message; while none is open, the one that settled lately."""
     if index.open:
-        last = index.last_said(at)
-        return sorted(last.shows) if last is not None else []
+        last = index.said[-1] if index.said else None
+        return sorted({*last.shows, *last.listed}) if last is not None else []
     return [entry.action_id for entry in index.settled if entry.at >= at - LATELY][:1]
 
 

@@ -28,8 +28,8 @@ from gateway.observe.events import MemoryTrim, SessionSave
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import ask_ballots
 from gateway.pending.deciding import withdraw
-from gateway.pending.prompting import remind, show_again, show_once_more
-from gateway.pending.settling import supersede
+from gateway.pending.prompting import remind_now_and_then, show_again, show_once_more
+from gateway.pending.settling import close_replaced
 from gateway.pending.standing import use
 from gateway.store.errors import StoreUnavailable
 from gateway.store.transaction import Chained, Transaction
@@ -88,11 +88,14 @@ class TurnConcluder:
             asked = [action.pending_action_id for action in outcome.asked]
             actions = await context.actions(conversation, *asked)
             note_acted(actions, batch)
+            if outcome.changing is not None:
+                actions.index = actions.index.changed_by(str(running.person), outcome.changing)
             if outcome.asked or outcome.unrelated:
                 new = self._ask(actions, running, outcome, language)
                 await hand_to_people(transaction, context, running.address, new)
             elif outcome.replies and not _is_built_in(batch):
-                remind(actions, actions.open_for(str(running.person)))
+                person = str(running.person)
+                remind_now_and_then(actions, person, actions.open_for(person))
             await context.files.keep_for_questions(actions)
             await actions.write(transaction)
             says += actions.says
@@ -175,16 +178,18 @@ class TurnConcluder:
         fresh = [action for action in fresh if not use(actions, action, self._context.bot.tool_for(action))]
         new = [actions.ask(action) for action in fresh]
         person = str(running.person)
+        intro = None
         for action in new:
-            supersede(actions, action)
+            if close_replaced(actions, action) and action.replaces is not None:
+                intro = say("changed_it", action.language, actions.letters)
             ask_ballots(actions, action, actions.now)
         if asked and self._was_stopped(running):
             withdraw(actions, person, actions.now)
         elif asked:
-            show_once_more(actions, [action for action in known if action.open], new=new)
+            show_once_more(actions, [action for action in known if action.open], new=new, intro=intro)
             told = {*asked, *(action.replaces for action in new)}
             others = [action for action in actions.open_for(person) if action.pending_action_id not in told]
-            remind(actions, others)
+            remind_now_and_then(actions, person, others)
         elif self._context.bot.on_unrelated == "drop":
             withdraw(actions, person, actions.now)
             actions.says.insert(0, OutgoingReply(reply=Reply(text=say("dropped", language))))
