@@ -121,6 +121,10 @@ class BotRuntime:
         may = may_refuse if intent == "cancel" else may_approve
         if action is None or not may(action, person):
             raise NotAllowed(f"{person} has no such action to decide")
+        if token is not None and (meant := action.intent_of(token_sha256(token))) != intent:
+            raise NotAllowed(
+                f"this is the token of a button for {meant or 'nothing'}, not for {intent}: nothing is decided"
+            )
         async with self._calls.begin(action.conversation) as call:
             event = DecisionRequested(
                 event_id=f"decide/{make_action_id()}",
