@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.pending.standing import covers
+from gateway.pending import deciding, settling
+from gateway.pending.standing import covers, permissions_of, use
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from gateway.tools import Approvers, Confirm, Preview, Standing, Tool, ToolParameter, ToolValidationError, tool
 from gateway.tools.pending_action import Grant, PendingAction, StandingOffer
-from tests.pending.records import BOB, NOW, record
+from tests.pending.records import ANA, BOB, NOW, Table, deletion, record
 
 LONG: dict[str, Any] = {"max_seconds": 3600, "max_uses": 3}
 
@@ -214,6 +217,40 @@ def test_preview_that_was_compared_still_is_once_it_is_volatile() -> None:
     assert giver.standing is not None
     compared = replace(giver, standing=replace(giver.standing, compared=True), preview="Pay a?")
     assert not covers(compared, call(paid, SHOWN), paid)
+
+
+# ── a record that is put back while its action runs ──
+
+
+async def test_running_action_that_was_tampered_with_permits_nothing(private: Table) -> None:
+    """It ends in a record of our own, so that its seal holds again: the end of the permission is part of it."""
+    rule = Standing(**LONG, free=["invoice_id"])
+    erased = deletion(Confirm("Delete invoice {invoice_id}?", standing=rule))
+    asked = await private.asked(tool=erased)
+    actions = await private.actions()
+    deciding.apply(actions, actions.by_id[asked.pending_action_id], "confirm", ANA, actions.now, allows=True)
+    await private.write(actions)
+    actions = await private.actions()
+    settling.launch(actions, asked.pending_action_id, 1, actions.now)
+    await private.write(actions)
+    key = Key("00", f"action/{asked.pending_action_id}")
+    before = (await private.store.get([key]))[key].value
+
+    assert await is_used(private, erased, "INV-1")
+    await private.store.commit(Transaction(partition="00", puts={key.name: Put(before)}))
+    actions = await private.actions()
+    giver = actions.by_id[asked.pending_action_id]
+    assert (giver.state, giver.grant and giver.grant.ended) == ("unknown", "tampered")
+    await private.write(actions)
+    assert permissions_of(await private.actions()) == []
+    assert not await is_used(private, erased, "INV-2")
+
+
+async def is_used(private: Table, erased: Tool, invoice: str) -> bool:
+    actions = await private.actions()
+    found = use(actions, private.proposed(actions, invoice, tool=erased), erased, heard=None)
+    await private.write(actions)
+    return found
 
 
 # ── the rule ──
