@@ -252,8 +252,9 @@ class ChannelAgent:
         """Decide an open action on behalf of a person, from code that has authenticated the person.
 
         Exactly one of `action_id`, `code` and `token` names the action, else ValueError. `conversation`, as in an
-        action's `conversation`, limits the search. Raises NotAllowed for the wrong person, for an unknown action, and
-        for a code that two of the person's open actions share. The action is then unchanged.
+        action's `conversation`, limits the search. Raises NotAllowed for the wrong person, for an unknown action, for a
+        code that two of the person's open actions share, and for the token of a button with another intent: of Cancel
+        for ``"confirm"``, of Change for either. The action is then unchanged.
         """
         if sum(given is not None for given in (action_id, code, token)) != 1:
             raise ValueError("decide needs exactly one of action_id, code and token")

@@ -120,6 +120,10 @@ class BotRuntime:
         may = may_refuse if intent == "cancel" else may_approve
         if action is None or not may(action, person):
             raise NotAllowed(f"{person} has no such action to decide")
+        pressed = action.button(token_sha256(token)) if token is not None else None
+        if token is not None and (pressed is None or pressed.intent != intent):
+            meant = pressed.intent if pressed is not None else "nothing"
+            raise NotAllowed(f"this is the token of a button for {meant}, not for {intent}: nothing is decided")
         async with self._calls.begin(action.conversation) as call:
             event = DecisionRequested(
                 event_id=f"decide/{make_action_id()}",

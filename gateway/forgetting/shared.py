@@ -226,7 +226,9 @@ def _without_person(scope: Extent, index: Index) -> Index:
         stopped=_without_key(index.stopped, scope),
         reminded=_without_key(index.reminded, scope),
         changing={who: what for who, what in _without_key(index.changing, scope).items() if what not in gone},
-        permissions=tuple(each for each in index.permissions if each.person != scope.person),
+        permissions=tuple(
+            each for each in index.permissions if each.person != scope.person and each.action_id not in gone
+        ),
         said=tuple(replace(each, shows=each.shows - gone, tells=each.tells - gone) for each in index.said),
         plans=tuple(
             replace(

@@ -12,9 +12,9 @@ from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso
 from gateway.pending import deciding, settling, standing
 from gateway.pending.actions import ConversationActions
 from gateway.pending.audit import OPERATOR
-from gateway.pending.index import Index, StandingPermission
+from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions, stored_action
-from gateway.pending.prompt import covers
+from gateway.pending.prompt import covered, fixed_arguments
 from gateway.store.transaction import Transaction
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
@@ -44,7 +44,7 @@ class ActionCommands(StoreCommands):
                 found.append(action)
         found.sort(key=lambda action: (action.state != "unknown", action.requested_at))
         doubts = sum(action.state == "unknown" for action in found)
-        permitted = [_permitted(each) for _, each in await self._permissions()]
+        permitted = [_permitted(each) for each in await self._permissions()]
         return [*map(_summary, found[:doubts]), *unreadable, *map(_summary, found[doubts:]), *permitted]
 
     async def action(self, action_id: str) -> JsonObject:
@@ -66,9 +66,11 @@ class ActionCommands(StoreCommands):
 
     async def cancel(self, action_id: str) -> JsonObject:
         """Withdraw an action that is not launched yet, or a standing permission. The person is told. Raises NotDone."""
-        held = [each for each in await self._permissions() if action_id and each[1].permission_id.startswith(action_id)]
+        held = [
+            each for each in await self._permissions() if action_id and each.pending_action_id.startswith(action_id)
+        ]
         if held:
-            return await self._revoke(*held[0])
+            return await self._revoke(held[0])
 
         def withdraw(actions: ConversationActions, action: PendingAction) -> bool:
             return bool(deciding.withdraw(actions, None, actions.now, action_id=action.pending_action_id, by=OPERATOR))
@@ -85,24 +87,26 @@ class ActionCommands(StoreCommands):
 
         return await self._change(action_id, settle, "only what is unknown can be settled")
 
-    async def _permissions(self) -> list[tuple[str, StandingPermission]]:
-        """Return the standing permissions that still hold, each with its conversation."""
-        prefix, now = keys.index(""), await self._store.now()
-        found: list[tuple[str, StandingPermission]] = []
+    async def _permissions(self) -> list[PendingAction]:
+        """Return the actions whose standing permission still holds."""
+        prefix = keys.index("")
+        found: list[PendingAction] = []
         for key, record in await self._store.scan(prefix):
             with contextlib.suppress(ValueError):
                 sealed = self._keyring.open(key.name, record.value)
-                held = Index.from_text(sealed.text).permissions if sealed is not None else ()
-                found += [(key.name.removeprefix(prefix), each) for each in held if each.uses and each.until >= now]
+                if sealed is not None and Index.from_text(sealed.text).permissions:
+                    found += standing.permissions_of(await self._load(key.name.removeprefix(prefix)))
         return found
 
-    async def _revoke(self, conversation: str, permission: StandingPermission) -> JsonObject:
+    async def _revoke(self, giver: PendingAction) -> JsonObject:
+        conversation = giver.conversation
         for attempt in attempts():
             async with attempt:
                 actions = await self._load(conversation)
                 language = actions.language or FALLBACK
-                for each in standing.revoke(actions, None, permission_id=permission.permission_id):
-                    actions.say(say("standing_revoked", language, covered=covers(each, language)))
+                gone = standing.revoke(actions, None, actions.now, why="revoked", action_id=giver.pending_action_id)
+                for each in gone:
+                    actions.say(say("standing_revoked", language, covered=covered(each, language)))
                 transaction = Transaction(partition=self._store.partition(conversation))
                 await actions.write(transaction)
                 if actions.index.address is not None:
@@ -110,7 +114,7 @@ class ActionCommands(StoreCommands):
                         conversation, actions.index.address, actions.says, language=language
                     )
                 await self._store.commit(transaction)
-        return _permitted(permission)
+        return _permitted(giver)
 
     async def _load(self, conversation: str, *also: str) -> ConversationActions:
         return await load_actions(
@@ -172,20 +176,26 @@ def _summary(action: PendingAction) -> JsonObject:
     }
 
 
-def _permitted(permission: StandingPermission) -> JsonObject:
-    """Return the summary of a standing permission."""
-    same = ", ".join(f"{name}={value!r}" for name, value in permission.same.items())
+def _permitted(giver: PendingAction) -> JsonObject:
+    """Return the summary of the standing permission that an action gave."""
+    grant, offer = giver.grant, giver.standing
+    if grant is None or offer is None:
+        raise ValueError(f"action {giver.pending_action_id} gave no permission")
+    covers = [f"{name}={value!r}" for name, value in fixed_arguments(giver, offer).items()]
+    covers += [f"{name} up to {bound}" for name, bound in offer.most] + [f"any {name}" for name in offer.free]
+    call = f"{giver.kind} with {', '.join(covers)}" if covers else giver.kind
+    left = offer.uses - len(grant.used)
     return {
-        "id": permission.permission_id,
+        "id": giver.pending_action_id,
         "code": "",
-        "tool": permission.kind,
-        "preview": f"{permission.kind} with {same}: {permission.uses} more times until {permission.until:%H:%M} UTC",
+        "tool": giver.kind,
+        "preview": f"{call}: {left} more times until {grant.until:%Y-%m-%d %H:%M} UTC",
         "state": "permitted",
         "reason": None,
-        "requester": permission.person,
-        "requested_at": iso(permission.given),
+        "requester": giver.requester,
+        "requested_at": iso(grant.given),
         "shown_at": None,
-        "expires_at": iso(permission.until),
+        "expires_at": iso(grant.until),
     }
 
 

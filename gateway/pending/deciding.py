@@ -25,7 +25,6 @@ from gateway.pending.prompting import PressFeedback, ask_for_code, ask_which, sa
 from gateway.pending.reading import Answer
 from gateway.pending.selecting import LEAST_ITEMS, Selection
 from gateway.pending.settling import close, close_if_drifted, expire
-from gateway.pending.standing import give
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent
 from gateway.tools.confirm import NO_VERBS
@@ -41,8 +40,7 @@ def press(
 ) -> PressFeedback:
     """Apply the press of a button, and return the feedback for the presser."""
     action = actions.get(action_id)
-    known = action.tokens if action is not None else ()
-    pressed = next((each for each in known if each.sha256 == token_sha256(token)), None)
+    pressed = action.button(token_sha256(token)) if action is not None else None
     if action is None or pressed is None:
         return PressFeedback(key="unknown_button")
     intent = pressed.intent
@@ -64,14 +62,11 @@ def press(
 def _press_standing(
     actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime
 ) -> PressFeedback:
-    """Confirm an action and give the standing permission that its prompt offers."""
+    """Confirm an action together with the standing permission that its prompt offers."""
     if not is_eligible(actions, action, "confirm", person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
-    feedback = apply(actions, action, "confirm", person, at)
-    if feedback.key == "pressed_ok":
-        give(actions, action, at)
-    return feedback
+    return apply(actions, action, "confirm", person, at, allows=True)
 
 
 def _change(actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime) -> PressFeedback:
@@ -214,11 +209,7 @@ def code(
     entry = actions.index.by_code(written)
     if entry is None:
         return False
-    approved = len(actions.changes.approved)
-    answered = _answered(actions, [entry], reads, person, at, language, by_code=True, remark=remark)
-    if written == entry.standing_code and len(actions.changes.approved) > approved:
-        give(actions, actions.by_id[entry.action_id], at)
-    return answered
+    return _answered(actions, [entry], reads, person, at, language, code=written, remark=remark)
 
 
 def reply(
@@ -326,16 +317,18 @@ def _answered(
     at: datetime,
     language: str,
     *,
-    by_code: bool = False,
+    code: str = "",
     remark: str = "",
 ) -> bool:
+    """Apply a reply to the first of these actions. Returns False if it is no answer. `code`: the written code."""
     action = actions.get(entries[0].action_id)
     intent = reads(action.verb, action.language) if action is not None else "unclear"
     if action is None or intent == "unclear":
         return False
     if is_eligible(actions, action, intent, person, at):
         actions.note_decided(person, at)
-        feedback = apply(actions, action, intent, person, at, by_code=by_code, remark=remark)
+        allows = action.standing is not None and action.standing.code == code
+        feedback = apply(actions, action, intent, person, at, by_code=bool(code), remark=remark, allows=allows)
         say_feedback(actions, action, feedback, language)
     elif person is not None and str(person) == action.requester and not is_confirmed_here(action):
         ask_for_code(actions, action)  # tells whose approval it waits for
@@ -517,10 +510,12 @@ def apply(
     by_code: bool = False,
     remark: str = "",
     together: bool = False,
+    allows: bool = False,
 ) -> PressFeedback:
     """Apply the decision of an eligible person to this action. `by_code`: the person has given the action's code.
 
-    `together`: the caller tells the refusals of several actions in one message.
+    `together`: the caller tells the refusals of several actions in one message. `allows`: a yes also gives the standing
+    permission that the action offers, at its launch.
     """
     if action.ballot_of is not None:
         return _pass_on(actions, action, intent, person, at, by_code=by_code, remark=remark)
@@ -541,7 +536,7 @@ def apply(
     if not by_code and action.open and action.filed:
         ask_for_code(actions, action)
         return PressFeedback(key="say_code", values={"code": action.code}, told=True)
-    decided = transitions.approve(action, decider, name, at)
+    decided = replace(transitions.approve(action, decider, name, at), allows=allows)
     actions.put(decided, "decided" if decided.state == "approved" else "voted", decider, at)
     if decided.state != "approved":
         return PressFeedback(key="pressed_vote", values={"count": len(decided.votes), "need": decided.need})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -64,17 +64,16 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingPermission:
-    """A standing permission: calls of this tool with the same arguments are not asked until then."""
+    """The way to find a standing permission: it is part of the record of the action that gave it."""
 
-    permission_id: str
+    action_id: str
     person: str
-    kind: str
-    tool_version: str
-    same: Mapping[str, Json]
-    given: datetime
-    until: datetime
-    uses: int
-    """The uses that are left."""
+    seal: str = ""
+    """The seal of that record's last write. With any other record there is no permission, so that neither an old index
+    nor an old record that is put back revives it or renews its uses."""
+
+
+_Named = TypeVar("_Named", IndexEntry, StandingPermission)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +175,11 @@ class Index:
     def entries(self) -> tuple[IndexEntry, ...]:
         """All entries: the open ones, then the settled ones, the last one first."""
         return (*self.open, *self.settled)
+
+    def seal_of(self, action_id: str) -> str | None:
+        """Return the seal of the last write of an action's record; None if the index does not name the action."""
+        named: Sequence[IndexEntry | StandingPermission] = (*self.entries, *self.permissions)
+        return next((each.seal for each in named if each.action_id == action_id), None)
 
     def last_asked_language(self) -> str | None:
         """Return the language of the newest question; None if there is no question."""
@@ -296,14 +300,18 @@ class Index:
         deleted at the end of its time to live.
         """
 
-        def sealed(entries: Sequence[IndexEntry]) -> tuple[IndexEntry, ...]:
+        def sealed(entries: Sequence[_Named]) -> tuple[_Named, ...]:
             return tuple(
                 [replace(each, seal=seals[each.action_id]) if each.action_id in seals else each for each in entries]
             )
 
-        counter = max(self.counter + 1, micros(at))
         return replace(
-            self, counter=counter, open=sealed(self.open), going=sealed(self.going), lately=sealed(self.lately)
+            self,
+            counter=max(self.counter + 1, micros(at)),
+            open=sealed(self.open),
+            going=sealed(self.going),
+            lately=sealed(self.lately),
+            permissions=sealed(self.permissions),
         )
 
     def moved(self, address: Address) -> Index:
@@ -338,6 +346,15 @@ class Index:
         gone, kept = stops[:-_STOPS_KEPT], stops[-_STOPS_KEPT:]
         moments = [when for when in (self.all_stopped, *(when for _, when in gone)) if when is not None]
         return replace(self, stopped=dict(kept), all_stopped=max(moments, default=None))
+
+    def permitted_by(self, action: PendingAction) -> Index:
+        """Return the index with the standing permission of this action."""
+        permission = StandingPermission(action_id=action.pending_action_id, person=action.requester)
+        return replace(self, permissions=(*self.permissions, permission))
+
+    def without_permission(self, action_id: str) -> Index:
+        """Return the index without the standing permission of this action."""
+        return replace(self, permissions=tuple(each for each in self.permissions if each.action_id != action_id))
 
     def showed(self, showing: Showing) -> Index:
         """Return the index with a message of the bot that arrived."""
@@ -379,7 +396,7 @@ def _entry(action: PendingAction, at: datetime) -> IndexEntry:
         approvers=action.approvers,
         language=action.language,
         prompts=action.prompts,
-        at=action.requested_at if action.open else at,
+        at=action.requested_at if action.open else action.finished_at or at,
         standing_code=action.standing.code if action.standing is not None else "",
         ballots=tuple((each.person, each.conversation) for each in action.ballots if each.state in ("asked", "shown")),
         salt=action.salt if action.ballots else "",

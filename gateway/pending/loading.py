@@ -106,8 +106,8 @@ async def load_actions(
     fits: Fits = lambda address, reply: True,
     seen: Snapshot | None = None,
 ) -> ConversationActions:
-    """Read the index of the conversation, its live actions, the actions of `also` and of `find`, and all actions that
-    were asked in one message with any of them.
+    """Read the index of the conversation, its live actions, those that gave a standing permission, the actions of
+    `also` and of `find`, and all actions that were asked in one message with any of them.
 
     `seen` holds the index when it was read already.
     """
@@ -159,7 +159,8 @@ async def _read_together(
     while True:
         read = read_index(keyring, counters, conversation, snapshot[index_key])
         listed = read.index.entries if read.kind != "sealed" else read.index.live
-        names = frozenset({*(entry.action_id for entry in listed), *also, *find(read.index)})
+        gave = (each.action_id for each in read.index.permissions)
+        names = frozenset({*(entry.action_id for entry in listed), *gave, *also, *find(read.index)})
         names |= read.index.beside(names)
         action_keys = {name: Key(partition, keys.action(name)) for name in sorted(names)}
         if action_keys or (seen is not None and read.kind == "broken"):
@@ -181,7 +182,7 @@ def _judged(
     if read.kind == "broken":
         is_last = False
     elif entry is None:  # the index drops old settled actions; it lists every live one
-        is_last = action is not None and action.settled
+        is_last = action is not None and action.settled and read.index.seal_of(name) in (None, seal)
     else:
         is_last = action is not None and entry.seal == seal
     if is_last:

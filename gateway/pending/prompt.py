@@ -6,18 +6,17 @@ The gateway writes them from the frozen record. No text of the model is part of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from channels import Button, Json, Person, Reply, Settled
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
-from gateway.pending.index import StandingPermission
 from gateway.pending.words import Intent, safe_words
 from gateway.tools.confirm import NO_VERBS, as_text
 from gateway.tools.escape import has_right_to_left, legible, named, plain, shown, visible
-from gateway.tools.pending_action import PendingAction, StandingOffer, why_closed
+from gateway.tools.pending_action import Grant, PendingAction, StandingOffer, why_closed
 from gateway.wording import clock_time, date_and_time, duration, isolated, listing, say
 
 _QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
@@ -27,6 +26,8 @@ _LONGEST_TITLE = 600
 _LONGEST_ESCAPE = 12
 """The most characters of Markdown that one character is escaped to."""
 _LONGEST_BRIEF = 300
+_LONGEST_FIXED = 80
+"""The most characters of a value that is named again beside its question."""
 _WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
 _WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
 """The spaces of formatted amounts and dates."""
@@ -411,28 +412,70 @@ def offered(action: PendingAction, offer: StandingOffer, letters: Callable[[str]
     values = {
         "duration": duration(offer.seconds, language),
         "count": offer.uses,
-        "same": _fixed({name: action.args.get(name) for name in offer.same}, language),
+        "covered": covered(action, language, letters),
         "yes_word": letters(yes),
         "code": offer.code,
     }
     return say("standing_offer", language, letters, **values)
 
 
-def covers(permission: StandingPermission, language: str) -> str:
-    """Return the tool and the fixed arguments of a permission, as Markdown."""
-    return f"{plain(permission.kind.replace('_', ' '))} ({_fixed(permission.same, language)})"
-
-
-def described(permission: StandingPermission, now: datetime, language: str, letters: Callable[[str], str] = str) -> str:
-    """Return the sentence that tells a permission, with the uses and the time that are left."""
+def described(giver: PendingAction, now: datetime, language: str, letters: Callable[[str], str] = str) -> str:
+    """Return the sentence that tells the permission of an action, with the uses that are left and its end."""
+    grant, offer = giver.grant, giver.standing
+    if grant is None or offer is None:
+        raise ValueError(f"action {giver.pending_action_id} gave no permission")
     values = {
-        "duration": duration((permission.until - now).total_seconds(), language),
-        "count": permission.uses,
-        "covered": covers(permission, language),
+        "time": end_of_permission(grant, now, language),
+        "count": offer.uses - len(grant.used),
+        "covered": covered(giver, language, letters),
     }
     return say("standing_given", language, letters, **values)
 
 
-def _fixed(arguments: Mapping[str, Json], language: str) -> str:
-    """Return the arguments that a standing permission fixes, with their values, as Markdown."""
-    return listing([f"{plain(name)} {plain(shown(value))}" for name, value in arguments.items()], language)
+def covered(giver: PendingAction, language: str, letters: Callable[[str], str] = str) -> str:
+    """Return what the permission of an action covers, as Markdown: the tool, what stays the same, what may differ.
+
+    A long value is cut: its question shows the whole.
+    """
+    offer = giver.standing
+    if offer is None:
+        return ""
+    fixed = [f"{plain(name)} {plain(_cut(shown(value)))}" for name, value in fixed_arguments(giver, offer).items()]
+    limits = [
+        say("standing_most", language, letters, argument=plain(name), bound=plain(bound)) for name, bound in offer.most
+    ]
+    parts = [
+        say("standing_same", language, letters, arguments=listing(fixed, language)) if fixed else "",
+        say("standing_shown", language, letters) if offer.compared else "",
+        *limits,
+        say("standing_free", language, letters, arguments=listing(map(plain, offer.free), language))
+        if offer.free
+        else "",
+    ]
+    tool = plain(giver.kind.replace("_", " "))
+    told = "; ".join(filter(None, parts))
+    return f"{tool} ({told})" if told else tool
+
+
+def fixed_arguments(action: PendingAction, offer: StandingOffer) -> dict[str, Json]:
+    """Return the arguments of an action that a permission fixes, with their values."""
+    return {name: value for name, value in action.args.items() if name not in offer.varying}
+
+
+def end_of_permission(grant: Grant, now: datetime, language: str) -> str:
+    """Return the time at which a permission ends, with its day if that is another one."""
+    written = clock_time if grant.until.date() == now.date() else date_and_time
+    return written(grant.until, language)
+
+
+def _cut(value: str) -> str:
+    """Return a value, or the beginning of one that is too long for a list.
+
+    The quotation mark and the isolate of a beginning are closed.
+    """
+    if len(value) <= _LONGEST_FIXED:
+        return value
+    value = f"{value[:_LONGEST_FIXED]}…"
+    for opens, closes in (("“", "”"), ("\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}")):
+        value += closes * (value.count(opens) > value.count(closes))
+    return value

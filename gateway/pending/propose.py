@@ -120,7 +120,14 @@ def _offer(tool: Tool, taken: set[str], plan: str | None) -> StandingOffer | Non
     rule = tool.confirm.standing if tool.confirm is not None else None
     if rule is None or plan is not None:
         return None
-    return StandingOffer(code=make_code(taken), seconds=rule.max_seconds, uses=rule.max_uses, same=tuple(rule.same))
+    return StandingOffer(
+        code=make_code(taken),
+        seconds=rule.max_seconds,
+        uses=rule.max_uses,
+        free=tuple(rule.free),
+        most=tuple((name, f"{bound:f}") for name, bound in rule.bounds.items()),
+        compared=tool.compares_previews,
+    )
 
 
 def _after(now: datetime, proposed: Sequence[PendingAction]) -> datetime:

@@ -34,7 +34,8 @@ def compute_digest(action: PendingAction) -> str:
         added["salt"] = action.salt
     if action.standing is not None:
         offer = action.standing
-        added["standing"] = [offer.code, offer.seconds, offer.uses, list(offer.same)]
+        most: Json = [list(bound) for bound in offer.most]
+        added["standing"] = [offer.code, offer.seconds, offer.uses, list(offer.free), most, offer.compared]
     return hashlib.sha256(
         canonical_json(
             {

@@ -14,6 +14,7 @@ from gateway.pending.ballots import end_ballots, report
 from gateway.pending.plans import hold, items_of, launch_next, release
 from gateway.pending.prompt import decided_by, is_you, remark, statement
 from gateway.pending.prompting import again_button, edit_prompt, show_once_more
+from gateway.pending.standing import give
 from gateway.tools.pending_action import Detail, PendingAction, Reason, why_closed
 from gateway.wording import say
 
@@ -65,7 +66,10 @@ def _missed(action: PendingAction) -> str | None:
 
 
 def launch(actions: ConversationActions, action_id: str, fence: int, at: datetime) -> PendingAction | None:
-    """Return the action as running under this fence; None if it may not run, which is then recorded and told."""
+    """Return the action as running under this fence; None if it may not run, which is then recorded and told.
+
+    The first launch gives the standing permission that the requester chose with their yes.
+    """
     action = actions.get(action_id)
     if action is None or expire_approval(actions, action, at) or close_if_drifted(actions, action, at):
         return None
@@ -75,6 +79,7 @@ def launch(actions: ConversationActions, action_id: str, fence: int, at: datetim
         return None
     actions.put(launched, "launched", None, at)
     actions.changes.no_longer_due(action, "unlaunched")
+    give(actions, launched, at)
     return actions.by_id[action_id]
 
 
@@ -127,8 +132,15 @@ def finish(
         return False
     key = "unknown_repeated" if state == "unknown" and ended.attempts > 1 else state
     own = say(key, action.language, preview=statement(action.preview), count=str(ended.attempts))
-    _settled(actions, ended, "finished", None, at, text=text or own, media=media)
+    told = _done_by_permission(ended, text) if state == "done" and ended.permission else text or own
+    _settled(actions, ended, "finished", None, at, text=told, media=media)
     return True
+
+
+def _done_by_permission(action: PendingAction, text: str | None) -> str:
+    """Return the text about a call that a standing permission decided and that is done. `text` is the tool's own."""
+    done = say("permitted_done", action.language, preview=statement(action.preview))
+    return "\n\n".join(filter(None, [done, text]))
 
 
 def settle(
@@ -139,9 +151,9 @@ def settle(
     if action is None or action.state != "unknown":
         return False
     own = say(state, action.language, preview=statement(action.preview))
-    _settled(
-        actions, transitions.settle(action, state, f"{transitions.SETTLED_BY}{by}", at), "settled", by, at, text=own
-    )
+    text = _done_by_permission(action, None) if state == "done" and action.permission else own
+    ended = transitions.settle(action, state, f"{transitions.SETTLED_BY}{by}", at)
+    _settled(actions, ended, "settled", by, at, text=text)
     return True
 
 
@@ -183,6 +195,7 @@ def end_tampered(actions: ConversationActions, action: PendingAction, *, was_run
         detail=None if was_running else "tampered",
         finished_at=actions.now,
         conversation=actions.conversation,
+        grant=replace(action.grant, ended="tampered") if action.grant is not None else None,
     )
     told = say("unknown" if was_running else "tampered", action.language, preview=statement(ended.preview))
     actions.changes.tampered.append(action.pending_action_id)

@@ -1,103 +1,184 @@
-"""Standing permissions: a person allows a tool for a while, and calls that match exactly are not asked.
+"""Standing permissions: a person allows a tool for a while, and calls like the confirmed one are not asked.
 
-A permission is part of the sealed index of its conversation. It is given by a button or a code, is never wider than its
-tool declares, and each use is an ordinary action that is told and audited.
+The sealed record of the action that gave a permission is the permission: its own call says what must stay the same, and
+its `grant` holds the time, the uses and the end. The index of the conversation names that record with the seal of its
+last write. A permission is chosen by a button or a code, and given by the launch of its action. Each use is an ordinary
+action that is told and audited.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal
 
+from channels import Json
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
-from gateway.pending.index import StandingPermission
+from gateway.pending.audit import OPERATOR
 from gateway.pending.plans import launch_in_order
-from gateway.pending.prompt import described, statement
-from gateway.pending.tokens import make_action_id
-from gateway.tools import Tool
-from gateway.tools.pending_action import PendingAction, canonical_json
+from gateway.pending.prompt import described, end_of_permission, fixed_arguments, statement
+from gateway.tools import Tool, ToolError
+from gateway.tools.confirm import Standing, asked_with, changed, exact, is_number
+from gateway.tools.pending_action import Grant, PendingAction, StandingOffer, Use, canonical_json
 from gateway.wording import say
 
 
-def permissions_of(actions: ConversationActions, person: str) -> list[StandingPermission]:
-    """Return the permissions of this person that still hold."""
-    return [each for each in actions.index.permissions if each.person == person and _holds(each, actions.now)]
+def permissions_of(actions: ConversationActions, person: str | None = None) -> list[PendingAction]:
+    """Return the actions whose standing permission holds now: those of this person, or of everybody."""
+    found = [actions.get(each.action_id) for each in actions.index.permissions if person in (None, each.person)]
+    return [action for action in found if action is not None and _holds(action, actions.now)]
 
 
 def give(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
-    """Write the permission that an action offered, and tell it."""
-    offer = action.standing
-    if offer is None:
-        return
-    permission = StandingPermission(
-        permission_id=make_action_id(),
-        person=action.requester,
-        kind=action.kind,
-        tool_version=action.tool_version,
-        same={name: action.args[name] for name in offer.same},
-        given=at,
-        until=at + timedelta(seconds=offer.seconds),
-        uses=offer.uses,
-    )
-    actions.put(actions.by_id[action.pending_action_id], "permission_given", action.requester, at)
-    actions.index = replace(actions.index, permissions=(*actions.index.permissions, permission))
-    actions.say(described(permission, at, action.language, actions.letters))
+    """Record the permission that the requester of a launched action chose, and tell it.
 
-
-def use(actions: ConversationActions, action: PendingAction, tool: Tool | None) -> bool:
-    """Open a new action and decide it by a permission that matches it exactly. Returns False if there is none.
-
-    The rule of the tool is read again: a permission that is wider than the rule is none.
+    Its time begins with the decision. An action gives its permission once.
     """
-    permission = next(
-        (each for each in permissions_of(actions, action.requester) if _matches(each, action, tool)), None
-    )
-    if permission is None:
-        return False
+    offer = action.standing
+    if not action.allows or offer is None or action.grant is not None:
+        return
+    until = (action.decided_at or at) + timedelta(seconds=offer.seconds)
+    if until <= at:
+        return
+    given = replace(action, grant=Grant(given=at, until=until))
+    actions.put(given, "permission_given", action.requester, at)
+    actions.index = actions.index.permitted_by(given)
+    actions.say(described(given, at, action.language, actions.letters))
+
+
+def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, *, heard: datetime | None) -> bool:
+    """Open a new action and decide it by a permission that covers it. Returns False if there is none.
+
+    `heard` is the time of the person's last message, which the model answers with this call; None if it answers none.
+    Since then, the same call is covered once. A call that changes or supersedes an open question is always asked.
+    """
     at = actions.now
-    actions.put(action, "asked", action.requester, at)
-    asked = replace(actions.by_id[action.pending_action_id], permission=permission.permission_id)
+    _drop_ended(actions, at)
+    if action.replaces is not None or action.supersedes is not None:
+        return False
+    held = permissions_of(actions, action.requester)
+    giver = next((each for each in held if covers(each, action, tool) and not _repeats(each, action, heard)), None)
+    if giver is None or giver.grant is None or giver.standing is None:
+        return False
+    actions.put(replace(action, plan=None), "asked", action.requester, at)
+    asked = replace(actions.by_id[action.pending_action_id], permission=giver.pending_action_id)
     decided = transitions.approve(asked, action.requester, action.requester_name, at)
     actions.put(decided, "permitted", action.requester, at)
-    left = replace(permission, uses=permission.uses - 1)
-    others = [each for each in actions.index.permissions if each.permission_id != permission.permission_id]
-    kept = [each for each in (*others, left) if _holds(each, at)]
-    actions.index = replace(actions.index, permissions=tuple(kept))
+    used = (*giver.grant.used, Use(action_id=action.pending_action_id, args_digest=action.args_digest, at=at))
+    actions.put(replace(giver, grant=replace(giver.grant, used=used)), "permission_used", action.requester, at)
+    left = giver.standing.uses - len(used)
+    if left <= 0:
+        _end(actions, giver.pending_action_id, "used_up", at)
     launch_in_order(actions, decided, at)
-    values = {"preview": statement(action.preview), "count": left.uses}
+    time = end_of_permission(giver.grant, at, action.language)
+    values = {"preview": statement(action.preview), "count": left, "time": time}
     text = say("permitted", action.language, actions.letters, **values)
     actions.say(text, tells=(action.pending_action_id,))
     return True
 
 
 def revoke(
-    actions: ConversationActions, person: str | None, *, permission_id: str | None = None
-) -> list[StandingPermission]:
-    """Take back the permissions of a person, or the one of this id, and return them."""
-    gone = [
-        each
-        for each in actions.index.permissions
-        if (each.person == person if permission_id is None else each.permission_id == permission_id)
-    ]
-    if gone:
-        kept = tuple(each for each in actions.index.permissions if each not in gone)
-        actions.index = replace(actions.index, permissions=kept)
+    actions: ConversationActions,
+    person: str | None,
+    at: datetime,
+    *,
+    why: Literal["revoked", "stopped"],
+    action_id: str | None = None,
+) -> list[PendingAction]:
+    """End the permissions of a person, or the one that this action gave, and return the actions that gave them.
+
+    With `person` None an operator ends it.
+    """
+    _drop_ended(actions, at)
+    held = permissions_of(actions, person)
+    gone = [each for each in held if action_id in (None, each.pending_action_id)]
+    for each in gone:
+        _end(actions, each.pending_action_id, why, at, by=person or OPERATOR)
     return gone
 
 
-def _holds(permission: StandingPermission, now: datetime) -> bool:
-    return permission.uses > 0 and permission.given <= now <= permission.until
+def covers(giver: PendingAction, action: PendingAction, tool: Tool | None) -> bool:
+    """Return True if the permission that an action gave covers the call of another action.
 
-
-def _matches(permission: StandingPermission, action: PendingAction, tool: Tool | None) -> bool:
+    The rule of the tool is read again: a permission that is wider than the rule covers nothing.
+    """
     rule = tool.confirm.standing if tool is not None and tool.confirm is not None else None
-    if tool is None or rule is None or not tool.matches(action) or action.approvers:
+    offer = giver.standing
+    if tool is None or rule is None or offer is None or action.approvers or giver.requester != action.requester:
         return False
-    if (action.kind, action.tool_version) != (permission.kind, permission.tool_version):
+    if giver.kind != action.kind or not (tool.matches(giver) and tool.matches(action)) or not _is_within(offer, rule):
         return False
-    if (permission.until - permission.given).total_seconds() > rule.max_seconds or permission.uses > rule.max_uses:
+    if (offer.compared or tool.compares(giver)) and changed(asked_with(giver), asked_with(action)):
         return False
-    if set(permission.same) != set(rule.same) or not set(permission.same) <= set(action.args):
+    try:
+        same = canonical_json(fixed_arguments(giver, offer)) == canonical_json(fixed_arguments(action, offer))
+        return same and _are_bounded(tool.values(action.args) if offer.most else {}, action.args, offer)
+    except (ValueError, ToolError):
         return False
-    return canonical_json({name: action.args[name] for name in rule.same}) == canonical_json(dict(permission.same))
+
+
+def _are_bounded(values: Mapping[str, Any], args: Mapping[str, Json], offer: StandingOffer) -> bool:
+    """Return True if each bounded argument was given and is a number from 0 to its bound."""
+    return all(
+        name in args and is_number(value := values.get(name)) and 0 <= exact(value) <= Decimal(bound)
+        for name, bound in offer.most
+    )
+
+
+def _is_within(offer: StandingOffer, rule: Standing) -> bool:
+    """Return True if an offer is not wider than the rule."""
+    if offer.seconds > rule.max_seconds or offer.uses > rule.max_uses:
+        return False
+    bounds = rule.bounds
+    free = all(name in rule.free for name in offer.free)
+    return free and all(
+        name in rule.free or (name in bounds and Decimal(bound) <= bounds[name]) for name, bound in offer.most
+    )
+
+
+def _repeats(giver: PendingAction, action: PendingAction, heard: datetime | None) -> bool:
+    """Return True if the same call was confirmed or permitted after the person's last message.
+
+    A model that calls a tool again and again would else use up a permission by itself.
+    """
+    if giver.grant is None:
+        return False
+    since = [each.args_digest for each in giver.grant.used if heard is None or each.at >= heard]
+    if heard is None or giver.grant.given >= heard:
+        since.append(giver.args_digest)
+    return action.args_digest in since
+
+
+def _holds(giver: PendingAction, now: datetime) -> bool:
+    grant, offer = giver.grant, giver.standing
+    if grant is None or offer is None or grant.ended is not None:
+        return False
+    return len(grant.used) < offer.uses and grant.given <= now <= grant.until
+
+
+def _drop_ended(actions: ConversationActions, at: datetime) -> None:
+    """Take the permissions out of the index that have ended, or whose action is gone or was changed."""
+    for each in actions.index.permissions:
+        giver = actions.get(each.action_id)
+        if giver is not None and giver.grant is not None and giver.grant.ended is None and at > giver.grant.until:
+            _end(actions, each.action_id, "expired", at)
+        elif giver is None or giver.grant is None or giver.grant.ended is not None:
+            actions.index = actions.index.without_permission(each.action_id)
+
+
+def _end(
+    actions: ConversationActions,
+    action_id: str,
+    why: Literal["revoked", "stopped", "used_up", "expired"],
+    at: datetime,
+    *,
+    by: str | None = None,
+) -> None:
+    """Write the end of a permission into the record of the action that gave it."""
+    giver = actions.by_id[action_id]
+    if giver.grant is not None:
+        actions.put(replace(giver, grant=replace(giver.grant, ended=why)), "permission_ended", by, at)
+    actions.index = actions.index.without_permission(action_id)

@@ -7,6 +7,7 @@ import inspect
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -80,6 +81,7 @@ class Arguments:
         self._names = {field: name for name, field in self._fields.items()}
         try:
             described = _described(visible, metadata, _documented(documented))
+            self._numbers = frozenset(name for name, annotation, *_ in described if _is_number(annotation))
             make = _plain_model if all(map(_is_plain, described)) else _make_model
             self._model, made = make(tool_name, described)
             schema = copy.deepcopy(made)
@@ -97,6 +99,10 @@ class Arguments:
     def names(self) -> tuple[str, ...]:
         """The names of the parameters that the model sees."""
         return tuple(self._fields)
+
+    def is_number(self, name: str) -> bool:
+        """Return True if the parameter is an int, a float or a Decimal, or one of them or None."""
+        return name in self._numbers
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         """Return the arguments as plain JSON, coerced to their types and with defaults filled in, in a new dict.
@@ -240,6 +246,14 @@ _CARE = {int: BeforeValidator(_no_bool), float: BeforeValidator(_no_bool), bool:
 def _without_none(annotation: Any) -> Any:
     members = [member for member in get_args(annotation) if member is not types.NoneType]
     return members[0] if _is_optional(annotation) and len(members) == 1 else annotation
+
+
+def _is_number(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        return _is_number(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return all(member is types.NoneType or _is_number(member) for member in get_args(annotation))
+    return any(annotation is each for each in (int, float, Decimal))
 
 
 def _careful(annotation: Any) -> Any:

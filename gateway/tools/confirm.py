@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from difflib import get_close_matches
 from math import isfinite
 from string import Formatter
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from pydantic_core import to_jsonable_python
 
@@ -87,26 +88,79 @@ def _written(people: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(Person.parse(str(written).strip())) for written in people))
 
 
+_LONGEST_PERMISSION_SECONDS = 30 * 86400
+"""The time for which the record of a settled action is kept. A permission ends with the record that gave it."""
+_MOST_USES = 1000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The widest permission that a person may give, so that equal calls are not asked for a while.
+    """The widest permission that a person may give, so that calls like the confirmed one are not asked for a while.
 
-    Raises ValueError for a duration or a number that is not positive, and when no argument has to stay the same.
+    An argument in neither `free` nor `most` must be in each call as it was shown. With a preview function its
+    precondition must be so too, or where it gives none its text and table, unless the author declares it volatile.
+
+    Raises ValueError for a duration or a number that is not positive or too large, for a bound that is no finite number
+    of 0 or more, and for an argument with two rules.
     """
 
     max_seconds: float
+    """At most 2592000, which are 30 days."""
     max_uses: int
+    """At most 1000."""
     same: Sequence[str] = ()
-    """The names of the arguments that must be equal in each use."""
+    """Names of arguments that must be as shown, for the reader: an argument without a rule must be so too."""
+    free: Sequence[str] = ()
+    """The names of the arguments that may be anything."""
+    most: Mapping[str, int | float | Decimal] = field(default_factory=dict)
+    """Argument -> bound. It may be any number from 0 to the bound."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.same, str):
-            raise ValueError("Standing(same=...) is a list of names of arguments, not one text")
-        if not self.same:
-            raise ValueError("Standing(same=...) needs an argument that stays the same, such as the customer")
-        if not (isfinite(self.max_seconds) and self.max_seconds > 0) or self.max_uses < 1:
-            raise ValueError("max_seconds and max_uses of Standing must be positive")
-        object.__setattr__(self, "same", tuple(dict.fromkeys(self.same)))
+        for option, names in (("same", self.same), ("free", self.free)):
+            if (
+                isinstance(names, str)
+                or not isinstance(names, Iterable)
+                or not all(isinstance(name, str) for name in names)
+            ):
+                raise ValueError(f'Standing({option}=...) is a list of names of arguments, like ["customer"]')
+            object.__setattr__(self, option, tuple(dict.fromkeys(names)))
+        _check_at_most("max_seconds", self.max_seconds, _LONGEST_PERMISSION_SECONDS)
+        _check_at_most("max_uses", self.max_uses, _MOST_USES)
+        if not isinstance(self.max_uses, int):
+            raise ValueError(f"Standing(max_uses=...) must be a whole number, not {self.max_uses!r}")
+        if not isinstance(self.most, Mapping):
+            raise ValueError('Standing(most=...) maps arguments to their bounds, like {"amount": 100}')
+        for name, bound in self.most.items():
+            if not is_number(bound) or bound < 0:
+                raise ValueError(
+                    f"Standing(most=...) must bound {name!r} by a finite number of 0 or more, not {bound!r}"
+                )
+        object.__setattr__(self, "most", dict(self.most))
+        for one, other in (("same", "free"), ("same", "most"), ("free", "most")):
+            if both := sorted(set(getattr(self, one)) & set(getattr(self, other))):
+                raise ValueError(f"Standing names {both[0]!r} in {one}= and in {other}=: leave it in one of them")
+
+    @property
+    def bounds(self) -> dict[str, Decimal]:
+        """The bounds of `most`, as they are written."""
+        return {name: exact(bound) for name, bound in self.most.items()}
+
+
+def is_number(value: object) -> TypeGuard[int | float | Decimal]:
+    """Return True for a finite number. A bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    return value.is_finite() if isinstance(value, Decimal) else isinstance(value, int) or isfinite(value)
+
+
+def exact(number: int | float | Decimal) -> Decimal:
+    """Return a number as it is written: the float 0.1 is one tenth, and no other number near it."""
+    return Decimal(float.__repr__(number)) if isinstance(number, float) else Decimal(number)
+
+
+def _check_at_most(option: str, value: float, most: int) -> None:
+    if not is_number(value) or not 0 < value <= most:
+        raise ValueError(f"Standing({option}=...) must be a positive number of at most {most}, not {value!r}")
 
 
 class Confirm:

@@ -102,12 +102,47 @@ class BallotOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingOffer:
-    """A permission that the prompt of an action offers, and the code that gives it."""
+    """A standing permission that the prompt of an action offers, and the code that gives it.
+
+    Arguments in neither `free` nor `most` must be as they are in the action.
+    """
 
     code: str
     seconds: float
     uses: int
-    same: tuple[str, ...]
+    free: tuple[str, ...] = ()
+    """The arguments that may be anything."""
+    most: tuple[tuple[str, str], ...] = ()
+    """The arguments that may be any number from 0 to a bound, each with its bound."""
+    compared: bool = False
+    """True if the preview of a call must equal that of the action: the precondition, else text and table."""
+
+    @property
+    def varying(self) -> frozenset[str]:
+        """The arguments that may differ."""
+        return frozenset((*self.free, *(name for name, _ in self.most)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A call that a standing permission decided."""
+
+    action_id: str
+    args_digest: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The standing permission that an action gave at its launch: its time, its uses and its end.
+
+    It covers what the `standing` of the action says.
+    """
+
+    given: datetime
+    until: datetime
+    used: tuple[Use, ...] = ()
+    ended: Literal["revoked", "stopped", "used_up", "expired", "tampered"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +242,12 @@ class PendingAction:
     """The id of the open action that the person wanted changed: this one closes it once it is shown."""
     standing: StandingOffer | None = None
     """The permission that its requester may give with their yes."""
+    allows: bool = False
+    """True if its requester gave that permission with their yes. The launch of the action makes it a `grant`."""
+    grant: Grant | None = None
+    """The standing permission that its launch gave."""
     permission: str | None = None
-    """The id of the standing permission that decided it."""
+    """The id of the action whose standing permission decided it."""
 
     @property
     def status(self) -> Literal["pending", "confirmed", "cancelled", "expired", "consumed"]:
@@ -230,6 +269,10 @@ class PendingAction:
     def elsewhere(self) -> frozenset[str]:
         """The people with a question in another chat only."""
         return frozenset(ballot.person for ballot in self.ballots)
+
+    def button(self, token_sha256: str) -> Token | None:
+        """Return the button with this token; None if this action has no such button."""
+        return next((token for token in self.tokens if token.sha256 == token_sha256), None)
 
     @property
     def settled(self) -> bool:

@@ -94,6 +94,9 @@ class ArgumentReader(Protocol):
     def names(self) -> tuple[str, ...]:
         """The names of the parameters that the model sees."""
 
+    def is_number(self, name: str) -> bool:
+        """Return True if the type of a parameter is a number."""
+
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         """Return the arguments as plain JSON, in a new dict. Raises ToolValidationError, which names every problem."""
 
@@ -138,6 +141,13 @@ class SchemaArguments:
     def names(self) -> tuple[str, ...]:
         """The names of the parameters that the model sees."""
         return tuple(self._properties)
+
+    def is_number(self, name: str) -> bool:
+        """Return True if the schema says that this parameter is a number, or a number or null."""
+        described = self._properties.get(name)
+        kinds = described.get("type") if isinstance(described, dict) else None
+        kinds = {kinds} if isinstance(kinds, str) else set(kinds or ())
+        return bool(kinds & {"integer", "number"}) and kinds <= {"integer", "number", "null"}
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         """Return the arguments as plain JSON, coerced to their types and with defaults filled in, in a new dict.

@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 from channels import Json
 from gateway.options import checked
 from gateway.tools.arguments import Arguments
-from gateway.tools.confirm import AskFunction, Confirm, Preview, Template, as_text, frozen
+from gateway.tools.confirm import AskFunction, Confirm, Preview, Standing, Template, as_text, frozen
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import plain, shown
@@ -190,6 +190,11 @@ class Tool:
         """True if previews may change between question and launch, so that they are not compared."""
         return self.confirm is not None and self.confirm.volatile
 
+    @property
+    def compares_previews(self) -> bool:
+        """True if a function makes the previews, and two of them are compared."""
+        return not self.volatile and isinstance(self._ask, Function)
+
     def serves(self, channel: str) -> bool:
         """Return True if the tool may be called and confirmed in the chats of this channel."""
         return self.channels is None or channel in self.channels
@@ -204,6 +209,10 @@ class Tool:
         Raises ToolValidationError, which names every problem.
         """
         return self._arguments.validate(arguments)
+
+    def values(self, args: Mapping[str, Json]) -> dict[str, Any]:
+        """Return checked arguments as the function takes them. Raises ToolValidationError."""
+        return self._arguments.values(args)
 
     async def preview(
         self, args: Mapping[str, Json], ctx: ToolContext, *, timeout_seconds: float | None = None
@@ -240,7 +249,7 @@ class Tool:
 
     def compares(self, action: PendingAction) -> bool:
         """Return True if the preview of an action is made again and compared right before its launch."""
-        return not self.volatile and (isinstance(self._ask, Function) or action.precondition is not None)
+        return self.compares_previews or (not self.volatile and action.precondition is not None)
 
     async def run(
         self,
@@ -369,10 +378,20 @@ class Tool:
             if isinstance(helper, Function) and (extra := sorted(helper.needs - set(names))):
                 known = ", ".join(names) or "none"
                 raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
-        same = confirm.standing.same if confirm is not None and confirm.standing is not None else ()
-        if unknown := [name for name in same if name not in names]:
-            known = ", ".join(names) or "none"
-            raise self._undefined(f"Standing(same=) names {unknown}; its arguments: {known}")
+        if confirm is not None and confirm.standing is not None:
+            self._check_standing(confirm.standing)
+
+    def _check_standing(self, rule: Standing) -> None:
+        names = self._arguments.names
+        for option, named in (("same", rule.same), ("free", rule.free), ("most", rule.most)):
+            if unknown := [name for name in named if name not in names]:
+                known = ", ".join(names) or "none"
+                raise self._undefined(f"Standing({option}=) names {unknown}; its arguments: {known}")
+        if texts := [name for name in rule.most if not self._arguments.is_number(name)]:
+            raise self._undefined(
+                f"Standing(most=) bounds {texts}, whose type is no number",
+                "Annotate int, float or Decimal, or name it in free= or same=",
+            )
 
     def _make_channels(self, channels: Collection[str] | None) -> frozenset[str] | None:
         if channels is None:

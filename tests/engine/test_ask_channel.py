@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from channels import Attachment, Reply, Unavailable
-from gateway import Agent, ChannelAgent, Confirm, Gateway, Settings, ToolContext, emit_artifact, tool
+from gateway import Agent, ChannelAgent, Confirm, Gateway, Settings, Standing, ToolContext, emit_artifact, tool
 from gateway.assembly import open_store
 from gateway.channel_agent import NotAllowed, NotRunning
 from gateway.providers.base import ProviderError
 from gateway.stored import keys
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
-from tests.engine.bots import Invoices
+from tests.engine.bots import Invoices, Model
 from tests.engine.rig import killed, user_lines
 
 DOWN = ProviderError("openai", "503", retryable=False)
@@ -85,16 +85,58 @@ async def test_ask_channel_asks_and_decide_confirms(entered: Any, invoices: Invo
 async def test_decide_with_a_token_cancels(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         await bot.ask_channel("ana", "delete INV-1")
-        token = await button(bot)
+        token = await button(bot, "Cancel")
         await bot.decide("app:-:ana", "cancel", token=token)
         assert invoices.deleted == []
         assert (await bot.ask_channel("ana", "/pending")).content == "Nothing is waiting for your answer."
 
 
-async def button(bot: ChannelAgent) -> str:
+@pytest.mark.parametrize("label", ["Confirm", "Cancel", "Change", "Yes, and for 1 hour", "Ask again"])
+async def test_token_decides_only_what_its_button_says(label: str) -> None:
+    """Defect 15: "confirm" with the token of Cancel or of Change confirmed."""
+    paid = []
+
+    @tool(confirm=Confirm("Delete {invoice_id}?", standing=Standing(max_seconds=3600, max_uses=1)))
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        paid.append(invoice_id)
+        return "Deleted."
+
+    async with ChannelAgent(Agent([delete_invoice], provider=Model())) as bot:
+        (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        if label == "Ask again":
+            bot._running().context.store.offset_seconds = 1000  # type: ignore[attr-defined]
+            await bot.ask_channel("ana", "hello")
+        token = await button(bot, label)
+        for intent in ("confirm", "cancel"):
+            if (label, intent) not in (("Confirm", "confirm"), ("Cancel", "cancel")):
+                with pytest.raises(NotAllowed, match="this is the token of a button for"):
+                    await bot.decide("app:-:ana", intent, token=token)  # type: ignore[arg-type]
+        assert paid == []
+        if label in ("Confirm", "Cancel"):
+            await bot.decide("app:-:ana", label.lower(), token=token)  # type: ignore[arg-type]
+        elif label != "Ask again":
+            await bot.decide("app:-:ana", "confirm", code=action.code)
+        assert paid == ([] if label in ("Cancel", "Ask again") else ["INV-1"])
+
+
+async def test_token_of_all_items_decides_no_single_one(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        await bot.ask_channel("ana", "delete INV-1 INV-2")
+        for label in ("Confirm all", "Cancel all"):
+            token = await button(bot, label)
+            for intent in ("confirm", "cancel"):
+                with pytest.raises(NotAllowed, match="this is the token of a button for"):
+                    await bot.decide("app:-:ana", intent, token=token)  # type: ignore[arg-type]
+        assert invoices.deleted == []
+
+
+async def button(bot: ChannelAgent, label: str) -> str:
+    """Return the token of the newest button with this label."""
     context = bot._running().context  # type: ignore[attr-defined]
-    (line,) = await context.store.read(keys.key(context.store, "agent/app:-:user:ana", keys.visible_log), last=1)
-    return str(line.value["buttons"][0]["token"])
+    lines = await context.store.read(keys.key(context.store, "agent/app:-:user:ana", keys.visible_log))
+    shown = [each for line in lines for each in line.value.get("buttons") or [] if each["label"] == label]
+    return str(shown[-1]["token"])
 
 
 @pytest.mark.parametrize(

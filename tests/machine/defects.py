@@ -36,7 +36,6 @@ from gateway.pending import (
 )
 from gateway.pending.actions import ConversationActions
 from gateway.pending.changes import Changes
-from gateway.pending.index import StandingPermission
 from gateway.pending.loading import Counters
 from gateway.pending.reading import decides
 from gateway.pending.seal import Keyring
@@ -250,18 +249,20 @@ def uses_not_counted(patch: pytest.MonkeyPatch) -> None:
     """A permission is never used up."""
 
     def kept(value: Any, **fields: Any) -> Any:
-        return replace(value, **{name: new for name, new in fields.items() if name != "uses"})
+        return replace(value, **{name: new for name, new in fields.items() if name != "used"})
 
     patch.setattr(standing, "replace", kept)
 
 
 def permission_of_another(patch: pytest.MonkeyPatch) -> None:
     """A permission is good for all people of the conversation."""
-
-    def all_of_them(actions: ConversationActions, person: str) -> list[StandingPermission]:
-        return [each for each in actions.index.permissions if standing._holds(each, actions.now)]
-
-    patch.setattr(standing, "permissions_of", all_of_them)
+    real, covered = standing.permissions_of, standing.covers
+    patch.setattr(standing, "permissions_of", lambda actions, person=None: real(actions))
+    patch.setattr(
+        standing,
+        "covers",
+        lambda giver, action, tool: covered(replace(giver, requester=action.requester), action, tool),
+    )
 
 
 def permission_for_everything(patch: pytest.MonkeyPatch) -> None:
@@ -269,14 +270,32 @@ def permission_for_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(standing, "canonical_json", lambda value: "")
 
 
+def permission_without_bound(patch: pytest.MonkeyPatch) -> None:
+    """A bounded argument may be any number."""
+    patch.setattr(standing, "_are_bounded", lambda values, args, offer: True)
+
+
+def permission_told_as_done(patch: pytest.MonkeyPatch) -> None:
+    """A permitted call is told as done before it is."""
+    real = standing.say
+    sentences = {"permitted": "permitted_done"}
+    patch.setattr(standing, "say", lambda key, *args, **values: real(sentences.get(key, key), *args, **values))
+
+
 def permission_not_revoked(patch: pytest.MonkeyPatch) -> None:
     """/stop says that it has ended the permissions, and has not."""
-    patch.setattr(standing, "revoke", lambda actions, person, permission_id=None: [])
+    patch.setattr(standing, "revoke", lambda actions, person, at, **how: [])
 
 
 def permission_without_end(patch: pytest.MonkeyPatch) -> None:
     """A permission holds until it is used up."""
-    patch.setattr(standing, "_holds", lambda permission, now: permission.uses > 0)
+
+    def holds(giver: PendingAction, now: datetime) -> bool:
+        grant, offer = giver.grant, giver.standing
+        return grant is not None and offer is not None and len(grant.used) < offer.uses
+
+    patch.setattr(standing, "_holds", holds)
+    patch.setattr(standing, "_drop_ended", lambda actions, at: None)
 
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -311,6 +330,8 @@ OF_ALLOWING: tuple[Plant, ...] = (
     permission_for_everything,
     permission_not_revoked,
     permission_of_another,
+    permission_told_as_done,
+    permission_without_bound,
     permission_without_end,
     uses_not_counted,
 )

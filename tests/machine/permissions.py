@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["PERMITTED_SECONDS", "PERMITTED_USES", "Permissions", "Where"]
+__all__ = ["PERMITTED_COPIES", "PERMITTED_SECONDS", "PERMITTED_USES", "Permissions", "Where"]
 
-PERMITTED_SECONDS, PERMITTED_USES = 400.0, 2
+PERMITTED_SECONDS, PERMITTED_USES, PERMITTED_COPIES = 400.0, 2, 2
 _NEAR = 2.0
 Where = tuple[str, str, str]
 """Who allows it, in which chat, and the folder that stays the same."""
@@ -23,7 +23,10 @@ class _Permission:
 
 
 class Permissions:
-    """The book. What may be a permission is one: it is never narrower than that of the gateway."""
+    """The book. What may be a permission is one: it is never narrower than that of the gateway.
+
+    It begins with the yes that chooses it. The gateway gives it later, at the launch, or never.
+    """
 
     def __init__(self) -> None:
         self._given: list[_Permission] = []
@@ -36,8 +39,10 @@ class Permissions:
         for permission in self._given:
             permission.revoked = permission.revoked or permission.where[:2] == (person, place)
 
-    def use(self, where: Where, key: str, release: int, asked_at: float) -> bool:
+    def use(self, where: Where, key: str, release: int, asked_at: float, copies: int) -> bool:
         """Count the use of the permission that ends first; False without one. A repeated effect is the same use."""
+        if copies > PERMITTED_COPIES:
+            return False
         if self.is_used_by(key):
             return True
         fits = [

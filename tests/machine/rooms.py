@@ -20,6 +20,7 @@ PLAN_VERBS = st.sampled_from(["pay", "pay", "move", "archive"])
 CHANGED_VERBS = st.sampled_from(["pay", "pay", "move", "sign"])
 SHORTER = st.sampled_from([0.0, 0.0, 0.0, 0.0, 61.0, 400.0, 905.0])
 FOLDERS = st.sampled_from(["1", "1", "2"])
+COPIES = st.sampled_from([1, 1, 2, 3])
 RARELY = st.sampled_from([False, False, True])
 WORDS = st.sampled_from(
     [
@@ -215,12 +216,19 @@ class Allowing(Ground):
         folder=FOLDERS,
         code=st.booleans(),
         plain=RARELY,
-        uses=st.lists(st.tuples(st.sampled_from(["ana", "ana", "bob"]), FOLDERS), min_size=1, max_size=4),
+        uses=st.lists(st.tuples(st.sampled_from(["ana", "ana", "bob"]), FOLDERS, COPIES), min_size=1, max_size=4),
         late=SHORTER,
         revoked=RARELY,
     )
     def allow_and_use(
-        self, place: str, folder: str, code: bool, plain: bool, uses: list[tuple[str, str]], late: float, revoked: bool
+        self,
+        place: str,
+        folder: str,
+        code: bool,
+        plain: bool,
+        uses: list[tuple[str, str, int]],
+        late: float,
+        revoked: bool,
     ) -> None:
         """Ana allows it for a while, or says a plain yes. Then she and others want the like."""
         thing = self._asked_alone("ana", place, "copy", folder)
@@ -236,12 +244,24 @@ class Allowing(Ground):
             self.time_passes(late)
         if revoked:
             self.revoke(place)
-        for user, used_for in uses:
-            self.copy_to("#team" if place == "#team" else user, user, used_for, True)
+        for user, used_for, copies in uses:
+            self.copy_to("#team" if place == "#team" else user, user, used_for, copies, True)
 
-    @rule(place=OWN_PLACES, person=st.sampled_from(["ana", "ana", "bob"]), folder=FOLDERS, off=st.booleans())
-    def copy_to(self, place: str, person: str, folder: str, off: bool) -> None:
-        self.then(self.world.says(person, place, f"copy {self._invoice()} {folder}", ask=True), off)
+    @rule(
+        place=OWN_PLACES,
+        person=st.sampled_from(["ana", "ana", "bob"]),
+        folder=FOLDERS,
+        copies=COPIES,
+        off=st.booleans(),
+    )
+    def copy_to(self, place: str, person: str, folder: str, copies: int, off: bool) -> None:
+        self.then(self.world.says(person, place, f"copy {self._invoice()} {folder} {copies}", ask=True), off)
+
+    @rule(folder=FOLDERS, copies=st.tuples(COPIES, COPIES), off=st.booleans())
+    def copy_two_at_once(self, folder: str, copies: tuple[int, int], off: bool) -> None:
+        """Ana asks for two in two messages, before the bot has worked off the first one."""
+        self.copy_to("ana", "ana", folder, copies[0], False)
+        self.copy_to("ana", "ana", folder, copies[1], off)
 
     @rule(place=OWN_PLACES)
     def revoke(self, place: str) -> None:

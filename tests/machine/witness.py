@@ -50,7 +50,8 @@ _PROMPT = re.compile(
 _STANDING = re.compile(r"\*\*OK ([0-9A-Z]{4})\*\* to also allow it")
 _REPLACED = "Changed meanwhile"
 _VOTE_COUNTED = "Your yes is counted"
-_PERMITTED = "Done under your permission"
+_BEGUN_BY_PERMISSION = "I am doing it, as you allowed until"
+_DONE_BY_PERMISSION = "Done under your permission"
 _TAMPERED = "The record of this was changed from outside the chat"
 _NOT_DONE = (
     "Not done: ",
@@ -66,6 +67,11 @@ _FAILED = ("This was confirmed, but ",)
 _UNKNOWN = "This may or may not have happened"
 _TOO_LATE = re.compile(r"This has expired and nothing was done\\?\. Ask again if you still want it\\?\.")
 """The answer to a late yes: about something that people may have been told of before."""
+
+
+def _invoice_in(text: str) -> str:
+    found = re.search(r"INV-\d+", text)
+    return found[0] if found is not None else ""
 
 
 class ShownButton(NamedTuple):
@@ -183,6 +189,7 @@ class Effect:
     folder: str
     key: str
     release: int
+    copies: int = 1
 
 
 class Witness:
@@ -195,6 +202,8 @@ class Witness:
         self.asked_by: dict[str, str] = {}
         self.asked_in: dict[str, str] = {}
         self.asked_at: dict[str, float] = {}
+        self.copies_of: dict[str, int] = {}
+        """Invoice -> how many copies of it somebody asked for."""
         self.wanted: Counter[str] = Counter()
         """Invoice -> how often somebody asked for something about it."""
         self.tokens: dict[str, tuple[Thing, str]] = {}
@@ -218,7 +227,8 @@ class Witness:
 
     # ── what people do ──
 
-    def wants(self, person: str, place: str, invoices: Sequence[str], at: float) -> None:
+    def wants(self, person: str, place: str, invoices: Sequence[str], at: float, *, copies: int = 1) -> None:
+        self.copies_of |= dict.fromkeys(invoices, copies)
         self.asked_by |= dict.fromkeys(invoices, person)
         self.asked_in |= dict.fromkeys(invoices, place)
         self.asked_at |= dict.fromkeys(invoices, at)
@@ -390,6 +400,8 @@ class Witness:
             self.violations.append(f"{what}: folder {effect.folder} was not the one that was shown")
         elif effect.release not in [thing.release for thing in agreed]:
             self.violations.append(f"{what}: done by a release that was not the one that asked")
+        if effect.copies != self.copies_of.get(effect.invoice, effect.copies):
+            self.violations.append(f"{what}: {effect.copies} copies were not what somebody had asked for")
         self._check_order(effect)
         self.effects.append(effect)
         times = sum(effect.key == other.key for other in self.effects)
@@ -402,7 +414,7 @@ class Witness:
     def _is_permitted(self, effect: Effect) -> bool:
         """Return True if the one who asked for it here has allowed it for a while."""
         where = self.asked_by[effect.invoice], self.asked_in[effect.invoice], effect.folder
-        return self.permissions.use(where, effect.key, effect.release, self.asked_at[effect.invoice])
+        return self.permissions.use(where, effect.key, effect.release, self.asked_at[effect.invoice], effect.copies)
 
     def begins(self, tool: str, invoice: str) -> Thing | None:
         """A tool is called: no other item of its plan may be under way, unless something has gone wrong since."""
@@ -446,10 +458,25 @@ class Witness:
                 changed = [message for message in there if thing in message.things and message.edited]
                 if not told and not changed and thing.invoice not in aside and len(thing.changed) < 2:
                     self.violations.append(f"{thing.tool} {thing.invoice}: nobody was told what became of it")
-        for invoice in {effect.invoice for effect in self.effects if self.permissions.is_used_by(effect.key)}:
-            told = [message for message in self.shown if message.text.startswith(_PERMITTED)]
-            if not any(invoice in message.text.replace("\\", "") for message in told) and invoice not in aside:
+        self._check_permitted_calls(aside)
+
+    def _check_permitted_calls(self, aside: str) -> None:
+        """What a permission decided is told when it begins and by its end, and as done only if it is done."""
+        texts = [message.text.replace("\\", "") for message in self.shown if not message.things]
+        begun = {_invoice_in(text) for text in texts if text.startswith(_BEGUN_BY_PERMISSION)}
+        ended = {_invoice_in(text) for text in texts if not text.startswith(_BEGUN_BY_PERMISSION)}
+        used = {effect.invoice for effect in self.effects if self.permissions.is_used_by(effect.key)}
+        said_done = {_invoice_in(text) for text in texts if text.startswith(_DONE_BY_PERMISSION)}
+        happened = {effect.invoice for effect in self.effects if effect.tool == "copy"}
+        changed = any(thing.changed for thing in self.things)
+        for invoice in sorted(used - begun):
+            if invoice not in aside:
                 self.violations.append(f"copy {invoice}: nobody was told that it was permitted")
+        for invoice in sorted(begun - ended):
+            if invoice not in aside and not changed:
+                self.violations.append(f"copy {invoice}: permitted, and its end was told nobody")
+        for invoice in sorted(said_done - happened):
+            self.violations.append(f"copy {invoice}: told done under a permission, and it never happened")
 
     def check_every_prompt_is_settled(self) -> None:
         """No button answers any more in a message whose number the gateway knows."""

@@ -51,7 +51,7 @@ from gateway.store.base import Store
 from gateway.store.errors import StoreError
 from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Waiting
 from gateway.testing.doubles import FaultyStore
-from tests.machine.permissions import PERMITTED_SECONDS, PERMITTED_USES
+from tests.machine.permissions import PERMITTED_COPIES, PERMITTED_SECONDS, PERMITTED_USES
 from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.witness import (
     ANSWER_WINDOW,
@@ -92,7 +92,7 @@ KEYRING = Keyring([b"a key of more than 16 bytes"])
 class Model:
     """``pay INV-1 INV-2`` and the like call the tools, also behind ``yes, but``; anything else is talk.
 
-    ``copy INV-1 2`` ends with a folder.
+    ``copy INV-1 2 3`` ends with a folder, and perhaps a number of copies.
     """
 
     name = "test"
@@ -104,9 +104,11 @@ class Model:
         verb, *words = said.split() or [""]
         if verb not in TOOLS or any(message.role == "tool" for message in request.messages[last:]):
             return Response(content="I see.")
-        invoices, folder = _invoices(said), {"folder": words[-1]} if verb == "copy" else {}
+        invoices, more = _invoices(said), dict[str, Json]()
+        if verb == "copy":
+            more = {"folder": words[len(invoices)], "copies": _copies(said)}
         calls = [
-            ToolCall(call_id=f"c{n}", name=verb, args={"invoice_id": each, **folder}) for n, each in enumerate(invoices)
+            ToolCall(call_id=f"c{n}", name=verb, args={"invoice_id": each, **more}) for n, each in enumerate(invoices)
         ]
         return Response(tool_calls=tuple(calls), finish="tools")
 
@@ -403,7 +405,13 @@ class World:
 
         approvers = Approvers(people=_people(APPROVERS), need=2)
         all_three = Approvers(people=_people(APPROVERS), need=2, requester=True)
-        standing = Standing(max_seconds=PERMITTED_SECONDS, max_uses=PERMITTED_USES, same=["folder"])
+        standing = Standing(
+            max_seconds=PERMITTED_SECONDS,
+            max_uses=PERMITTED_USES,
+            same=["folder"],
+            free=["invoice_id"],
+            most={"copies": PERMITTED_COPIES},
+        )
 
         @tool(confirm="Pay invoice {invoice_id}?", version=version)
         async def pay(invoice_id: str, ctx: ToolContext) -> str:
@@ -448,9 +456,9 @@ class World:
             return await self._effect("share", invoice_id, ctx, release)
 
         @tool(confirm=Confirm("Copy invoice {invoice_id} to folder {folder}?", standing=standing), version=version)
-        async def copy(invoice_id: str, folder: str, ctx: ToolContext) -> str:
+        async def copy(invoice_id: str, folder: str, ctx: ToolContext, copies: int = 1) -> str:
             """Copy an invoice to a folder."""
-            return await self._effect("copy", invoice_id, ctx, release, folder=folder)
+            return await self._effect("copy", invoice_id, ctx, release, folder=folder, copies=copies)
 
         return ChannelAgent(Agent([pay, archive, move, send, file, sign, share, copy], provider=Model()))
 
@@ -478,17 +486,22 @@ class World:
         self.witness.happened(Effect(tool="file", invoice=invoice, folder="", key=ctx.idempotency_key, release=release))
         return f"file {invoice} is settled."
 
-    async def _effect(self, name: str, invoice: str, ctx: ToolContext, release: int, *, folder: str = "") -> str:
+    async def _effect(
+        self, name: str, invoice: str, ctx: ToolContext, release: int, *, folder: str = "", copies: int = 1
+    ) -> str:
         thing = self.witness.begins(name, invoice)
+        folder, key = str(self.folder) if name == "move" else folder, ctx.idempotency_key
+        effect = Effect(tool=name, invoice=invoice, folder=folder, key=key, release=release, copies=copies)
         try:
             await asyncio.sleep(self._effect_seconds)
-            return await self._done(name, invoice, ctx, release, str(self.folder) if name == "move" else folder)
+            return await self._done(effect)
         finally:
             self.witness.ends(thing)
 
-    async def _done(self, name: str, invoice: str, ctx: ToolContext, release: int, folder: str) -> str:
+    async def _done(self, effect: Effect) -> str:
+        name, invoice = effect.tool, effect.invoice
+
         def happened() -> None:
-            effect = Effect(tool=name, invoice=invoice, folder=folder, key=ctx.idempotency_key, release=release)
             self.witness.happened(effect)
 
         behaviour, self.behaviour = self.behaviour, "works"
@@ -531,7 +544,7 @@ class World:
             **flags,
         )
         if ask:
-            self.witness.wants(name, place, _invoices(text), await self.now())
+            self.witness.wants(name, place, _invoices(text), await self.now(), copies=_copies(text))
         await self._do(event, name)
 
     async def asks(self, name: str, place: str, verb: str, invoices: Sequence[str]) -> None:
@@ -739,6 +752,12 @@ def person(name: str) -> Person:
 
 def _invoices(text: str) -> list[str]:
     return [word for word in text.split() if word.startswith("INV-")]
+
+
+def _copies(text: str) -> int:
+    """Return the number behind the folder, or 1."""
+    numbers = [word for word in text.split() if word.isdecimal()]
+    return int(numbers[1]) if len(numbers) > 1 else 1
 
 
 def _people(names: Iterable[str]) -> list[str]:

@@ -18,9 +18,11 @@ from gateway.store.form import FORM
 from gateway.tools.pending_action import (
     Ballot,
     BallotOf,
+    Grant,
     PendingAction,
     StandingOffer,
     Token,
+    Use,
     Vote,
     compute_args_digest,
 )
@@ -81,7 +83,9 @@ OTHER: dict[str, Any] = {
     "plan": "00" * 16,
     "on_item_failure": "stop",
     "replaces": "00" * 16,
-    "standing": StandingOffer(code="M3QX", seconds=60.0, uses=2, same=("invoice_id",)),
+    "standing": StandingOffer(code="M3QX", seconds=60.0, uses=2, free=("note",), most=(("amount", "100"),)),
+    "allows": True,
+    "grant": Grant(given=NOW, until=NOW, used=(Use(action_id="00" * 16, args_digest="00" * 32, at=NOW),)),
     "permission": "00" * 16,
     "told": "Done.",
 }
@@ -130,6 +134,22 @@ def test_every_field_is_the_same_after_it_was_stored() -> None:
 def test_the_digest_is_over_what_was_asked_and_never_changes() -> None:
     digest = compute_digest(record())
     assert {name for name, changed in CHANGED.items() if compute_digest(changed) != digest} == WHAT_WAS_ASKED
+
+
+def test_digest_is_over_all_that_a_permission_may_cover() -> None:
+    offer = StandingOffer(code="M3QX", seconds=60.0, uses=2, free=("note",), most=(("amount", "100"),))
+    others: list[dict[str, Any]] = [
+        {"code": "M3QY"},
+        {"seconds": 61.0},
+        {"uses": 3},
+        {"free": ()},
+        {"free": ("note", "customer")},
+        {"most": ()},
+        {"most": (("amount", "1000"),)},
+        {"compared": True},
+    ]
+    digests = {compute_digest(record(standing=replace(offer, **other))) for other in [{}, *others]}
+    assert len(digests) == len(others) + 1
 
 
 def test_a_sealed_record_opens_under_its_own_name_only() -> None:

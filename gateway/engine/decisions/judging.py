@@ -23,7 +23,7 @@ from gateway.observe.runs import run_id_of
 from gateway.pending import deciding, settling, standing, voting
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.index import Index
-from gateway.pending.prompt import covers, statement
+from gateway.pending.prompt import covered, statement
 from gateway.pending.prompting import move
 from gateway.pending.reading import (
     Answer,
@@ -270,7 +270,7 @@ class Judge:
         actions = await self._context.actions(conversation)
         withdrawn = deciding.withdraw(actions, str(message.person), at)
         actions.index = actions.index.stopped_by(str(message.person), at)
-        revoked = standing.revoke(actions, str(message.person))
+        revoked = standing.revoke(actions, str(message.person), at, why="stopped")
         running = self._context.turn_of.get(conversation) == str(message.person)
         if not running and conversation not in self._context.turn_of:  # another process may run it, for any person
             running = await self._context.store.is_held(conversation)
@@ -279,7 +279,7 @@ class Judge:
         lines = [say("stopped_running", a.language, preview=statement(a.preview)) for a in going]
         if withdrawn or running or not going:
             lines.insert(0, say("stopped" if withdrawn or running or revoked else "stopped_nothing", language))
-        lines += [say("standing_revoked", language, covered=covers(each, language)) for each in revoked]
+        lines += [say("standing_revoked", language, covered=covered(each, language)) for each in revoked]
         tells = tuple(action.pending_action_id for action in (*withdrawn, *going))
         reply = Reply(text="\n\n".join(lines), exact=True)
         actions.says.insert(0, OutgoingReply(reply=reply, tells=tells))
@@ -291,7 +291,7 @@ class Judge:
         actions = await context.actions(conversation)
         if not event.opted_in:
             deciding.withdraw(actions, str(event.person), at)
-            standing.revoke(actions, str(event.person))
+            standing.revoke(actions, str(event.person), at, why="stopped")
             voting.lose_ballots(actions, at)
         actions.says.clear()
         if not event.told:

@@ -175,8 +175,7 @@ class TurnConcluder:
         known = [found for action_id in asked if (found := actions.get(action_id)) is not None]
         mine = [replace(action, run_id=running.events.run_id) for action in asked.values()]
         fresh = [action for action in mine if actions.get(action.pending_action_id) is None]
-        fresh = [action for action in fresh if not use(actions, action, self._context.bot.tool_for(action))]
-        new = [actions.ask(action) for action in fresh]
+        new = [actions.ask(action) for action in fresh if not self._is_permitted(actions, running, action)]
         person = str(running.person)
         intro = None
         for action in new:
@@ -196,6 +195,15 @@ class TurnConcluder:
         else:
             show_again(actions, person)
         return new
+
+    def _is_permitted(self, actions: ConversationActions, running: RunningTurn, action: PendingAction) -> bool:
+        """Decide a new action by a standing permission.
+
+        Returns False if it has to be asked, as every question is that a person has asked again.
+        """
+        batch = running.batch
+        heard = batch.at if batch.messages else None
+        return batch.again is None and use(actions, action, self._context.bot.tool_for(action), heard=heard)
 
     def _was_stopped(self, running: RunningTurn) -> bool:
         """Return True if the person said /stop after these messages. The turn answers them, and asks no question."""
