@@ -24,6 +24,7 @@ from gateway.agent import (
     is_shown,
 )
 from gateway.agent.compress import EarlierResults
+from gateway.agent.withdrawing import WITHDRAW_QUESTION
 from gateway.artifacts import media_of
 from gateway.memory import Remembered, to_entries
 from gateway.observe.results import AgentResult, StopReason
@@ -147,6 +148,8 @@ class Outcome:
     """Actions to show in one prompt. Actions that are not stored yet are new."""
     changing: str | None = None
     """The id of the open action that the person is changing."""
+    withdrawn: tuple[str, ...] = ()
+    """The ids of the actions that the model takes back."""
     unrelated: bool = False
     """True if the turn was not about the person's open actions."""
     loop: LoopOutcome | None = None
@@ -180,7 +183,8 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     actions = await turn.actions()
     waiting = actions.open_for(str(turn.person))
     changing = proposer.changing = _changing(turn, actions)
-    reminders = [ModelMessage(role="event", content=_waiting_note(waiting, changing))] if waiting else []
+    names = _names(waiting, str(turn.person))
+    reminders = [ModelMessage(role="event", content=_waiting_note(waiting, names, changing))] if waiting else []
     done = await agent.turn(
         [*turn.history, *turn.notes, *reminders, *turn.model_messages],
         context=turn.context,
@@ -195,6 +199,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
             live=turn.live,
             read_file=turn.read_file,
             remembered=turn.remembered,
+            withdrawable={name: action_id for action_id, name in names.items()},
         ),
     )
     outcome = Outcome(
@@ -202,6 +207,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
         transcript=to_entries([*turn.notes, *_said(turn, done), *done.messages]),
         asked=[_taken_over(turn, asked.action) for asked in done.asked],
         changing=changing.pending_action_id if changing is not None else None,
+        withdrawn=done.withdrawn,
         unrelated=bool(waiting and turn.messages),
         loop=done,
     )
@@ -348,14 +354,25 @@ def _excuse(stop_reason: StopReason, language: str) -> str:
     return say(key, language) if key is not None else ""
 
 
-def _waiting_note(actions: Sequence[PendingAction], changing: PendingAction | None) -> str:
-    lines = [f"- {action.kind}: {action.preview}" for action in actions]
+def _names(waiting: Sequence[PendingAction], person: str) -> Mapping[str, str]:
+    """Return the names of the open questions that the person asked, by the ids of their actions."""
+    mine = [action for action in waiting if action.requester == person and action.ballot_of is None]
+    return {action.pending_action_id: f"q{number}" for number, action in enumerate(mine, start=1)}
+
+
+def _waiting_note(waiting: Sequence[PendingAction], names: Mapping[str, str], changing: PendingAction | None) -> str:
+    lines = ["Waiting for the person's confirmation, NOT done yet:"]
+    for action in waiting:
+        name = names.get(action.pending_action_id)
+        lines.append(f"- {f'{name}, ' if name is not None else ''}{action.kind}: {action.preview}")
+    if names:
+        lines.append(f"What the person no longer wants, take back with {WITHDRAW_QUESTION}.")
     if changing is not None:
         lines.append(
             f"The person's message says how to change this one: {changing.kind} ({changing.preview}). Call the tool "
             "with the changed arguments: the new question replaces it. If they want both, call it for both."
         )
-    return "\n".join(["Waiting for the person's confirmation, NOT done yet:", *lines])
+    return "\n".join(lines)
 
 
 def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:

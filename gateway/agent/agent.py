@@ -26,6 +26,7 @@ from gateway.agent.replies import AnswerFormat, answer_format
 from gateway.agent.spec import AgentSpec
 from gateway.agent.tool_set import AgentTool, ToolSet
 from gateway.agent.window import Window
+from gateway.agent.withdrawing import with_withdrawing
 from gateway.cache import Cache
 from gateway.logs import describe_error
 from gateway.memory import ConversationMemory, Extraction
@@ -403,6 +404,8 @@ class Agent:
         tools, specs = box.on(context.channel), box.specs
         if self.config.tool.compress_results:
             tools, specs = with_full_result(tools, specs)
+        if ports.withdrawable:
+            tools, specs = with_withdrawing(tools, specs)
         return await run_loop(
             AgentSpec(
                 tools=tools,

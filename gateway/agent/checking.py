@@ -16,6 +16,7 @@ from gateway.agent.confirming import Asked, Verdict
 from gateway.agent.guarding import Blocked, Guarding
 from gateway.agent.interceptors import InterceptorFailed, Interceptors, Veto
 from gateway.agent.spec import AgentSpec
+from gateway.agent.withdrawing import withdrawing_tool
 from gateway.logs import describe_error
 from gateway.observe.events import GuardrailTriggered, InterceptorVetoed, PolicyDecision
 from gateway.observe.teller import RunTeller
@@ -113,6 +114,8 @@ class CallChecker:
         tool = self.tools.get(call.name)
         if tool is None:
             return RefusedCall(text=f"Unknown tool {call.name!r}. Available tools: {', '.join(self.tools) or 'none'}")
+        if tool is withdrawing_tool():  # it is the person's own no: no rule of the bot stands in its way
+            return _validated(key, call, tool)
         given = await self._intercepted(key, call) if verdict is None else _shown(verdict, call)
         if isinstance(given, RefusedCall):
             return given
@@ -158,6 +161,14 @@ class CallChecker:
         await self.events.tell(InterceptorVetoed, stage="tool_call", interceptor=given.interceptor, **about)
         text = given.reason[:ERROR_LENGTH] or "it was vetoed. Do not try it again."
         return RefusedCall(text=f"Tool {call.name!r} was not run: {text}", what=None, is_final=True)
+
+
+def _validated(key: str, call: ToolCall, tool: Tool) -> CheckedCall | RefusedCall:
+    """Return a call that only its schema checks."""
+    try:
+        return CheckedCall(key=key, call=call, tool=tool, args=tool.validate(call.args), reason=None)
+    except ToolValidationError as error:
+        return RefusedCall(text=str(error))
 
 
 _NOT_CHECKED = "it could not be checked. Do not try it again now; tell the person."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 
@@ -65,6 +65,7 @@ class HandOver:
             events=events,
             asking=self.asking,
             remembered=None,
+            withdrawable={},
         )
         message = ModelMessage(role="user", content=task)
         return _result(
@@ -111,6 +112,8 @@ class CallExecutor:
     keep: Keep | None
     hand_over: HandOver
     caching: Caching | None
+    withdrawable: Mapping[str, str] = field(default_factory=dict)
+    """Name -> id of each open question of the person, which the model may take back."""
     on_progress: Callable[[str], None] | None = None
     """Shows the progress of a call to the person."""
     shows_pieces: bool = True
@@ -122,6 +125,7 @@ class CallExecutor:
         tool, call = each.tool, each.call
         planned: list[PlannedTurn] = []
         noted: list[NotedFact] = []
+        withdrawn: list[str] = []
         context = replace(
             self.context,
             idempotency_key=f"{self.context.idempotency_key}/{each.key}",
@@ -129,6 +133,7 @@ class CallExecutor:
             plan=partial(_plan, planned) if self.context.address is not None else None,
             note=note_into(noted) if self._keeps_facts else None,
             on_progress=self.on_progress,
+            withdraw=partial(_take_back, withdrawn, self.withdrawable) if self.withdrawable else None,
         )
 
         if isinstance(tool, AgentTool):
@@ -171,6 +176,7 @@ class CallExecutor:
             asked=asked,
             follow_ups=tuple(planned),
             noted=tuple(noted),
+            withdrawn=tuple(withdrawn),
         )
         if key is None or caching is None or emitted or stashed or planned or noted or reply:
             return result
@@ -252,6 +258,14 @@ def _plan(planned: list[PlannedTurn], turn: PlannedTurn) -> None:
     if len(planned) >= _MOST_PLANNED:
         raise ToolError(f"a call plans at most {_MOST_PLANNED} follow-ups")
     planned.append(turn)
+
+
+def _take_back(withdrawn: list[str], withdrawable: Mapping[str, str], name: str) -> bool:
+    """Note that an open question is taken back. Returns False for a name of none."""
+    if name not in withdrawable:
+        return False
+    withdrawn.append(withdrawable[name])
+    return True
 
 
 _FILES_LOST = "But its files could not be kept: nobody gets them. Tell the person."

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from channels import Json
 from gateway.agent.journal import CallResult
 from gateway.agent.model import OnText
+from gateway.agent.withdrawing import withdrawing_tool
 from gateway.guards import Guardrail, GuardrailContext, GuardrailVerdict, Stage, screen_aside, screened_name
 from gateway.left_tasks import leave
 from gateway.logs import describe_error
@@ -151,7 +152,7 @@ class Guarding:
         tool = self.tools.get(call.name)
         if tool is not None and tool.screen_output and not result.failed:
             result = await self._screened(result)
-        if not self.watches("tool_results"):
+        if not self.watches("tool_results") or tool is withdrawing_tool():
             return result
         text = await self.check("tool_results", result.text, call.name)
         # A text that was shortened before the process died is read in place of the other, so it is checked too.

@@ -79,6 +79,8 @@ class CallResult:
     """The further turns that the tool planned."""
     noted: tuple[NotedFact, ...] = ()
     """The facts about the person that the tool noted."""
+    withdrawn: tuple[str, ...] = ()
+    """The ids of the open actions that the model takes back."""
     cache_key: str | None = field(default=None, compare=False)
     """The key of the tool's cache under which it is kept or may be kept."""
 
@@ -144,6 +146,8 @@ class Progress:
             body["follow_ups"] = [asdict(planned) for planned in result.follow_ups]
         if result.noted:
             body["noted"] = [asdict(fact) for fact in result.noted]
+        if result.withdrawn:
+            body["withdrawn"] = list(result.withdrawn)
         if result.reply is not None:
             body["reply"] = _adapter(Reply).dump_python(result.reply, mode="json")
         if result.usage.total_tokens:
@@ -177,7 +181,8 @@ class Progress:
                 self._started.add(key)
             case {"finished": str(key), "result": body}:
                 stored = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
-                stored |= {name: body[name] for name in ("usage", "follow_ups", "noted", "reply") if name in body}
+                optional = ("usage", "follow_ups", "noted", "withdrawn", "reply")
+                stored |= {name: body[name] for name in optional if name in body}
                 finished: CallResult = _adapter(CallResult).validate_python(stored)
                 kept = body.get("asked") or []
                 asked = [_verdict_from_json(each) for each in (kept if isinstance(kept, list) else [kept])]

@@ -287,6 +287,7 @@ class Loop:
             guarded=self.guarded,
             follow_ups=tuple(planned for result in self.results for planned in result.follow_ups),
             noted=tuple(fact for result in self.results for fact in result.noted),
+            withdrawn=tuple(dict.fromkeys(each for result in self.results for each in result.withdrawn)),
             raw_results={} if self.compressor is None else self.compressor.raw.all(),
         )
 
@@ -497,6 +498,7 @@ class _RunParts:
             keep=ports.keep,
             hand_over=HandOver(progress=self.progress, on_confirm=self.on_confirm, events=self.events, ports=ports),
             caching=spec.caching,
+            withdrawable=ports.withdrawable,
             on_progress=None if ports.live is None else ports.live.progress,
             shows_pieces=guarding is None or not (guarding.watches("output") or guarding.watches("tool_results")),
         )

@@ -113,6 +113,8 @@ class LoopPorts:
     """The budgets that the turn shares with others; None: there are none."""
     remembered: Remembered | None = None
     """The memories that the model reads."""
+    withdrawable: Mapping[str, str] = field(default_factory=dict)
+    """Name -> id of each open question of the person, which the model may take back. Empty: it has no tool for it."""
     on_text: OnText | None = None
     """Receives the model's text. With it the model streams."""
     live: LiveText | None = None
@@ -145,6 +147,8 @@ class LoopOutcome(AgentResult):
     """The conversation that the run began with, as the guards let it through. None: no guard checked it."""
     noted: tuple[NotedFact, ...] = ()
     """The facts about the person that the tools noted."""
+    withdrawn: tuple[str, ...] = ()
+    """The ids of the open actions that the model takes back."""
     follow_ups: tuple[PlannedTurn, ...] = ()
     """The further turns that its tools planned."""
     raw_results: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gateway.agent.withdrawing import WITHDRAW_QUESTION, refuse_reserved
 from gateway.cache import Cache
 from gateway.observe.results import AgentResult
 from gateway.providers.base import ToolSpec
@@ -129,6 +130,8 @@ class ToolSet:
                 sources.append(each)
         own, self._own_sources = ToolRegistry(tools).all(), tuple(sources)
         self._own = {tool.name: tool for tool in own}
+        for name in self._own:
+            refuse_reserved(name)
         self._inner = [tool.agent for tool in own if isinstance(tool, AgentTool)]
         self._told: set[tuple[str, str]] = set()
         self._now = self._made(())
@@ -174,7 +177,11 @@ class ToolSet:
         )
         for source in self._own_sources:
             for tool in source.listed():
-                if behind.get(tool.name, tool) is not tool or tools.setdefault(tool.name, tool) is not tool:
+                if (
+                    tool.name == WITHDRAW_QUESTION
+                    or behind.get(tool.name, tool) is not tool
+                    or tools.setdefault(tool.name, tool) is not tool
+                ):
                     self._tell_taken(tool.name, source.label)
         reach, taken = reach_of(tools, self._policy)
         for name, outer in taken:

@@ -12,7 +12,7 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import end_ballots, report
 from gateway.pending.plans import hold, items_of, launch_next, release
-from gateway.pending.prompt import decided_by, is_you, remark, statement
+from gateway.pending.prompt import decided_by, is_you, remark, statement, what_became
 from gateway.pending.prompting import again_button, edit_prompt, show_once_more
 from gateway.pending.standing import give
 from gateway.tools.pending_action import Detail, PendingAction, Reason, why_closed
@@ -170,17 +170,42 @@ def close_if_drifted(actions: ConversationActions, action: PendingAction, at: da
 
 
 def close_replaced(actions: ConversationActions, action: PendingAction) -> bool:
-    """Close as changed the open actions that a new one takes the place of. Returns False if there are none.
+    """Close as changed the open actions that a new one takes the place of. Returns True if the person changed one.
 
     They are the same call with another preview, and the call that the person wanted changed.
     """
-    found = [actions.get(action_id) for action_id in (action.supersedes, action.replaces) if action_id is not None]
-    before = [each for each in found if each is not None and each.open]
-    for each in before:
-        close(actions, each, "changed", actions.now)
-        if each.pending_action_id == action.replaces:
-            actions.index = actions.index.changed_by(action.requester, None)
-    return bool(before)
+    changed = False
+    for action_id in filter(None, (action.supersedes, action.replaces)):
+        before = actions.get(action_id)
+        if before is not None and before.open:
+            close(actions, before, "changed", actions.now)
+            changed = changed or action_id == action.replaces
+    if changed:
+        actions.index = actions.index.changed_by(action.requester, None)
+    return changed
+
+
+def take_back(
+    actions: ConversationActions, action_ids: Iterable[str], person: str, new: Sequence[PendingAction]
+) -> list[PendingAction]:
+    """Withdraw the open questions of a person that the model takes back, and tell it.
+
+    What was decided meanwhile stays, and the person is told so. Returns the `new` questions that change a withdrawn
+    one: of their tool, exactly one was taken back.
+    """
+    known = [action for action_id in action_ids if (action := actions.get(action_id)) is not None]
+    mine = [action for action in known if action.requester == person and action.ballot_of is None]
+    taken = [action for action in mine if action.open]
+    kinds = [action.kind for action in taken]
+    changed = [action for action in new if kinds.count(action.kind) == 1]
+    for action in taken:
+        silent = any(each.kind == action.kind for each in changed)
+        close(actions, action, "withdrawn", actions.now, tell=None if silent else "taken_back")
+    for action in mine:
+        if action not in taken and action.reason != "changed":
+            text = f"{what_became(action, actions.now)}\n\n{statement(action.preview)}"
+            actions.say(text, tells=(action.pending_action_id,))
+    return changed
 
 
 def end_tampered(actions: ConversationActions, action: PendingAction, *, was_running: bool) -> None:

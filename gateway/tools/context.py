@@ -100,6 +100,8 @@ class ToolContext:
     note: Callable[[str, str, bool], None] | None = field(default=None, repr=False)
     """The function behind the built-in tool ``remember``, with content, category and persistent. None where no facts
     about the person are kept."""
+    withdraw: Callable[[str], bool] | None = field(default=None, repr=False)
+    """The function behind the built-in tool ``withdraw_question``; None where the person has no open question."""
     raw_results: Callable[[str], Awaitable[Sequence[str]]] | None = field(default=None, repr=False)
     """The function behind the built-in tool ``full_result``: the results of a tool before they were shortened."""
     on_progress: Callable[[str], None] | None = field(default=None, repr=False)

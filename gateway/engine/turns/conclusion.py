@@ -29,7 +29,7 @@ from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import ask_ballots
 from gateway.pending.deciding import withdraw
 from gateway.pending.prompting import remind_now_and_then, show_again, show_once_more
-from gateway.pending.settling import close_replaced
+from gateway.pending.settling import close_replaced, take_back
 from gateway.pending.standing import use
 from gateway.store.errors import StoreUnavailable
 from gateway.store.transaction import Chained, Transaction
@@ -86,11 +86,11 @@ class TurnConcluder:
         says = [OutgoingReply(reply=reply) for reply in replies]
         if self._concerns_actions(running, outcome):
             asked = [action.pending_action_id for action in outcome.asked]
-            actions = await context.actions(conversation, *asked)
+            actions = await context.actions(conversation, *asked, *outcome.withdrawn)
             note_acted(actions, batch)
             if outcome.changing is not None:
                 actions.index = actions.index.changed_by(str(running.person), outcome.changing)
-            if outcome.asked or outcome.unrelated:
+            if outcome.asked or outcome.unrelated or outcome.withdrawn:
                 new = self._ask(actions, running, outcome, language)
                 await hand_to_people(transaction, context, running.address, new)
             elif outcome.replies and not _is_built_in(batch):
@@ -119,6 +119,7 @@ class TurnConcluder:
         return bool(
             outcome.asked
             or outcome.unrelated
+            or outcome.withdrawn
             or (outcome.replies and context.may_be_open(lease))
             or (running.batch.messages and context.message_matters(lease, running.person))
         )
@@ -177,17 +178,16 @@ class TurnConcluder:
         fresh = [action for action in mine if actions.get(action.pending_action_id) is None]
         new = [actions.ask(action) for action in fresh if not self._is_permitted(actions, running, action)]
         person = str(running.person)
-        intro = None
+        changed = [action for action in new if close_replaced(actions, action)]
+        changed += take_back(actions, outcome.withdrawn, person, new)
+        intro = say("changed_it", changed[0].language, actions.letters) if changed else None
         for action in new:
-            if close_replaced(actions, action) and action.replaces is not None:
-                intro = say("changed_it", action.language, actions.letters)
             ask_ballots(actions, action, actions.now)
         if asked and self._was_stopped(running):
             withdraw(actions, person, actions.now)
         elif asked:
             show_once_more(actions, [action for action in known if action.open], new=new, intro=intro)
-            told = {*asked, *(action.replaces for action in new)}
-            others = [action for action in actions.open_for(person) if action.pending_action_id not in told]
+            others = [action for action in actions.open_for(person) if action.pending_action_id not in asked]
             remind_now_and_then(actions, person, others)
         elif self._context.bot.on_unrelated == "drop":
             withdraw(actions, person, actions.now)
