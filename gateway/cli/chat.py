@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import mimetypes
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Final
 
 import click
@@ -47,7 +49,9 @@ _FILE: Final = re.compile(r"""/file\s+("[^"]*"|'[^']*'|(?:\\.|[^\s\\])+)\s*(.*)"
     help="Where the files are put that the bot sends.",
 )
 def chat(bot: BotRef, files: Path) -> None:
-    """Talk to BOT in the terminal. Answer its questions with a number, a code, yes or no; Ctrl-D ends.
+    """Talk to BOT in the terminal. Answer its questions with a letter, a code, yes or no; Ctrl-D ends.
+
+    Several questions at once have numbers, which confirm: `1, 3`.
 
     `/file PATH words` sends a file and the words beside it.
 
@@ -64,9 +68,9 @@ def chat(bot: BotRef, files: Path) -> None:
         stack = contextlib.AsyncExitStack()
         engine = runner.run(stack.enter_async_context(in_memory(agent, {terminal.name: terminal})))
         try:
-            choices: list[_ButtonChoice] = []
+            choices: dict[str, _ButtonChoice] = {}
             for line in _lines():
-                pressed = next((choice for number, choice in enumerate(choices, 1) if line == str(number)), None)
+                pressed = choices.get(line.lower())
                 if pressed is not None:
                     said = pressed.press(agent)
                 elif line.partition(" ")[0] != "/file":
@@ -76,15 +80,20 @@ def chat(bot: BotRef, files: Path) -> None:
                 else:
                     continue
                 _show(runner.run(said), engine, files)
-                choices = runner.run(_open(engine))
+                choices = dict(zip(_letters(), runner.run(_open(engine)), strict=False))
                 if choices:
-                    click.echo("  ".join(f"{number} {choice.label}" for number, choice in enumerate(choices, 1)) + "\n")
+                    click.echo("  ".join(f"{letter} {choice.label}" for letter, choice in choices.items()) + "\n")
         finally:
             runner.run(stack.aclose())
 
 
 class _TerminalChannel(DirectChannel):
-    """The channel of the bot's own code, with the files that the person sends from the terminal."""
+    """The channel of the bot's own code, with the files that the person sends from the terminal.
+
+    A person at a terminal reads the messages in their order, so numbers can answer a list.
+    """
+
+    capabilities = replace(DirectChannel.capabilities, numbers=True)
 
     def __init__(self) -> None:
         self._offered: dict[str, Path] = {}
@@ -146,7 +155,7 @@ def _file(line: str, terminal: _TerminalChannel) -> _SentFile | None:
 
 
 async def _open(engine: Engine) -> list[_ButtonChoice]:
-    """Return the buttons of the open questions, oldest question first. The person presses them by number."""
+    """Return the buttons of the open questions, oldest question first. The person presses them by letter."""
     conversation = engine.context.conversation(own_place(Person.parse(_WRITTEN)))
     actions = (await engine.context.actions(conversation)).open_for(_WRITTEN)
     return [
@@ -154,6 +163,13 @@ async def _open(engine: Engine) -> list[_ButtonChoice]:
         for action in actions
         for label, intent in labels(action, several=len(actions) > 1)
     ]
+
+
+def _letters() -> Iterator[str]:
+    """Yield a, b, c ..., then aa, ab ...: the names of buttons. A number names a question, and y and n are answers."""
+    letters = sorted({*ascii_lowercase} - {"y", "n"})
+    for length in itertools.count(1):
+        yield from map("".join, itertools.product(letters, repeat=length))
 
 
 def _lines() -> Iterator[str]:

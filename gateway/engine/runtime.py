@@ -86,7 +86,9 @@ class BotRuntime:
         message_id = f"app/{make_action_id()}"
         await context.read_words(person.language)
         language = context.language(person)
-        if reads_as_answer(message.text, language):  # it answers the message before the call
+        channel = context.channels.get(address.channel)
+        numbers = channel is not None and channel.capabilities.numbers
+        if numbers or reads_as_answer(message.text, language):  # it answers the message before the call
             message = replace(message, after=await self._newest_message(context.conversation(address)))
         async with self._calls.begin(context.conversation(address)) as call:
             await self._work(call)

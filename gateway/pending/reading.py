@@ -174,10 +174,10 @@ def _looks_like_decision(message: Message, lang: Spoken) -> bool:
     """
     if message.forwarded or message.via_bot or message.transcribed or message.replayed:
         return False
-    if message.attachments or message.spoiled_by:
-        return False
     if message.command is not None:
         return message.command == "stop"
+    if message.attachments or message.spoiled_by:
+        return False
     text = message.text
     if message.reply_to is not None and reads_as_answer(text, lang):
         return True

@@ -237,7 +237,7 @@ async def test_a_yes_does_it_once_and_a_no_does_not(here: Path) -> None:
         out,
         "INV-42 | Café Aurora",
         "Delete invoice INV-42 for good?",
-        "1 Confirm  2 Cancel",
+        "a Confirm  b Cancel",
         "Invoice INV-42 of Café Aurora is deleted.",
         "already done",
         "Delete invoice INV-7 for good?",
@@ -273,22 +273,45 @@ async def test_nothing_is_kept(here: Path) -> None:
     assert not (here / ".askfirst").exists()
 
 
-async def test_numbers_press_the_buttons_while_a_question_is_open(here: Path) -> None:
-    """Finding 11: after "maybe", a yes alone is not clear enough any more, and a number still is."""
-    lines = ["delete invoice INV-42", "maybe", "yes", "3", "1", "list invoices"]
+async def test_letters_press_the_buttons_while_a_question_is_open(here: Path) -> None:
+    """Finding 11: after "maybe", a yes alone is not clear enough any more, and a letter still is."""
+    lines = ["delete invoice INV-42", "maybe", "yes", "c", "A", "list invoices"]
     out = await chat(here, *lines)
-    assert out.count("1 Confirm  2 Cancel\n") == 4
+    assert out.count("a Confirm  b Cancel\n") == 4
     assert "not clear enough" in out
     assert out.count("is deleted.") == 1
-    assert in_order(out, "not clear enough", "1 Confirm  2 Cancel", "did not understand", "is deleted.", "Blue Bakery")
-    assert "1 Confirm" not in out[out.index("is deleted.") :]
+    assert in_order(out, "not clear enough", "a Confirm  b Cancel", "did not understand", "is deleted.", "Blue Bakery")
+    assert "a Confirm" not in out[out.index("is deleted.") :]
 
 
-async def test_of_two_questions_each_button_has_its_number(here: Path) -> None:
-    out = await chat(here, "delete invoice INV-42", "delete invoice INV-7", "4", "1", "list invoices")
-    [numbers] = re.findall(r"1 Confirm (\w{4})  2 Cancel (\w{4})  3 Confirm (\w{4})  4 Cancel (\w{4})\n", out)
-    assert numbers[0] == numbers[1] != numbers[2] == numbers[3]
-    assert in_order(out, "Not done: Delete invoice INV-7", "1 Confirm  2 Cancel", "INV-42 of Café Aurora is deleted.")
+async def test_of_two_questions_each_button_has_its_letter(here: Path) -> None:
+    out = await chat(here, "delete invoice INV-42", "delete invoice INV-7", "d", "a", "list invoices")
+    [codes] = re.findall(r"a Confirm (\w{4})  b Cancel (\w{4})  c Confirm (\w{4})  d Cancel (\w{4})\n", out)
+    assert codes[0] == codes[1] != codes[2] == codes[3]
+    assert in_order(out, "Not done: Delete invoice INV-7", "a Confirm  b Cancel", "INV-42 of Café Aurora is deleted.")
+
+
+THREE = """
+from gateway import Agent, tool
+from gateway.testing import ScriptedProvider, ToolCall
+
+
+@tool(confirm="Delete {name}?")
+async def delete(name: str) -> str:
+    \"\"\"Delete.\"\"\"
+    return f"{name} is gone."
+
+
+calls = [ToolCall("delete", {"name": name}) for name in ("A", "B", "C")]
+bot = Agent([delete], provider=ScriptedProvider([calls, "I see."]))
+"""
+
+
+async def test_number_at_the_terminal_is_that_of_a_question(here: Path) -> None:
+    (here / "bot.py").write_text(THREE)
+    _, out, _ = await askfirst("chat", "bot.py", cwd=here, stdin="delete them\n3\n2, 1\n")
+    assert "write the numbers of those to confirm, for example 1, 3" in out
+    assert in_order(out, "C is gone.", "1. Delete “A”?", "2. Delete “B”?", "A is gone.", "B is gone."), out
 
 
 async def test_buttons_in_a_reply_end_with_a_sentence(here: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from channels import Address, ButtonPress, DeliveryReport, Parsed, Person, WebhookResponse
+from channels import Address, Attachment, ButtonPress, DeliveryReport, Message, Parsed, Person, WebhookResponse
 from gateway import Confirm
 from gateway.providers.base import Request, Response, ToolCall
 from gateway.testing import ChatDriver
@@ -609,3 +609,23 @@ async def test_question_expires_and_takes_no_yes(asked: ChatDriver, invoices: In
         assert "expired" in asked.last.text
         await asked.says("ana", "yes")
     assert invoices.deleted == []
+
+
+# ── /stop that was not simply typed ──
+
+
+async def test_stop_with_a_file_beside_it_stops(asked: ChatDriver, invoices: Invoices) -> None:
+    await asked.says("ana", "/stop", attachments=[Attachment(kind="image", ref="1")])
+    assert asked.last.text.startswith("Stopped.")
+    assert (await asked.engine.context.actions("agent/test:bot:ana")).open == []
+
+
+async def test_forwarded_stop_is_a_text_for_the_model(asked: ChatDriver, invoices: Invoices) -> None:
+    ana = Person(channel="test", account="bot", user_id="ana", name="Ana")
+    where = Address(channel="test", account="bot", place="ana")
+    forwarded = Message(
+        event_ids=("forwarded",), address=where, person=ana, message_id="f", text="", command="stop", forwarded=True
+    )
+    await asked._take(forwarded)
+    assert any(message.text == "You said: /stop" for message in asked.messages)
+    assert len((await asked.engine.context.actions("agent/test:bot:ana")).open) == 1
