@@ -142,10 +142,10 @@ async def test_prompt_names_what_stays_the_same_and_what_may_differ(chat: ChatDr
 async def test_prompt_says_that_what_a_preview_shows_stays_so() -> None:
     async with ChatDriver(Till(looks=True).bot) as chat:
         await chat.says("ana", "charge C7 10")
-        assert "customer C7; while what this question shows has not changed; amount: from 0" in chat.last.text
+        assert "any value: note; while all else that was shown is unchanged)" in chat.last.text
     async with ChatDriver(Till(looks=True, volatile=True).bot) as chat:
         await chat.says("ana", "charge C7 10")
-        assert "customer C7; amount: from 0 to 100" in chat.last.text
+        assert "customer C7; amount: from 0 to 100; any value: note)" in chat.last.text
 
 
 async def test_rule_without_names_fixes_every_argument() -> None:

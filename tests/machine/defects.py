@@ -278,8 +278,11 @@ def permission_without_bound(patch: pytest.MonkeyPatch) -> None:
 
 def permission_told_as_done(patch: pytest.MonkeyPatch) -> None:
     """A permitted call is told as done before it is."""
-    sentences = {"permitted": "permitted_done"}
-    patch.setattr(standing, "say", lambda key, *args, **values: say(sentences.get(key, key), *args, **values))
+
+    def told(key: str, language: str | None, *letters: Any, **values: object) -> str:
+        return say("permitted_done" if key == "permitted" else key, language, *letters, **values)
+
+    patch.setattr(standing, "say", told)
 
 
 def permission_not_revoked(patch: pytest.MonkeyPatch) -> None:
