@@ -317,6 +317,18 @@ async def test_same_call_again_without_a_message_is_asked() -> None:
         assert till.paid[2:] == [("C7", 10)], "the person has written since"
 
 
+async def test_second_permission_covers_no_repetition_either() -> None:
+    till = Till(ANYTHING, resumes=True)
+    async with ChatDriver(till.bot) as chat:
+        await chat.says("ana", "charge C7 10")
+        await chat.presses("ana", BUTTON)
+        await chat.presses("ana", BUTTON)
+        assert till.paid == [("C7", 10), ("C7", 10)]
+        await chat.presses("ana", "Cancel")
+        await chat.says("ana", "charge C7 20")
+        assert till.paid[2:] == [("C7", 20)] and "**Pay 20 to “C7”?**" in chat.last.text
+
+
 async def test_same_call_twice_in_a_reply_is_covered_once() -> None:
     """The previews of a volatile tool are not compared, so the second call is no twin of the first."""
     till = Till(ANYTHING, looks=True, volatile=True)
