@@ -440,21 +440,18 @@ def covered(giver: PendingAction, language: str, letters: Callable[[str], str] =
     offer = giver.standing
     if offer is None:
         return ""
-    fixed = [f"{plain(name)} {plain(_cut(shown(value)))}" for name, value in fixed_arguments(giver, offer).items()]
-    limits = [
-        say("standing_most", language, letters, argument=plain(name), bound=plain(bound)) for name, bound in offer.most
-    ]
-    parts = [
-        say("standing_same", language, letters, arguments=listing(fixed, language)) if fixed else "",
-        say("standing_shown", language, letters) if offer.compared else "",
-        *limits,
-        say("standing_free", language, letters, arguments=listing(map(plain, offer.free), language))
-        if offer.free
-        else "",
-    ]
+    parts = []
+    if fixed := fixed_arguments(giver, offer):
+        named = [f"{plain(name)} {plain(_cut(shown(value)))}" for name, value in fixed.items()]
+        parts.append(say("standing_same", language, letters, arguments=listing(named, language)))
+    for name, bound in offer.most:
+        parts.append(say("standing_most", language, letters, argument=plain(name), bound=plain(bound)))
+    if offer.free:
+        parts.append(say("standing_free", language, letters, arguments=listing(map(plain, offer.free), language)))
+    if offer.compared:
+        parts.append(say("standing_shown", language, letters))
     tool = plain(giver.kind.replace("_", " "))
-    told = "; ".join(filter(None, parts))
-    return f"{tool} ({told})" if told else tool
+    return f"{tool} ({'; '.join(parts)})" if parts else tool
 
 
 def fixed_arguments(action: PendingAction, offer: StandingOffer) -> dict[str, Json]:

@@ -60,8 +60,10 @@ def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, 
     if action.replaces is not None or action.supersedes is not None:
         return False
     held = permissions_of(actions, action.requester)
-    giver = next((each for each in held if covers(each, action, tool) and not _repeats(each, action, heard)), None)
+    giver = next((each for each in held if covers(each, action, tool)), None)
     if giver is None or giver.grant is None or giver.standing is None:
+        return False
+    if any(_repeats(each, action, heard) for each in held):
         return False
     actions.put(replace(action, plan=None), "asked", action.requester, at)
     asked = replace(actions.by_id[action.pending_action_id], permission=giver.pending_action_id)
@@ -93,8 +95,8 @@ def revoke(
     With `person` None an operator ends it.
     """
     _drop_ended(actions, at)
-    held = permissions_of(actions, person)
-    gone = [each for each in held if action_id in (None, each.pending_action_id)]
+    named = [each for each in actions.index.permissions if person in (None, each.person)]
+    gone = [actions.by_id[each.action_id] for each in named if action_id in (None, each.action_id)]
     for each in gone:
         _end(actions, each.pending_action_id, why, at, by=person or OPERATOR)
     return gone
@@ -144,7 +146,7 @@ def _repeats(giver: PendingAction, action: PendingAction, heard: datetime | None
 
     A model that calls a tool again and again would else use up a permission by itself.
     """
-    if giver.grant is None:
+    if giver.grant is None or giver.kind != action.kind:
         return False
     since = [each.args_digest for each in giver.grant.used if heard is None or each.at >= heard]
     if heard is None or giver.grant.given >= heard:

@@ -159,7 +159,7 @@ def exact(number: int | float | Decimal) -> Decimal:
 
 
 def _check_at_most(option: str, value: float, most: int) -> None:
-    if not is_number(value) or not 0 < value <= most:
+    if isinstance(value, Decimal) or not is_number(value) or not 0 < value <= most:
         raise ValueError(f"Standing({option}=...) must be a positive number of at most {most}, not {value!r}")
 
 

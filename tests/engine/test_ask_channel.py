@@ -111,7 +111,7 @@ async def test_token_decides_only_what_its_button_says(label: str) -> None:
         for intent in ("confirm", "cancel"):
             if (label, intent) not in (("Confirm", "confirm"), ("Cancel", "cancel")):
                 with pytest.raises(NotAllowed, match="this is the token of a button for"):
-                    await bot.decide("app:-:ana", intent, token=token)  # type: ignore[arg-type]
+                    await bot.decide("app:-:ana", intent, token=token)
         assert paid == []
         if label in ("Confirm", "Cancel"):
             await bot.decide("app:-:ana", label.lower(), token=token)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ async def test_token_of_all_items_decides_no_single_one(invoices: Invoices) -> N
             token = await button(bot, label)
             for intent in ("confirm", "cancel"):
                 with pytest.raises(NotAllowed, match="this is the token of a button for"):
-                    await bot.decide("app:-:ana", intent, token=token)  # type: ignore[arg-type]
+                    await bot.decide("app:-:ana", intent, token=token)
         assert invoices.deleted == []
 
 

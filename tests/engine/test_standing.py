@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from channels import Json
+from channels import Json, OptOut
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, Standing, tool
 from gateway.operations.actions import ActionCommands
 from gateway.providers.base import Request, Response
@@ -21,7 +21,7 @@ from gateway.testing import ChatDriver, FakeClock
 from gateway.tools import Preview
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Model
-from tests.engine.rig import Rig, rig
+from tests.engine.rig import Rig, here, message, rig
 from tests.stored import action_of
 
 pytestmark = pytest.mark.both_stores
@@ -142,10 +142,10 @@ async def test_prompt_names_what_stays_the_same_and_what_may_differ(chat: ChatDr
 async def test_prompt_says_that_what_a_preview_shows_stays_so() -> None:
     async with ChatDriver(Till(looks=True).bot) as chat:
         await chat.says("ana", "charge C7 10")
-        assert "customer C7; while what this question shows has not changed; amount: from 0" in chat.last.text
+        assert "any value: note; while all else that was shown is unchanged)" in chat.last.text
     async with ChatDriver(Till(looks=True, volatile=True).bot) as chat:
         await chat.says("ana", "charge C7 10")
-        assert "customer C7; amount: from 0 to 100" in chat.last.text
+        assert "customer C7; amount: from 0 to 100; any value: note)" in chat.last.text
 
 
 async def test_rule_without_names_fixes_every_argument() -> None:
@@ -233,6 +233,19 @@ async def test_stop_before_the_launch_leaves_no_permission(tmp_path: Path) -> No
         assert till.paid == []
 
 
+async def test_process_that_launches_gives_what_another_was_told(tmp_path: Path) -> None:
+    till = Till()
+    async with rig(till.bot, tmp_path) as chat:
+        await chat.handles("ana", "charge C7 10")
+        await chat.presses(token_of(chat, BUTTON))
+        assert not any("Allowed without" in text for text in chat.platform.texts())
+        chat.worker = chat.another()
+        await chat.work()
+        assert sum("Allowed without" in text for text in chat.platform.texts()) == 1
+        await chat.handles("ana", "charge C7 20")
+        assert till.paid == [("C7", 10), ("C7", 20)]
+
+
 # ── it is used ──
 
 
@@ -302,6 +315,29 @@ async def test_same_call_again_without_a_message_is_asked() -> None:
         await chat.presses("ana", "Cancel")
         await chat.says("ana", "charge C7 10")
         assert till.paid[2:] == [("C7", 10)], "the person has written since"
+
+
+async def test_second_permission_covers_no_repetition_either() -> None:
+    till = Till(ANYTHING, resumes=True)
+    async with ChatDriver(till.bot) as chat:
+        await chat.says("ana", "charge C7 10")
+        await chat.presses("ana", BUTTON)
+        await chat.presses("ana", BUTTON)
+        assert till.paid == [("C7", 10), ("C7", 10)]
+        await chat.presses("ana", "Cancel")
+        await chat.says("ana", "charge C7 20")
+        assert till.paid[2:] == [("C7", 20)] and "**Pay 20 to “C7”?**" in chat.last.text
+
+
+async def test_same_call_twice_in_a_reply_is_covered_once() -> None:
+    """The previews of a volatile tool are not compared, so the second call is no twin of the first."""
+    till = Till(ANYTHING, looks=True, volatile=True)
+    async with ChatDriver(till.bot) as chat:
+        await chat.says("ana", "charge C7 10")
+        await chat.presses("ana", BUTTON)
+        await chat.says("ana", "charge C7 20, charge C7 20")
+        assert till.paid == [("C7", 10), ("C7", 20)]
+        assert any("Confirm" in message.buttons for message in chat.messages)
 
 
 async def test_ask_again_is_asked_although_it_is_covered(chat: ChatDriver, till: Till) -> None:
@@ -410,6 +446,16 @@ async def test_pending_lists_it_and_stop_ends_it(permitted: ChatDriver, till: Ti
     assert await ends(permitted) == ["stopped"]
     await permitted.says("ana", "charge C7 20")
     assert till.paid == [("C7", 10)]
+
+
+async def test_opt_out_ends_it(allowed: Rig, till: Till) -> None:
+    person = message("ana", "").person
+    for number, back in enumerate((False, True)):
+        ids = (f"opt {number}",)
+        await allowed.take(OptOut(event_ids=ids, address=here("ana"), person=person, opted_in=back, told=True))
+    await allowed.handles("ana", "charge C7 20")
+    assert till.paid == [("C7", 10)]
+    assert [action.grant.ended for action in await allowed.actions() if action.grant] == ["stopped"]
 
 
 async def test_operator_lists_and_ends_it(permitted: ChatDriver, till: Till) -> None:

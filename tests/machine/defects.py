@@ -47,6 +47,7 @@ from gateway.store.types import Incoming, Key
 from gateway.tools.locks import Lock
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.tool import Tool
+from gateway.wording import say
 
 __all__ = ["OF_ACTIONS", "OF_ALLOWING", "OF_APPROVING", "OF_CHANGING", "OF_PLANNING"]
 
@@ -277,9 +278,11 @@ def permission_without_bound(patch: pytest.MonkeyPatch) -> None:
 
 def permission_told_as_done(patch: pytest.MonkeyPatch) -> None:
     """A permitted call is told as done before it is."""
-    real = standing.say
-    sentences = {"permitted": "permitted_done"}
-    patch.setattr(standing, "say", lambda key, *args, **values: real(sentences.get(key, key), *args, **values))
+
+    def told(key: str, language: str | None, *letters: Any, **values: object) -> str:
+        return say("permitted_done" if key == "permitted" else key, language, *letters, **values)
+
+    patch.setattr(standing, "say", told)
 
 
 def permission_not_revoked(patch: pytest.MonkeyPatch) -> None:

@@ -265,6 +265,7 @@ async def is_used(private: Table, erased: Tool, invoice: str) -> bool:
         ({"max_seconds": 2592001}, "max_seconds=...) must be a positive number of at most 2592000"),
         ({"max_seconds": True}, "max_seconds=...) must be a positive number"),
         ({"max_seconds": "60"}, "max_seconds=...) must be a positive number"),
+        ({"max_seconds": Decimal(60)}, "max_seconds=...) must be a positive number"),
         ({"max_uses": 0}, "max_uses=...) must be a positive number of at most 1000, not 0"),
         ({"max_uses": 1001}, "max_uses=...) must be a positive number of at most 1000"),
         ({"max_uses": True}, "max_uses=...) must be a positive number"),
