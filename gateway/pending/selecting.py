@@ -116,15 +116,16 @@ class _Read(NamedTuple):
         return sorted({(_LETTERS[part.role], part.number) for part in self.parts})
 
 
-def read_selection(text: str, items: int, words: Words) -> Selection | None:
+def read_selection(text: str, items: int, words: Words, name: str | None = None) -> Selection | None:
     """Return the items of a plan that a whole message confirms and refuses in one language; None: it is no selection.
 
-    `items` is the number of items of the plan. A plain yes or no is none: it names no item.
+    `items` is the number of items of the plan, `name` the person's own name and handle. A plain yes or no is none: it
+    names no item.
     """
     if not LEAST_ITEMS <= items <= MOST_ITEMS or len(text) > MAX_LENGTH:
         return None
     plain = _with_plain_digits(text)
-    core = unwrapped(plain, words.language) if plain is not None else None
+    core = unwrapped(plain, words.language, name) if plain is not None else None
     if core is None:
         return None
     for form, fitting in without_emoji(core):
