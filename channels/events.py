@@ -23,6 +23,9 @@ class Person:
     """The bot, team or number of the operator that they talk to."""
     user_id: str
     name: str | None = None
+    """The name that they gave themselves."""
+    handle: str | None = None
+    """The platform's own unique name for them, without a sign in front."""
     language: str | None = None
     """The platform's hint, a BCP 47 tag."""
     is_bot: bool = False

@@ -58,7 +58,7 @@ class BotCommands:
         """Return True if the turn is answered by a command."""
         command = turn.command
         unlisted = command == "whoami" or (command == "pair" and turn.admit is not None)
-        # A /stop that was typed was worked when it came. Another one, such as a forwarded one, is a text like any other.
+        # A /stop that was typed was worked when it came. Another one, such as a forwarded one, is a text.
         return unlisted or (command in BUILT_IN and command != "stop") or command in self._own
 
     def are_built_in(self, turn: Turn) -> bool:

@@ -380,15 +380,16 @@ def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
 
     The person pressed Change for it, or answered the only open one with a yes and another wish: "yes, but INV-7".
     """
-    from gateway.pending.reading import begins_as_answer
+    from gateway.pending.reading import continues, name_of
 
     if (changing := actions.changed_by(str(turn.person))) is not None:
         return changing
     mine = [action for action in actions.open if action.requester == str(turn.person) and action.ballot_of is None]
     if len(mine) != 1:
         return None
-    languages = (turn.language, mine[0].language)
-    return mine[0] if any(begins_as_answer(message.text, languages) for message in turn.messages) else None
+    languages, name = (turn.language, mine[0].language), name_of(turn.person)
+    said = {continues(message.text, languages, name) for message in turn.messages}
+    return mine[0] if "change" in said and "add" not in said else None
 
 
 def _is_call(action: PendingAction, ask: Ask) -> bool:

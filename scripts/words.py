@@ -56,6 +56,8 @@ class Case(NamedTuple):
     verb: str
     means: Means
     """"no confirm": a phrase with a verb, in reply to a question with another verb."""
+    name: str | None = None
+    """The name of the person, whose signature the reply has."""
 
 
 class Judgement(NamedTuple):
@@ -80,12 +82,19 @@ def cases(lang: str, folder: str = "") -> Iterator[Case]:
     source: dict[str, Any] = tomllib.loads((CORPUS / folder / f"{lang}.toml").read_text(encoding="utf-8"))
     plain: dict[str, Means] = {"yes": "confirm", "no": "cancel", "unclear": "unclear"}
     for key, means in plain.items():
-        yield from (Case(text, verb, means) for text in source[key] for verb in ("delete", "pay"))
+        for text, name in map(_written, source[key]):
+            yield from (Case(text, verb, means, name) for verb in ("delete", "pay"))
     for verb, said in source["verbs"].items():
+        yield from (Case(text, verb, "unclear") for text in said.get("repeated", ()))
         for key in ("yes", "no"):
-            for text in said[key]:
-                yield Case(text, verb, plain[key])
-                yield Case(text, _OTHER.get(verb, "pay"), "no confirm")
+            for text, name in map(_written, said[key]):
+                yield Case(text, verb, plain[key], name)
+                yield Case(text, _OTHER.get(verb, "pay"), "no confirm", name)
+
+
+def _written(row: str | dict[str, str]) -> tuple[str, str | None]:
+    """Return the text of a line of the corpus, and the name of its writer."""
+    return (row, None) if isinstance(row, str) else (row["text"], row["name"])
 
 
 @cache
@@ -95,7 +104,7 @@ def judged(lang: str, folder: str = "") -> Judgement:
     false: list[tuple[Case, str]] = []
     for case in cases(lang, folder):
         replies.add(case.text)
-        got = parser.classify(case.text, lang, verb=case.verb)
+        got = parser.classify(case.text, lang, verb=case.verb, name=case.name)
         plain += case.means in ("confirm", "cancel")
         read += got == case.means and got != "unclear"
         allowed = {"cancel", "unclear"} if case.means == "no confirm" else {case.means, "unclear"}

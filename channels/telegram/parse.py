@@ -204,6 +204,7 @@ class UpdateReader:
             account=self._account,
             user_id=str(user["id"]),
             name=f"{user.get('first_name', '')} {user.get('last_name', '')}".strip() or None,
+            handle=user.get("username"),
             language=user.get("language_code"),
             is_bot=user.get("is_bot", False),
         )

@@ -21,6 +21,7 @@ class User(TypedDict, total=False):
     is_bot: bool
     first_name: str
     last_name: str
+    username: str | None
     language_code: str | None
 
 

@@ -53,6 +53,8 @@ class _State(NamedTuple):
     no_verbs: frozenset[str]
     polite: bool
     """True if politeness stands right before the first piece, without a comma."""
+    said: bool
+    """True if one of its pieces is more than a repeat of the verb."""
     first: int
     """The places of the first word of the first piece, and after the last word of the last one."""
     end: int
@@ -102,12 +104,12 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
     message = _cut(text, words)
     if message is None or _says_neither(text, words):
         return
-    todo = [_State(0, None, "", 0, None, frozenset(), polite=False, first=0, end=0)]
+    todo = [_State(0, None, "", 0, None, frozenset(), polite=False, said=False, first=0, end=0)]
     seen = set(todo)
     while todo:
         state = todo.pop()
         if state.at == len(message.tokens):
-            if state.last is not None and not _says_nothing(message, state, words):
+            if state.last is not None and state.said and not _says_nothing(message, state, words):
                 yield Reading(state.last.intent, state.verb, state.heads > 0, state.no_verbs)
             continue
         for after in _steps(state, message, words):
@@ -197,7 +199,8 @@ def _steps(state: _State, message: _CutMessage, words: Words) -> Iterator[_State
     for end in range(state.at + 1, len(message.tokens) + 1):
         _, last, join = message.tokens[end - 1]
         text = message.text[first:last]
-        if text in words.polite:
+        confirms = state.last is not None and state.last.intent == "confirm"
+        if text in words.polite and not (confirms and text in words.polite_no):
             before = state.polite if state.last else join not in _APART
             yield state._replace(at=end, join=_wider(state.join, join) if state.last else "", polite=before)
         for piece in (*words.pieces.get(text, ()), *_with_verb(message, first, last, words)):
@@ -210,11 +213,17 @@ def _steps(state: _State, message: _CutMessage, words: Words) -> Iterator[_State
                     verb=state.verb or piece.verb,
                     no_verbs=state.no_verbs | piece.no_verbs,
                     polite=state.polite,
+                    said=state.said or _says_more(piece, state.last),
                     first=state.at if state.last is None else state.first,
                     end=end,
                 )
         if join == ".":
             return
+
+
+def _says_more(piece: Piece, last: Piece | None) -> bool:
+    """Return True unless a piece only acknowledges, or is nothing but the verb. Both together are an answer."""
+    return piece.role != "ack" and (not piece.repeats or (last is not None and last.role == "ack"))
 
 
 def _with_verb(message: _CutMessage, first: int, last: int, words: Words) -> Iterator[Piece]:
@@ -223,7 +232,7 @@ def _with_verb(message: _CutMessage, first: int, last: int, words: Words) -> Ite
         if first <= start and end <= last:
             text = f"{message.text[first:start]}{{{form.name}}}{message.text[end:last]}"
             for intent in words.slots.get(text, ()):
-                yield Piece("then", intent, form.verb)
+                yield Piece("then", intent, form.verb, repeats=intent == "confirm" and text in words.repeats)
 
 
 def _wider(one: str, other: str) -> str:
@@ -245,6 +254,6 @@ def _fits(state: _State, piece: Piece) -> bool:
     if "head" in piece.role:
         return state.heads < _HEADS[piece.intent]
     apart = state.join in _APART
-    if piece.role == "after":
+    if piece.role in ("after", "ack"):
         return state.heads > 0 and (apart or last.role != "comma head")
-    return apart or (piece.role == "then" and last.role in ("head", "after"))
+    return apart or (piece.role == "then" and last.role in ("head", "ack", "after"))

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
-from gateway.pending.folding import base_language, fold, without_invisible
+from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person
+from gateway.pending.continuing import acknowledges, goes_on
+from gateway.pending.folding import without_invisible
 from gateway.pending.grammar import Reading, readings
+from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
-from gateway.pending.words import INTENTS, Intent, Words, common, heads, words_of
+from gateway.pending.words import INTENTS, Intent, common, heads, words_of
 from gateway.tools.confirm import NO_VERBS
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
@@ -30,16 +32,17 @@ Spoken: TypeAlias = str | Sequence[str]
 
 ANY_VERB = "*"
 """Stands for every verb, for callers that need only the shape of an answer."""
-_GRAMMAR = 4
+_GRAMMAR = 5
+_KEEPING = frozenset({"keep", "leave"})
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
 """One full stop or comma, or any number of exclamation marks: "yes.." trails off and is not an answer."""
 _BOT = r"@[a-z0-9_]{0,29}bot"
-_FIRST_WORD = re.compile(r"(?P<first>[^\s,;:.!、，。！–-]+)[\s,;:.!、，。！–-]+\S.*", re.DOTALL)
 _MENTION = re.compile(rf"^{_BOT}[,:]?\s|,?\s{_BOT}(?=[!.,]?$)")
 """A mention of a bot: the name of a Telegram bot ends in "bot" (core.telegram.org/bots/features)."""
 _QUESTION = re.compile("QUESTION|INTERROBANG")
 _DIGIT = re.compile("[0-9]")
+_NUMBER = re.compile(r"#?\d{1,3}")
 _OK = re.compile(r"^ok(?=$|[ ,])")
 """A word that counts only beside a code, because the code names the action without doubt."""
 
@@ -80,17 +83,18 @@ class ReplyParser:
     version: str = f"{_GRAMMAR}-{heads().version}"
     """The version of the rules and of the words, which is stored with each action."""
 
-    def classify(self, text: str, lang: str = "en", *, verb: str | None = None) -> Answer:
+    def classify(self, text: str, lang: str = "en", *, verb: str | None = None, name: str | None = None) -> Answer:
         """Return the answer of a whole text in the conversation's language (BCP 47; the region does not matter).
 
         `verb` is the prompt's, one of `VERBS`. A phrase with a verb answers only a prompt of the same verb, and the
         words of a verb that is also a no ("cancel it") do not refuse a prompt of that verb. None: the prompt's verb is
-        not known, and a phrase with a verb is unclear.
+        not known, and a phrase with a verb is unclear. `name` is the person's own name and handle: a line under thanks
+        must be made of its words, else the text is unclear.
         """
-        return read_words(text, lang, verb)
+        return read_words(text, lang, verb, name)
 
 
-def read_code(text: str, lang: Spoken, *, verb: str | None = ANY_VERB) -> CodeReply | None:
+def read_code(text: str, lang: Spoken, *, verb: str | None = ANY_VERB, name: str | None = None) -> CodeReply | None:
     """Return the code and the intent of "OK K7P2", "k7-p2 sim", "NO K7P2", for a prompt of this verb.
 
     OK and NO count in any language, and so do the words of the conversation's language. Because the code names the
@@ -98,17 +102,17 @@ def read_code(text: str, lang: Spoken, *, verb: str | None = ANY_VERB) -> CodeRe
     """
     if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
         return None
-    core = unwrapped(text, lang)
+    core = unwrapped(text, lang, name)
     return None if core is None else _code_in(core, lang, verb)
 
 
-def read_refusal(text: str, lang: Spoken, verb: str | None) -> Answer:
+def read_refusal(text: str, lang: Spoken, verb: str | None, name: str | None = None) -> Answer:
     """Return the answer of "NO K7P2 wrong amount" to a question of this verb.
 
     Only a no may have a reason. A yes with more words behind it is unclear.
     """
     found = _split(text)
-    said = read_beside_code(found[0], lang, verb) if found is not None else "unclear"
+    said = read_beside_code(found[0], lang, verb, name) if found is not None else "unclear"
     return "cancel" if said == "cancel" else "unclear"
 
 
@@ -118,42 +122,55 @@ def reason_of(text: str) -> str:
     return found[1] if found is not None else ""
 
 
-def read_refused_code(text: str, lang: Spoken) -> CodeReply | None:
+def read_refused_code(text: str, lang: Spoken, name: str | None = None) -> CodeReply | None:
     """Return the code and the no of "NO K7P2 wrong amount"; see `read_refusal`."""
     found = _split(text)
-    if found is None or reads_as_answer(found[1], lang):  # "NO K7P2 yes": which of them is meant?
+    if found is None or reads_as_answer(found[1], lang, name):  # "NO K7P2 yes": which of them is meant?
         return None
-    code = read_code(found[0], lang)
+    code = read_code(found[0], lang, name=name)
     return code if code is not None and code.intent == "cancel" else None
 
 
-def read_words(text: str, lang: Spoken, verb: str | None) -> Answer:
+def read_words(text: str, lang: Spoken, verb: str | None, name: str | None = None) -> Answer:
     """Return the answer of a message without a code to a question of this verb; see `ReplyParser.classify`."""
-    core = unwrapped(text, lang)
+    core = unwrapped(text, lang, name)
     return (_intent(core, lang, verb) if core is not None else None) or "unclear"
 
 
-def read_beside_code(text: str, lang: Spoken, verb: str | None) -> Answer:
+def read_beside_code(text: str, lang: Spoken, verb: str | None, name: str | None = None) -> Answer:
     """Return the answer of the words beside a code to a question of this verb; see `read_code`."""
-    code = read_code(text, lang, verb=verb)
+    code = read_code(text, lang, verb=verb, name=name)
     return "unclear" if code is None else code.intent
 
 
-def reads_as_answer(text: str, lang: Spoken) -> bool:
+def reads_as_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
     """Return True for a yes or a no to any prompt, alone or with a code, or a plain one in any other language."""
-    core = unwrapped(text, lang)
+    core = unwrapped(text, lang, name)
     if core is None:
         return False
     alone = any(_meanings(core, lang)) or any(form in heads().readings for form, _ in without_emoji(core))
     return alone or _code_in(core, lang, ANY_VERB) is not None
 
 
-def begins_as_answer(text: str, lang: Spoken) -> bool:
-    """Return True for a yes or a no with more words behind it, as in "yes, but INV-7": the person wants a change."""
-    core = unwrapped(text, lang)
-    found = _FIRST_WORD.fullmatch(core) if core is not None else None
-    readings = heads().readings.get(found["first"], {}) if found is not None else {}
-    return any(base_language(each) in readings for each in (*_each(lang), "en"))
+def continues(text: str, lang: Spoken, name: str | None = None) -> Literal["change", "add"] | None:
+    """Return how a text goes on that begins with a yes: "yes, but INV-7" changes, "yes and delete 8" adds.
+
+    None for every other text, and where the two contradict: "yes, and INV-7 instead".
+    """
+    core = unwrapped(text, lang, name)
+    tables = [words_of(each) for each in (*_each(lang), "en")] if core is not None else []
+    found = {goes_on(core or "", words) for words in tables} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def is_near_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
+    """Return True for a text that only acknowledges, "ok" or "sure", or is only a number. None of them is an answer."""
+    core = unwrapped(text, lang, name)
+    if core is None:
+        return False
+    tables = [words_of(each) for each in dict.fromkeys((*_each(lang), "en"))]
+    forms = [form for form, _ in without_emoji(core)]
+    return any(_NUMBER.fullmatch(form) or any(acknowledges(form, words) for words in tables) for form in forms)
 
 
 def decides(event: Event, lang: Spoken) -> bool:
@@ -178,10 +195,10 @@ def _looks_like_decision(message: Message, lang: Spoken) -> bool:
         return message.command == "stop"
     if message.attachments or message.spoiled_by:
         return False
-    text = message.text
-    if message.reply_to is not None and reads_as_answer(text, lang):
+    text, name = message.text, name_of(message.person)
+    if message.reply_to is not None and reads_as_answer(text, lang, name):
         return True
-    return read_code(text, lang) is not None or read_refused_code(text, lang) is not None
+    return read_code(text, lang, name=name) is not None or read_refused_code(text, lang, name) is not None
 
 
 class ConfirmParser(Protocol):
@@ -232,12 +249,17 @@ def _split(text: str) -> tuple[str, str] | None:
     return (answer, reason[:MAX_LENGTH]) if any(map(str.isalnum, reason)) else None
 
 
-def unwrapped(text: str, lang: Spoken) -> str | None:
+def name_of(person: Person | None) -> str | None:
+    """Return the words of a person's name and handle, as the platform gives them. They may stand in a signature."""
+    return " ".join(filter(None, (person.name, person.handle))) or None if person is not None else None
+
+
+def unwrapped(text: str, lang: Spoken, name: str | None = None) -> str | None:
     """Return the folded text without mention, signature, markup, quotes and end mark; None if it is no answer."""
     if len(text) > MAX_LENGTH or "?" in text or (not text.isascii() and any(map(_asks, text))):
         return None
-    lines = without_signature(text, dict.fromkeys((*_each(lang), "en")))
-    return _bare(_MENTION.sub(" ", " . ".join(lines), count=1).strip())
+    lines = without_signature(text, dict.fromkeys((*_each(lang), "en")), name)
+    return None if lines is None else _bare(_MENTION.sub(" ", " . ".join(lines), count=1).strip())
 
 
 def _asks(char: str) -> bool:
@@ -297,10 +319,18 @@ def _answers(reading: Reading, verb: str | None) -> bool:
     if verb in reading.no_verbs:
         return False
     if reading.verb is None:
-        return True
+        return reading.intent == "confirm" or verb not in NO_VERBS or not _may_do_it(reading)
     # "Cancel it", said to "Cancel the order?", may be a yes or a no.
     doubtful = verb in NO_VERBS and reading.intent == "confirm" and not reading.headed
     return reading.verb == verb and not doubtful
+
+
+def _may_do_it(reading: Reading) -> bool:
+    """Return True for a no that may be a yes to a question whose own verb is a no: "drop it" to "Cancel the order?".
+
+    "No, keep it" is none of them: such a question offers these words.
+    """
+    return bool(reading.no_verbs) and not (reading.headed and reading.no_verbs <= _KEEPING)
 
 
 def _intent(core: str, lang: Spoken, verb: str | None) -> Intent | None:
@@ -344,55 +374,3 @@ def without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
         if core.endswith(emoji):
             yield _bare(core.removesuffix(emoji).strip()), fitting
             return
-
-
-_RULE = re.compile(r"[-_—–]{1,3}")
-_SIGNATURE_END = " ,.!:;—–-"
-_MOST_NAMES = 4
-_PARTICLES = frozenset("al bin da das de del della den der di do dos du el la le ten ter van von y".split())  # noqa: SIM905
-"""Small words in names, as in Sanne de Vries."""
-
-
-def without_signature(text: str, languages: Iterable[str]) -> list[str]:
-    """Return the folded lines of a text without the empty ones and without its signature."""
-    lines = [(raw.strip(), folded) for raw in text.splitlines() if (folded := fold(raw))]
-    tables = [words_of(lang) for lang in languages] if len(lines) > 1 else []
-    while len(lines) > 1 and (below := _signed(lines, tables)):
-        del lines[-below:]
-    return [folded for _, folded in lines]
-
-
-def _signed(lines: list[tuple[str, str]], tables: list[Words]) -> int:
-    """Return how many of the last lines are a signature or a part of one."""
-    raw, last = lines[-1][0], lines[-1][1].strip(_SIGNATURE_END)
-    if _RULE.fullmatch(lines[-1][1]) or any(_closes(raw, last, words) for words in tables):
-        return 1
-    if not _is_name(raw):
-        return 0
-    before = lines[-2][1].strip(_SIGNATURE_END)
-    named = _RULE.fullmatch(lines[-2][1]) or any(before in words.closings for words in tables)
-    return min(2, len(lines) - 1) if named else 0
-
-
-def _closes(raw: str, last: str, words: Words) -> bool:
-    """Return True for a closing, alone or with a name, and for the line of a phone or mail program."""
-    for pattern in words.sent_from:
-        if (found := pattern.fullmatch(last)) and common().is_device(found.groupdict().get("device", "") or ""):
-            return True
-    if last in words.closings:
-        return True
-    parts = re.split(r"[\s,]+", raw.strip(_SIGNATURE_END))
-    return any(
-        fold(" ".join(parts[:-count])) in words.closings and _is_name(" ".join(parts[-count:]))
-        for count in range(1, min(_MOST_NAMES, len(parts) - 1) + 1)
-    )
-
-
-def _is_name(raw: str) -> bool:
-    """Return True for up to four words that begin like a name: with a capital, if the script has capitals."""
-    parts = raw.strip(_SIGNATURE_END).split()
-    return 0 < len(parts) <= _MOST_NAMES and all(
-        (not part[0].islower() or (place > 0 and part in _PARTICLES))
-        and all(char in ".'’-" or unicodedata.category(char)[0] in "LM" for char in part)
-        for place, part in enumerate(parts)
-    )

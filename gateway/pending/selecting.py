@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Final, NamedTuple
@@ -99,7 +99,7 @@ class Selection:
 
     confirmed: frozenset[int]
     refused: frozenset[int]
-    everything: bool = False
+    everything: bool = field(default=False, compare=False)
     """True if the confirmed ones are named by "all" or "both", with exceptions or without."""
 
 
@@ -118,15 +118,16 @@ class _Read(NamedTuple):
         return sorted({(_LETTERS[part.role], part.number) for part in self.parts})
 
 
-def read_selection(text: str, items: int, words: Words) -> Selection | None:
+def read_selection(text: str, items: int, words: Words, name: str | None = None) -> Selection | None:
     """Return the items of a plan that a whole message confirms and refuses in one language; None: it is no selection.
 
-    `items` is the number of items of the plan. A plain yes or no is none: it names no item.
+    `items` is the number of items of the plan, `name` the person's own name and handle. A plain yes or no is none: it
+    names no item.
     """
     if not LEAST_ITEMS <= items <= MOST_ITEMS or len(text) > MAX_LENGTH:
         return None
     plain = _with_plain_digits(text)
-    core = unwrapped(plain, words.language) if plain is not None else None
+    core = unwrapped(plain, words.language, name) if plain is not None else None
     if core is None:
         return None
     for form, fitting in without_emoji(core):
@@ -165,8 +166,10 @@ def _selection(form: str, items: int, words: Words) -> Selection | None:
     ways = [token.readings for token in tokens]
     if prod(map(len, ways)) > _MOST_READINGS:
         return None
-    found = {selection for way in product(*ways) for selection in _meanings(way, items)}
-    return found.pop() if len(found) == 1 else None
+    found = [selection for way in product(*ways) for selection in _meanings(way, items)]
+    if len(set(found)) != 1 or found[0] is None:
+        return None
+    return replace(found[0], everything=any(each is not None and each.everything for each in found))
 
 
 def _repeats_to(tokens: Sequence[_Read], plan: PlanWords) -> bool:

@@ -89,7 +89,7 @@ def phrases(lang: str, intent: Intent) -> Sequence[str]:
         text
         for text, pieces in words.pieces.items()
         if not words.says_nothing(text)
-        and {(piece.intent, piece.role == "after", piece.verb, piece.no_verbs) for piece in pieces}
+        and {(piece.intent, piece.role in ("after", "ack"), piece.verb, piece.no_verbs) for piece in pieces}
         == {(intent, False, None, frozenset[str]())}
     )
 
@@ -494,7 +494,7 @@ def test_seeds_parser_reads_yes_and_no() -> None:
 
 @pytest.mark.ledger("PEND-46")
 def test_the_versions_name_the_rules_and_the_table() -> None:
-    assert PARSER.version == f"4-{heads().version}"
+    assert PARSER.version == f"5-{heads().version}"
     assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
 
 

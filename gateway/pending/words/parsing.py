@@ -16,8 +16,10 @@ from gateway.pending.words.table import (
     INTENTS,
     UNSPACED,
     Common,
+    Continuing,
     Form,
     Intent,
+    Parts,
     Piece,
     Role,
     Words,
@@ -36,6 +38,8 @@ _TAKES_AWAY = frozenset({"archive", "block", "cancel", "close", "delete", "drop"
 """Verbs of prompts that would take a thing away: "I don't need it" may be a yes to them."""
 NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 _FORM = re.compile(r"\{(\w+)\}")
+_SLOT = re.compile(r"\S*\{\w+\}[^\s,]*")
+"""The form of a verb, with the pronoun that is written in the same word: Spanish "{imp}lo"."""
 _PREFIXED = re.compile(r"\S\{")
 _STEM = 4
 
@@ -50,42 +54,85 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     other = tuple(f"{text} " for name in NAMES.values() for text in texts(source, lang, f"{name}_comma"))
     exact: dict[str, set[Piece]] = defaultdict(set)
     slots: dict[str, set[Intent]] = defaultdict(set)
+    polite, polite_no, beside = (_spelt_list(source, lang, key) for key in ("polite", "polite_no", "beside_verb"))
+    permitting = frozenset(map(fold, source.get("permitting", ())))
+    asking = {text for text, found in forms.items() if any(form.name not in permitting for form in found)}
+    bare, asked = Parts(polite | beside | {"{}"}, lang), Parts(polite | beside | asking, lang)
+    acknowledged, after = _spelt_list(source, lang, "acknowledged"), _acknowledgements(source, lang)
+    harmless = Parts((polite | after) - acknowledged, lang)
+    near = Parts(polite | after | acknowledged, lang)
     for intent, name in NAMES.items():
         everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
         for text, piece in _plain_pieces(source, lang, intent, name, everywhere, stems):
             if intent == "confirm":
+                if piece.role != "ack" and acknowledged and near.make(text) and not harmless.make(text):
+                    continue  # Swedish "jo, tack"
                 doubtful = _ENDS if going_on.search(text) else frozenset[str]()
             else:
                 doubtful = _TAKES_AWAY if text in unneeded else frozenset[str]()
             exact[text].add(piece._replace(no_verbs=piece.no_verbs | doubtful))
         for text, verb in _fixed(source, lang, name):  # "no I want to keep it" is no refusal to delete it
-            exact[text].add(Piece("then" if intent == "confirm" else "phrase", intent, verb))
+            repeats = intent == "confirm" and asked.make(text)
+            exact[text].add(Piece("then" if intent == "confirm" else "phrase", intent, verb, repeats=repeats))
         for text in filter(_is_slot, texts(source, lang, f"{name}_verb")):
             for spelling in spellings(text):
                 if spelling == text or not spelling.startswith(other):
                     slots[spelling].add(intent)
     pieces = _spelt(exact, other, lang)
-    polite = frozenset(chain.from_iterable(map(spellings, texts(source, lang, "polite"))))
-    unclear = frozenset(chain.from_iterable(map(spellings, texts(source, lang, "unclear"))))
-    joined = frozenset(chain.from_iterable(map(spellings, texts(source, lang, "unclear_joined"))))
+    unclear, joined = (_spelt_list(source, lang, key) for key in ("unclear", "unclear_joined"))
     answers = {text: read for text, read in pieces.items() if text not in unclear}
     return Words(
         language=lang,
         typed=(source["typed"]["yes"], source["typed"]["no"]),
         pieces=pieces,
-        polite=polite,
-        closings=frozenset(chain.from_iterable(map(spellings, texts(source, lang, "closings")))),
+        polite=polite | polite_no,
+        polite_no=polite_no,
+        acknowledgements=acknowledged | after,
+        near=near,
+        mere=Parts(polite - after - acknowledged, lang),
+        doubts=_spelt_list(source, lang, "doubts"),
+        closings=_spelt_list(source, lang, "closings"),
         sent_from=tuple(_signature(fold(line)) for line in source.get("sent_from", ())),
         unclear=frozenset(text.replace(",", "") for text in unclear),
         unclear_joined=joined,
         slots={text: frozenset(intents) for text, intents in slots.items() if len(intents) == 1},
+        repeats=frozenset(text for text in slots if _repeats(text, bare, permitting, lang)),
         forms=forms,
         longest_form=max(map(len, forms), default=0),
-        first=frozenset(text.split()[0].strip(",") for text in chain(pieces, polite, slots) if text),
+        first=frozenset(text.split()[0].strip(",") for text in chain(pieces, polite, polite_no, slots) if text),
         first_of_forms=frozenset(text.split()[0] for text in forms),
         prefixed=lang in UNSPACED or any(_PREFIXED.search(text) for text in slots),
         plan=plan_of(source.get("plan", {}), lang, common, answers, other),
+        continuing=_continuing(source.get("continuing", {}), lang),
     )
+
+
+def _spelt_list(source: Mapping[str, Any], lang: str, key: str) -> frozenset[str]:
+    """Return the texts of a list in every spelling."""
+    return frozenset(chain.from_iterable(map(spellings, texts(source, lang, key))))
+
+
+def _acknowledgements(source: Mapping[str, Any], lang: str) -> frozenset[str]:
+    """Return the texts that count only behind a yes, and are none by themselves: "ok"."""
+    own = frozenset(chain.from_iterable(texts(source, lang, key) for key in ("yes", "yes_comma", "yes_phrases")))
+    return frozenset(
+        chain.from_iterable(spellings(text) for text in texts(source, lang, "yes_after") if text not in own)
+    )
+
+
+def _repeats(slot: str, bare: Parts, permitting: frozenset[str], lang: str) -> bool:
+    """Return True for a phrase with nothing but a verb, and none that permits: "delete it", not "you may delete it"."""
+    form, pattern = _FORM.search(slot), _FORM if lang in UNSPACED else _SLOT
+    asks = form is not None and form[1] not in permitting
+    return asks and bare.make(pattern.sub("{}", slot))
+
+
+def _continuing(source: Mapping[str, Any], lang: str) -> Continuing:
+    """Return the words that go on behind a yes. A hyphen at the end marks the begin of a longer word."""
+    spelt = {key: _spelt_list(source, lang, key) for key in ("change", "instead", "add")}
+    prefixes = frozenset(text.rstrip("-") for found in spelt.values() for text in found if text.endswith("-"))
+    change, instead, add = (frozenset(text.rstrip("-") for text in found) for found in spelt.values())
+    return Continuing(change, instead, add, prefixes)
 
 
 def _plain_pieces(
@@ -96,12 +143,17 @@ def _plain_pieces(
     everywhere: frozenset[str],
     stems: Mapping[str, frozenset[str]],
 ) -> Iterator[tuple[str, Piece]]:
+    def no_verbs(text: str) -> frozenset[str]:
+        return _no_verbs(text, lang, stems) if intent == "cancel" else frozenset()
+
     for text in chain(texts(source, lang, name), everywhere):
-        yield text, Piece("head", intent)
+        yield text, Piece("head", intent, None, no_verbs(text))
     for text in texts(source, lang, f"{name}_comma"):
-        yield text, Piece("comma head", intent)
+        yield text, Piece("comma head", intent, None, no_verbs(text))
+    for text in texts(source, lang, "acknowledged") if intent == "confirm" else ():
+        yield text, Piece("ack", intent)
     for text in texts(source, lang, f"{name}_after"):
-        yield text, Piece("after", intent)
+        yield text, Piece("after", intent, None, no_verbs(text))
     then = frozenset(texts(source, lang, f"{name}_then"))
     for text in chain(texts(source, lang, f"{name}_phrases"), then, texts(source, lang, f"{name}_unneeded")):
         role: Role = "then" if intent == "confirm" or text in then else "phrase"
@@ -189,10 +241,13 @@ def _signature(line: str) -> re.Pattern[str]:
 def check_words(words: Words, common: Common) -> None:
     """Raise ValueError, which names the words, if a language contradicts itself. The tests check each file.
 
-    No text may be a yes and a no to the same question. The words that a prompt asks to type must have their meaning,
-    and no carrier may act on them. The words that select items of a plan must not contradict each other or the answers.
+    No text may be a yes and a no to the same question, and none of a yes may hold a doubt. The words that a prompt asks
+    to type must have their meaning, and no carrier may act on them. The words that select items of a plan must not
+    contradict each other or the answers.
     """
     check_plan(words)
+    for text in _hesitant(words):
+        raise ValueError(f"{words.language}.toml: {text!r} holds a doubt. Take it out of the yeses and of polite.")
     for text, pieces in words.pieces.items():
         for verb in {piece.verb for piece in pieces}:
             said = [piece for piece in pieces if piece.verb in (None, verb) and verb not in piece.no_verbs]
@@ -204,3 +259,16 @@ def check_words(words: Words, common: Common) -> None:
         }
         if fold(word) in CARRIER_WORDS or own != {intent}:
             raise ValueError(f"{words.language}.toml: typed: {word!r} is a carrier's word, or not read as {intent}.")
+
+
+def _hesitant(words: Words) -> Iterator[str]:
+    """Yield the texts of a yes that hold one of the words of doubt."""
+    if not words.doubts:
+        return
+    edge = "(?:^|[ ,{}])" if words.spaced else ""
+    doubt = re.compile(f"{edge}(?:{'|'.join(map(re.escape, sorted(words.doubts)))}){edge.replace('^', '$')}")
+    confirming = (text for text, pieces in words.pieces.items() if any(each.intent == "confirm" for each in pieces))
+    slots = (text for text, intents in words.slots.items() if "confirm" in intents)
+    for text in chain(confirming, slots, words.polite - words.polite_no):
+        if doubt.search(text) and text not in words.unclear:
+            yield text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from gateway.pending.folding import fold, unaccented
 
 Intent: TypeAlias = Literal["confirm", "cancel"]
-Role: TypeAlias = Literal["head", "comma head", "after", "phrase", "then"]
+Role: TypeAlias = Literal["head", "comma head", "ack", "after", "phrase", "then"]
 PlanRole: TypeAlias = Literal[
     "yes", "comma_yes", "no", "polite", "confirm", "confirm_after", "refuse", "only", "only_after", "all", "both",
     "none", "neither", "except", "except_after", "not", "not_alone", "not_after", "but_not", "and", "from", "to",
@@ -32,21 +32,25 @@ UNSPACED = frozenset({"ja", "th", "zh"})
 _MODEL = re.compile(r"[a-z]{0,2}\d{1,3}[a-z+]?")
 """The name of a device's model: s21, 15, a52s."""
 _STEM = 4
+_LONGEST_PART = 8
+"""The most words of a part in `Parts`; in a language without spaces, its most characters."""
 
 
 class Piece(NamedTuple):
     """One way to read a text that may be a part of an answer."""
 
     role: Role
-    """``head``: a yes or a no. ``comma head``: a head that more may follow only after a comma. ``after``: a text that
-    counts only behind a head. ``phrase``: a whole answer; a cancelling one stands behind a head only after a comma.
-    ``then``: a whole answer that needs no comma.
+    """``head``: a yes or a no. ``comma head``: a head that more follows only after a comma. ``ack``: a text that only
+    acknowledges, and is none by itself. ``after``: a text that counts only behind a head. ``phrase``: a whole answer; a
+    cancelling one stands behind a head only after a comma. ``then``: a whole answer that needs no comma.
     """
     intent: Intent
     verb: str | None = None
     """The verb of the phrase, which must be that of the prompt; None: it has no verb."""
     no_verbs: frozenset[str] = frozenset()
     """The verbs of NO_VERBS to whose prompts the phrase is no answer, because it holds them."""
+    repeats: bool = False
+    """True for nothing but the verb, with or without its object: "delete it". An impatient repeat is no yes."""
 
 
 class Form(NamedTuple):
@@ -82,6 +86,42 @@ class PlanWords:
     """True if the file of the language has these words. Else only digits and the plain yes and no count."""
 
 
+class Parts:
+    """Folded texts that longer texts may be made of."""
+
+    def __init__(self, texts: Iterable[str], lang: str) -> None:
+        self._texts, self._space = frozenset(texts), "" if lang in UNSPACED else " "
+        self._words = frozenset(word for text in self._texts for word in self._cut(text))
+
+    def make(self, text: str) -> bool:
+        """Return True for a folded text that is nothing but these texts, one after another."""
+        words = self._cut(text)
+        if not words or not self._words.issuperset(words):
+            return False
+        reached = [True]
+        for end in range(1, len(words) + 1):
+            starts = range(max(0, end - _LONGEST_PART), end)
+            reached.append(any(reached[at] and self._space.join(words[at:end]) in self._texts for at in starts))
+        return reached[-1]
+
+    def _cut(self, text: str) -> Sequence[str]:
+        return text.replace(",", " ").split() if self._space else text
+
+
+@dataclass(frozen=True, slots=True)
+class Continuing:
+    """The words that go on behind a yes."""
+
+    change: frozenset[str]
+    """Texts right behind the yes that begin a change: but, not."""
+    instead: frozenset[str]
+    """Texts anywhere behind the yes that make it a change: instead."""
+    add: frozenset[str]
+    """Texts right behind the yes that begin something more: and, also."""
+    prefixes: frozenset[str]
+    """Those of these texts that other letters follow in the same word: Arabic "and"."""
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """The words of one language, in the form that `fold` gives."""
@@ -92,6 +132,16 @@ class Words:
     pieces: Mapping[str, frozenset[Piece]]
     polite: frozenset[str]
     """Texts that may stand before, behind and between the pieces of an answer."""
+    polite_no: frozenset[str]
+    """Those of them that stand only beside a no: "thanks anyway"."""
+    acknowledgements: frozenset[str]
+    """Texts that alone only acknowledge: ok, sure."""
+    near: Parts
+    """Acknowledgements and politeness."""
+    mere: Parts
+    """Politeness that acknowledges nothing."""
+    doubts: frozenset[str]
+    """Texts that stand in no yes: "if possible", "maybe"."""
     closings: frozenset[str]
     """Texts that open a signature; a name may follow."""
     sent_from: tuple[re.Pattern[str], ...]
@@ -101,6 +151,8 @@ class Words:
     """The same for messages that a comma turns into an answer: "não deixa", but "não, deixa"."""
     slots: Mapping[str, frozenset[Intent]]
     """Phrases with a verb, written as "{the name of its form}"."""
+    repeats: frozenset[str]
+    """Those of them that are nothing but the verb, with or without its object."""
     forms: Mapping[str, frozenset[Form]]
     """Form of a verb -> the verbs that have it."""
     longest_form: int
@@ -110,6 +162,7 @@ class Words:
     prefixed: bool
     """True if a verb may follow other letters in the same word."""
     plan: PlanWords
+    continuing: Continuing
 
     def says_nothing(self, text: str) -> bool:
         """Return True for a folded text that is no answer in this language, even if it is one in another."""
