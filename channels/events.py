@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import Literal, Self
@@ -24,7 +24,7 @@ class Person:
     user_id: str
     name: str | None = None
     """The name that they gave themselves."""
-    handle: str | None = None
+    handle: str | None = field(default=None, compare=False)
     """The platform's own unique name for them, without a sign in front."""
     language: str | None = None
     """The platform's hint, a BCP 47 tag."""

@@ -114,6 +114,8 @@ class Turn:
     """The data of the person, for /export and /forget."""
     find_ballots: Callable[[Sequence[str]], Awaitable[Mapping[str, Ballot]]]
     """Returns the ballot of each of these people, by the private chats in which they can be reached."""
+    may_ask: Callable[[int], Awaitable[bool]]
+    """Returns True if the person may be asked so many questions now; they are then counted."""
     earlier_results: EarlierResults
     """Returns the raw results of a tool that an earlier turn has kept."""
     remembered: Remembered = field(default_factory=Remembered)
@@ -218,8 +220,9 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     if answer.text or answer.media:
         outcome.replies.append(answer)
     outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
-    if proposer.unreached:
-        outcome.replies.append(Reply(text=_unreached(list(proposer.unreached), turn.language), exact=True))
+    for name in proposer.unreached:
+        people = plain(name) if name is not None else say("deciders", turn.language)
+        outcome.replies.append(Reply(text=say("approvers_unreached", turn.language, people=people), exact=True))
     outcome.replies[:0] = [
         Reply(text=say("heard", turn.language, text=plain(each.transcript)))
         for each in turn.context.attachments
@@ -251,6 +254,9 @@ async def _text(turn: Turn, done: LoopOutcome) -> str:
     return "\n\n".join(filter(None, [done.content, _excuse(done.stop_reason, turn.language)]))
 
 
+_ASKED_OFTEN = "Not asked: this person was asked too often in the last minutes. Tell them, and ask again later."
+
+
 class ActionProposer:
     """Confirmation callback of the loop: turns each call into an action, or into an error for the model."""
 
@@ -262,8 +268,8 @@ class ActionProposer:
         self._proposed: list[PendingAction] = []
         self.changing: PendingAction | None = None
         """The open action that the person wants changed."""
-        self.unreached: dict[str, None] = {}
-        """The approvers out of reach, so that calls were not asked."""
+        self.unreached: dict[str | None, None] = {}
+        """The names of approvers out of reach, so that calls were not asked; None for those without a name."""
 
     async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
         from gateway.pending.propose import asked_elsewhere
@@ -278,8 +284,28 @@ class ActionProposer:
         actions = await turn.actions()
         plan = make_action_id() if len(asks) > 1 else None
         if self.changing is not None and any(_is_call(self.changing, ask) for ask in asks):
-            return [self._verdict(actions, ask, ballots, plan) for ask in asks]  # the person wants the same and others
-        return [self._child(actions, ask, ballots, plan) for ask in asks]
+            verdicts = [self._verdict(actions, ask, ballots, plan) for ask in asks]  # the person wants both
+        else:
+            verdicts = [self._child(actions, ask, ballots, plan) for ask in asks]
+        return await self._within_quota(actions, asks, verdicts)
+
+    async def _within_quota(
+        self, actions: ConversationActions, asks: Sequence[Ask], verdicts: Sequence[Verdict]
+    ) -> Sequence[Verdict]:
+        """Return these verdicts, with a refusal for each new question if the person was asked too often lately."""
+        from gateway.pending.standing import is_covered
+
+        def is_counted(ask: Ask, verdict: Verdict) -> bool:
+            new = isinstance(verdict, Asked) and actions.get(verdict.action.pending_action_id) is None
+            return new and isinstance(verdict, Asked) and not is_covered(actions, verdict.action, ask.tool)
+
+        counted = [is_counted(ask, verdict) for ask, verdict in zip(asks, verdicts, strict=True)]
+        if not any(counted) or await self._turn.may_ask(sum(counted)):
+            return verdicts
+        allowed = [_ASKED_OFTEN if counts else verdict for verdict, counts in zip(verdicts, counted, strict=True)]
+        ids = {verdict.action.pending_action_id for verdict in allowed if isinstance(verdict, Asked)}
+        self._proposed = [action for action in self._proposed if action.pending_action_id in ids]
+        return allowed
 
     def _child(
         self, actions: ConversationActions, ask: Ask, ballots: Mapping[str, Ballot], plan: str | None
@@ -319,7 +345,9 @@ class ActionProposer:
             changing=changing,
         )
         if isinstance(proposed, ProposalRefused):
-            self.unreached |= dict.fromkeys(proposed.unreached)
+            if proposed.unreached:
+                rule = ask.tool.confirm.approvers if ask.tool.confirm is not None else None
+                self.unreached[rule.name if rule is not None else None] = None
             return proposed.why
         if isinstance(ask.tool, StashedTool):
             proposed = replace(proposed, pending_action_id=ask.tool.action.pending_action_id)
@@ -339,13 +367,6 @@ def _taken_over(turn: Turn, action: PendingAction) -> PendingAction:
     from gateway.pending.propose import taken_over
 
     return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
-
-
-def _unreached(people: Sequence[str], language: str) -> str:
-    """Return the text that names the approvers out of reach."""
-    from gateway.pending.prompt import people_of
-
-    return say("approvers_unreached", language, people=people_of(people, language))
 
 
 def _excuse(stop_reason: StopReason, language: str) -> str:

@@ -30,6 +30,12 @@ def near_answers(name: str) -> Cell:
     return Cell(name=name, burst=3, period_seconds=180.0)
 
 
+def questions(person: str, count: int) -> Cell:
+    """Return the rate of questions to one person over all places: 20 in 15 minutes. `count` are asked at once."""
+    name = hashlib.sha256(person.encode("utf-8", "surrogatepass")).hexdigest()
+    return Cell(name=f"asked/{name}", burst=20, period_seconds=900.0, cost=count)
+
+
 def once_a_minute(name: str) -> Cell:
     """Return the rate of a reply that is sent once a minute."""
     return Cell(name=name, burst=1, period_seconds=60.0)

@@ -98,6 +98,7 @@ def names_in(scope: Extent, lines: Iterable[LogEntry]) -> frozenset[str]:
         for entry in lines
         if isinstance(entry.value, dict) and scope.person is not None and entry.value.get("person") == scope.person
     }
+    said |= {each.requester_handle for each in scope.actions.values() if each.requester == scope.person}
     said |= {each.requester_name for each in scope.actions.values() if each.requester == scope.person}
     for each in scope.decided.values():
         said |= {vote.name for vote in each.votes if vote.person == scope.person}
@@ -225,6 +226,7 @@ def _without_person(scope: Extent, index: Index) -> Index:
         acted=_without_key(index.acted, scope),
         stopped=_without_key(index.stopped, scope),
         reminded=_without_key(index.reminded, scope),
+        refusals=tuple(each for each in index.refusals if each.requester != scope.person),
         changing={who: what for who, what in _without_key(index.changing, scope).items() if what not in gone},
         permissions=tuple(
             each for each in index.permissions if each.person != scope.person and each.action_id not in gone

@@ -115,6 +115,8 @@ def _ballot(action: PendingAction, ballot: Ballot, at: datetime) -> PendingActio
         table=action.table,
         requester=action.requester,
         requester_name=action.requester_name,
+        requester_handle=action.requester_handle,
+        approvers_name=action.approvers_name,
         conversation=ballot.conversation,
         address=ballot.address,
         language=action.language,

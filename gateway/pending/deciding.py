@@ -188,6 +188,11 @@ def _ask_again(
     if not _is_requester(actions, action, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
+    if transitions.was_refused(action):
+        index = actions.index.asked_again(action.kind, action.requester, at)
+        if index is None:
+            return PressFeedback(key="asked_often", language=action.language)
+        actions.index = index
     actions.changes.again.append(action)
     return PressFeedback(key="one_moment", told=True)
 
@@ -531,6 +536,8 @@ def apply(
     if intent == "cancel":
         action = replace(action, remark=remark or None)
         tell = None if together else "cancelled_because" if remark else "cancelled"
+        if action.approvers and decider != action.requester:
+            actions.index = actions.index.refused_by_approver(action.kind, action.requester, at)
         close(actions, action, "refused", at, by=decider, name=name, tell=tell)
         return PressFeedback(key="pressed_no", told=True)
     if not by_code and action.open and action.filed:

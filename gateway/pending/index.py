@@ -20,6 +20,9 @@ from gateway.tools.pending_action import PendingAction, State, canonical_json, j
 
 LATELY = timedelta(minutes=10)
 """The time for which a settled action still takes a bare reply for itself."""
+AFTER_A_NO = timedelta(hours=1)
+"""The time after the no of an approver in which only a press of the requester asks the approvers again."""
+_MOST_PRESSES = 3
 _KEPT = 20
 """The number of settled entries that are kept to answer a late code or reply. Their records live longer."""
 _STOPS_KEPT = 100
@@ -99,6 +102,17 @@ class Showing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApproversNo:
+    """An approver refused a call of a tool, so that only a press of its requester asks the approvers again."""
+
+    kind: str
+    requester: str
+    at: datetime
+    pressed: tuple[datetime, ...] = ()
+    """The times when the requester had it asked again within the last hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEnd:
     """The end of one item of a plan, which the plan has not told yet."""
 
@@ -145,6 +159,8 @@ class Index:
     reminded: Mapping[str, tuple[int, datetime]] = field(default_factory=dict)
     """Person -> the number of open actions that they were told of in a line under a reply, and the time of it."""
     permissions: tuple[StandingPermission, ...] = ()
+    refusals: tuple[ApproversNo, ...] = ()
+    """The refusals of approvers within the last hour."""
     plans: tuple[PlanProgress, ...] = ()
     """The plans with ends that are not told yet."""
 
@@ -246,11 +262,35 @@ class Index:
             found.insert(0, showing)
         return tuple(found)
 
+    def approvers_refused(self, kind: str, requester: str, now: datetime) -> ApproversNo | None:
+        """Return the last refusal of this tool and requester by an approver, if it is less than an hour old."""
+        found = [each for each in self.refusals if (each.kind, each.requester) == (kind, requester)]
+        return next((each for each in found if now - each.at < AFTER_A_NO), None)
+
     def progress(self, plan: str) -> PlanProgress:
         """Return the progress of a plan; an empty one if nothing is held for it."""
         return next((each for each in self.plans if each.plan == plan), PlanProgress(plan=plan))
 
     # ── changing ──
+
+    def refused_by_approver(self, kind: str, requester: str, at: datetime) -> Index:
+        """Return the index with a note that an approver refused a call of this tool."""
+        known = self.approvers_refused(kind, requester, at)
+        return self._with_refusal(
+            replace(known, at=at) if known else ApproversNo(kind=kind, requester=requester, at=at)
+        )
+
+    def asked_again(self, kind: str, requester: str, at: datetime) -> Index | None:
+        """Return the index with a press that asks the approvers again; None after three presses within an hour."""
+        known = self.approvers_refused(kind, requester, at) or ApproversNo(kind=kind, requester=requester, at=at)
+        lately = tuple(each for each in known.pressed if at - each < AFTER_A_NO)
+        return None if len(lately) >= _MOST_PRESSES else self._with_refusal(replace(known, pressed=(*lately, at)))
+
+    def _with_refusal(self, refusal: ApproversNo) -> Index:
+        key = (refusal.kind, refusal.requester)
+        others = [each for each in self.refusals if (each.kind, each.requester) != key]
+        kept = [each for each in others if refusal.at - each.at < AFTER_A_NO]
+        return replace(self, refusals=(*kept, refusal)[-_KEPT:])
 
     def progressed(self, progress: PlanProgress) -> Index:
         """Return the index with the progress of a plan. A progress that holds nothing is dropped."""

@@ -31,6 +31,7 @@ _LONGEST_FIXED = 80
 _WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
 _WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
 """The spaces of formatted amounts and dates."""
+_PLATFORMS = {"telegram": "Telegram", "slack": "Slack", "sms": "SMS", "whatsapp": "WhatsApp", "web": "Web"}
 _PERSON = re.compile(r"[\w:+%.@=/-]+", re.ASCII)
 _TEXT = "text/plain; charset=utf-8"
 
@@ -230,13 +231,20 @@ def ending(action: PendingAction, at: datetime | None) -> str:
 
 
 def asker(action: PendingAction) -> str:
-    """Return the name of the requester, as Markdown."""
-    return named(action.requester_name) if action.requester_name else _person(action.requester)
+    """Return who asks, as Markdown: the name that they gave themselves, and what their platform calls them.
+
+    The platform's own handle and id stand in brackets, because anybody can give themselves any name.
+    """
+    person = Person.parse(action.requester)
+    platform = _PLATFORMS.get(person.channel, person.channel)
+    handle = f"@{action.requester_handle}" if action.requester_handle else ""
+    known = ", ".join(plain(visible(each)) for each in (handle, f"{platform} {person.user_id}") if each)
+    return f"{named(action.requester_name)} ({known})" if action.requester_name else known
 
 
-def people_of(people: Sequence[str], language: str) -> str:
-    """Return a list of persons, as Markdown."""
-    return listing([_person(person) for person in people], language)
+def deciders(action: PendingAction) -> str:
+    """Return the people whose approval an action needs, as Markdown: by the author's name for them, by no address."""
+    return plain(visible(action.approvers_name)) if action.approvers_name else say("deciders", action.language)
 
 
 def is_confirmed_here(action: PendingAction) -> bool:
@@ -256,8 +264,8 @@ def is_in_group(action: PendingAction) -> bool:
 
 def waits_for(action: PendingAction, letters: Callable[[str], str]) -> str:
     """Return the line that names the people whose approval an open action waits for."""
-    people = people_of(action.approvers, action.language)
-    return say("waits_for", action.language, letters, people=people, preview=statement(action.preview))
+    values = {"people": deciders(action), "preview": statement(action.preview)}
+    return say("waits_for", action.language, letters, **values)
 
 
 def _note(action: PendingAction, at: datetime, language: str) -> str:
@@ -285,7 +293,9 @@ def decided_by(action: PendingAction) -> str:
     """Return the name of the decider, as Markdown."""
     if is_you(action):
         return say("you", action.language)
-    return named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
+    if action.decided_name:
+        return named(action.decided_name)
+    return deciders(action) if action.approvers else _person(action.decided_by or "")
 
 
 def is_you(action: PendingAction) -> bool:
@@ -395,12 +405,10 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     how = in_words if words else "prompt_code"
     how = how if is_confirmed_here(action) else "prompt_refuse_only"
     answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
-    approvers, need = action.approvers, action.need
-    if action.ballot_of is not None:
-        approvers, need = action.ballot_of.people, action.ballot_of.need
-    if approvers and (need > 1 or action.ballot_of is None):
+    need = action.need if action.ballot_of is None else action.ballot_of.need
+    if action.approvers and (need > 1 or action.ballot_of is None):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
-        return f"{answer} {say(key, language, letters, people=people_of(approvers, language), need=need)}"
+        return f"{answer} {say(key, language, letters, people=deciders(action), need=need)}"
     if is_in_group(action):
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer

@@ -238,7 +238,10 @@ def again_button(actions: ConversationActions, action: PendingAction) -> tuple[B
     if not (actions.has_buttons and may_ask_again(action)):
         return ()
     (token,) = _mint(actions, action, ["again"])
-    return (Button(label=say("button_again", action.language), token=token),)
+    if not transitions.was_refused(action):
+        return (Button(label=say("button_again", action.language), token=token),)
+    people = action.approvers_name or say("deciders", action.language)
+    return (Button(label=say("button_again_of", action.language, people=people), token=token),)
 
 
 def edit_prompt(

@@ -14,6 +14,7 @@ from gateway.pending.index import same_ask
 from gateway.pending.prompting import filed_if_long
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
+from gateway.pending.standing import is_covered
 from gateway.pending.tokens import make_action_id, make_code, make_salt
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
@@ -26,6 +27,10 @@ QUOTA = 5
 _REFUSED_ALREADY = (
     "Exactly this was asked and not confirmed since the person last wrote. It was not done; "
     "do not ask again before they write."
+)
+_REFUSED_BY_APPROVER = (
+    "Not asked: an approver has refused a call of this tool within the last hour. Only the person who asked can have "
+    "it asked again, with the button under the refusal."
 )
 _TOO_LONG = "Not asked: this is too long to be shown here, and files cannot be sent. Ask for less at once."
 _A_MOMENT = timedelta(microseconds=1)
@@ -40,8 +45,8 @@ class ProposalRefused:
     """A call that is not asked. `why` goes to the model as the tool's error."""
 
     why: str
-    unreached: tuple[str, ...] = ()
-    """The approvers out of reach. The person is told of them."""
+    unreached: bool = False
+    """True if too few approvers can be reached. The person is told so."""
 
 
 def propose_action(
@@ -59,14 +64,15 @@ def propose_action(
     changing: PendingAction | None = None,
     proposed: Sequence[PendingAction] = (),
     ballots: Mapping[str, Ballot] = MappingProxyType({}),
+    again: bool = False,
 ) -> PendingAction | ProposalRefused:
     """Return a new action for a tool call, or the open one that is equal to it.
 
     `ballots` has one for each of `asked_elsewhere` within reach. `plan` is the id of the plan that the calls of
     one reply make. `changing` is the open action that a new one of the same tool replaces, because the person wants it
-    changed. `proposed` are the earlier new actions of the same turn. A new action `supersedes` the open one of the same
-    call and requester that was shown with another preview.
-    Nothing is written here: the commit of the turn writes the new action and closes the superseded one as ``changed``.
+    changed. `again`: the person has pressed to ask again. `proposed` are the earlier new actions of the same turn. A
+    new action `supersedes` the open one of the same call and requester that was shown with another preview.
+    Nothing is written here: the commit of the turn writes the new action and closes the replaced ones as ``changed``.
     """
     try:
         preview = frozen(preview)
@@ -77,9 +83,7 @@ def propose_action(
     if equal := next((twin for twin in twins if _is_equal(twin, tool, preview)), None):
         return equal
     replaces = changing.pending_action_id if changing is not None and changing.kind == tool.name else None
-    if actions.index.refused_since(turn_started, same_ask(tool.name, args, requester)):
-        return ProposalRefused(_REFUSED_ALREADY)
-    if not twins and (why := _over_quota(mine, plan, replaces)) is not None:
+    if (why := _refused_before(actions, tool, args, requester, turn_started, again=again)) is not None:
         return ProposalRefused(why)
     sent = _ballots(tool, requester, address, ballots, conversation=actions.conversation)
     if (lacking := _lacks_approvers(tool, requester, sent)) is not None:
@@ -103,8 +107,28 @@ def propose_action(
         standing=_offer(tool, taken | {code}, plan),
         at=_after(actions.now, proposed),
     )
+    if not twins and not is_covered(actions, action, tool) and (why := _over_quota(mine, plan, replaces)) is not None:
+        return ProposalRefused(why)
     shown = filed_if_long(actions, action)
     return replace(shown, digest=compute_digest(shown)) if shown is not None else ProposalRefused(_TOO_LONG)
+
+
+def _refused_before(
+    actions: ConversationActions,
+    tool: Tool,
+    args: Mapping[str, Json],
+    requester: str,
+    turn_started: datetime,
+    *,
+    again: bool,
+) -> str | None:
+    """Return the error for a call that was refused too short a time ago, else None."""
+    asks_others = tool.confirm is not None and tool.confirm.approvers is not None
+    if asks_others and not again and actions.index.approvers_refused(tool.name, requester, actions.now) is not None:
+        return _REFUSED_BY_APPROVER
+    if actions.index.refused_since(turn_started, same_ask(tool.name, args, requester)):
+        return _REFUSED_ALREADY
+    return None
 
 
 def _over_quota(mine: Sequence[PendingAction], plan: str | None, replaces: str | None) -> str | None:
@@ -149,11 +173,11 @@ def _lacks_approvers(tool: Tool, requester: str, ballots: Sequence[Ballot]) -> P
         return None
     if len(approvers) < need:
         return ProposalRefused("Not asked: too few people other than the one who asked may approve this.")
-    unreached = tuple(ballot.person for ballot in ballots if ballot.state == "lost")
-    if len(approvers) + len(_standins(tool, requester)) - len(unreached) >= need:
+    lost = sum(ballot.state == "lost" for ballot in ballots)
+    if len(approvers) + len(_standins(tool, requester)) - lost >= need:
         return None
     why = "Not asked, and nothing was done: too many of the people who have to approve this cannot be reached now."
-    return ProposalRefused(why, unreached=unreached)
+    return ProposalRefused(why, unreached=True)
 
 
 def _ballots(
@@ -224,10 +248,12 @@ def _new_action(
         supersedes=supersedes,
         requester=str(person),
         requester_name=person.name,
+        requester_handle=person.handle,
         conversation=conversation,
         address=address,
         language=language,
         approvers=approvers or (),
+        approvers_name=rule.name if rule is not None else None,
         need=need,
         args_digest=compute_args_digest(args),
         verb=_verb(tool, language),
@@ -312,10 +338,12 @@ _ASKED = (
     "code",
     "requester",
     "requester_name",
+    "requester_handle",
     "conversation",
     "address",
     "language",
     "approvers",
+    "approvers_name",
     "need",
     "args_digest",
     "digest",

@@ -57,7 +57,7 @@ def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, 
     """
     at = actions.now
     _drop_ended(actions, at)
-    if action.replaces is not None or action.supersedes is not None:
+    if tool is None or not is_covered(actions, action, tool):
         return False
     held = permissions_of(actions, action.requester)
     giver = next((each for each in held if covers(each, action, tool)), None)
@@ -80,6 +80,13 @@ def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, 
     text = say("permitted", action.language, actions.letters, **values)
     actions.say(text, tells=(action.pending_action_id,))
     return True
+
+
+def is_covered(actions: ConversationActions, action: PendingAction, tool: Tool) -> bool:
+    """Return True if a permission of its requester covers a new action, so that it need not be asked."""
+    if action.replaces is not None or action.supersedes is not None:
+        return False
+    return any(covers(each, action, tool) for each in permissions_of(actions, action.requester))
 
 
 def revoke(

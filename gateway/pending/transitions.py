@@ -70,14 +70,20 @@ def is_stale(action: PendingAction, at: datetime) -> bool:
 
 
 def may_ask_again(action: PendingAction) -> bool:
-    """Return True for an action that one press asks anew: it has expired or drifted, and was not tampered with.
+    """Return True for an action that one press asks anew: it failed, has expired or drifted, and was not tampered with.
 
-    So may a question that did not arrive and had taken the place of another one. A ballot is asked anew with its
-    action.
+    So may a question that did not arrive and had taken the place of another one, and one that an approver refused. A
+    ballot is asked anew with its action.
     """
+    if action.ballot_of is not None or action.detail == "tampered":
+        return False
     missed = action.reason == "undelivered" and action.replaces is not None
-    ended = missed or (action.reason in ("expired", "drifted") and action.detail != "tampered")
-    return ended and action.ballot_of is None
+    return missed or action.state == "failed" or action.reason in ("expired", "drifted") or was_refused(action)
+
+
+def was_refused(action: PendingAction) -> bool:
+    """Return True if an approver refused an action that another person asked."""
+    return action.reason == "refused" and bool(action.approvers) and action.decided_by != action.requester
 
 
 def show(

@@ -23,7 +23,7 @@ from gateway.pending.ballots import (
     remind_ballots,
 )
 from gateway.pending.deciding import take_vote
-from gateway.pending.prompt import asker, ending, people_of
+from gateway.pending.prompt import asker, deciders, ending
 from gateway.pending.prompting import edit_prompt, filed_if_long, first_shown, show_once_more, show_prompt
 from gateway.pending.settling import close
 from gateway.pending.tokens import make_code
@@ -164,7 +164,7 @@ def _lost(actions: ConversationActions, action: PendingAction, person: str, at: 
         return
     gone = {ballot.person for ballot in lost.ballots if ballot.state == "lost"}
     able = {*lost.approvers, *lost.standins} - gone | {vote.person for vote in lost.votes}
-    values = {"people": people_of(sorted(gone), lost.language)}
+    values = {"people": deciders(lost)}
     if len(able) < lost.need:
         text = say("approvers_unreached", lost.language, actions.letters, **values)
         close(actions, actions.by_id[lost.pending_action_id], "undelivered", at)

@@ -49,6 +49,9 @@ AskFunction: TypeAlias = Callable[..., Awaitable[Preview | str]]
 ProbeFunction: TypeAlias = Callable[..., Awaitable[Literal["done", "not_done", "unknown"]]]
 
 
+_LONGEST_NAME = 80
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvers:
     """The people that decide instead of the person who asked.
@@ -66,6 +69,8 @@ class Approvers:
     """The time after which a silent approver is reminded, once; None: half of the time to answer."""
     standin: Sequence[str] = ()
     """Persons to ask when the approvers are silent after the reminder, or cannot be reached."""
+    name: str | None = None
+    """The name of these people that the person who asked reads, such as ``our finance team``."""
 
     def __post_init__(self) -> None:
         if isinstance(self.people, str):
@@ -74,6 +79,8 @@ class Approvers:
             raise ValueError("Approvers(standin=...) is a list of persons, not one text")
         if self.remind_seconds is not None and not (isfinite(self.remind_seconds) and self.remind_seconds > 0):
             raise ValueError(f"remind_seconds must be a positive number of seconds, not {self.remind_seconds!r}")
+        if self.name is not None and not (isinstance(self.name, str) and 0 < len(self.name.strip()) <= _LONGEST_NAME):
+            raise ValueError(f"Approvers(name=...) is a text of 1 to {_LONGEST_NAME} characters: how people call them")
         people, standin = _written(self.people), _written(self.standin)
         if twice := [person for person in standin if person in people]:
             raise ValueError(f"{twice[0]} is an approver and a stand-in")

@@ -172,12 +172,17 @@ class PendingAction:
     requester: str
     """The requester, like ``telegram:123:456``."""
     requester_name: str | None = None
+    """The name that they gave themselves."""
+    requester_handle: str | None = None
+    """The platform's own name for them, without a sign in front."""
     conversation: str
     address: Address | None = None
     """The address of the conversation; None from `ask_channel`."""
     language: str = "en"
     approvers: tuple[str, ...] = ()
     """Persons, like ``telegram:123:456``. Empty: the requester alone decides."""
+    approvers_name: str | None = None
+    """The author's name for the approvers, for the person who asked."""
     need: int = 1
     votes: tuple[Vote, ...] = ()
 

@@ -259,11 +259,15 @@ class Rig:
             "action": worker.engine._actions.run,
             "out": worker.delivery.run,
         }
-        while (await self.store.stats()).ready:
+        idle = 0
+        while (stats := await self.store.stats()).ready:
+            idle += 1
             for kind in kinds:
                 lease = await self.store.lease("w", [kind], pool=Platform.name, prefetch=prefetch(worker.context, kind))
                 if lease is not None:
+                    idle = 0
                     await runs[kind](lease)
+            assert idle < 5_000, f"what is ready cannot be leased: {stats}"
         await worker.context.tasks.ended()  # such as the answer to a press
 
     async def actions(self) -> list[PendingAction]:

@@ -103,9 +103,9 @@ async def press(chat: ChatDriver, place: str, label: str) -> None:
 async def test_each_approver_is_asked_in_their_own_chat(chat: ChatDriver, invoices: Invoices) -> None:
     for person in ("ben", "cat", "dan"):
         (question,) = [message for message in chat.messages if message.place == person]
-        assert question.text.startswith("Ana asks for your approval.\n\n**Delete invoice “42” for good?**")
+        assert question.text.startswith("Ana (test ana) asks for your approval.\n\n**Delete invoice “42” for good?**")
         assert question.buttons == ["Confirm", "Cancel"]
-        assert "2 of these people must confirm" in question.text
+        assert "2 confirmations are needed" in question.text
     (own,) = [message for message in chat.messages if message.place == "ana"]
     assert own.buttons == ["Cancel", "Change"]
     assert f"Reply **NO {code(chat, 'ana')}** if it should not be done." in own.text
@@ -130,7 +130,9 @@ async def test_bare_yes_counts_in_the_chat_of_the_approver_alone(invoices: Invoi
     async with asking(invoices, BEN) as chat:
         await chat.says("ana", "delete 42")
         await chat.says("ana", "yes")
-        assert newest(chat, "ana").startswith("Not done yet. The approval is up to `test:bot:ben`: Delete invoice")
+        assert newest(chat, "ana").startswith(
+            "Not done yet. The approval is up to the people who decide: Delete invoice"
+        )
         assert invoices.deleted == []
         await chat.says("ben", "yes")
         assert invoices.deleted == ["42"]
@@ -212,7 +214,7 @@ async def test_silent_approvers_are_reminded_then_the_standin_is_asked(invoices:
         await clock.advance(3601)
         assert len(said(chat, "ben")) == 2 and newest(chat, "ben").startswith("Nothing has been done yet.")
         await clock.advance(3600)
-        assert newest(chat, "cat").startswith("Ana asks for your approval.")
+        assert newest(chat, "cat").startswith("Ana (test ana) asks for your approval.")
         assert "You have 21 hours and 59 minutes to answer." in newest(chat, "cat")
         await clock.advance(3600)
         assert len(said(chat, "ben")) == 2, "an approver is reminded once"
@@ -242,7 +244,7 @@ async def test_time_ends_in_all_chats(invoices: Invoices) -> None:
         for person in ("ben", "cat"):
             assert newest(chat, person) == "**Delete invoice “42” for good**\nExpired. Nothing was done."
         await press(chat, "ana", "Ask again")
-        assert newest(chat, "ben").startswith("Ana asks for your approval.")
+        assert newest(chat, "ben").startswith("Ana (test ana) asks for your approval.")
         await chat.says("ben", f"OK {code(chat, 'ben')}")
         await chat.says("cat", f"OK {code(chat, 'cat')}")
         assert invoices.deleted == ["42"]
@@ -270,7 +272,7 @@ async def test_removed_approver_no_longer_decides(invoices: Invoices) -> None:
 async def test_nobody_can_be_reached_is_told_at_once(invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:
     async with asking(invoices, "sms:+1:+2") as chat:
         await chat.says("ana", "delete 42")
-        assert newest(chat, "ana") == "The bot cannot reach `sms:+1:+2`."
+        assert newest(chat, "ana") == "The bot cannot reach the people who decide."
         assert "approver sms:+1:+2 cannot be reached: sms is not on here" in caplog.text
     assert invoices.deleted == []
 
@@ -290,11 +292,11 @@ async def test_approver_who_wants_no_messages_is_told_of_at_once(invoices: Invoi
     async with asking(invoices, BEN, CAT) as chat:
         await chat.says("ana", "delete 42")
         await opts_out(chat, "ben")
-        assert newest(chat, "ana") == "The bot cannot reach `test:bot:ben`."
+        assert newest(chat, "ana") == "The bot cannot reach the people who decide."
         await opts_out(chat, "cat")
-        assert "The bot cannot reach `test:bot:ben` and `test:bot:cat`." in newest(chat, "ana")
+        assert "The bot cannot reach the people who decide." in newest(chat, "ana")
         await chat.says("ana", "delete 43")
-        assert newest(chat, "ana") == "The bot cannot reach `test:bot:ben` and `test:bot:cat`."
+        assert newest(chat, "ana") == "The bot cannot reach the people who decide."
         assert invoices.deleted == []
 
 
@@ -387,3 +389,66 @@ async def test_vote_counts_by_its_own_stamp_across_the_deadline(chats: Rig, invo
     await chats.worker.engine.due()
     await settle(chats)
     assert invoices.deleted == ["42"]
+
+
+# ── after a no ──
+
+AGAIN = "Ask our finance team again"
+
+
+async def refused(chat: ChatDriver) -> None:
+    """Ana asks, and Ben says no."""
+    await chat.says("ana", "delete 42")
+    await chat.says("ben", "no")
+    assert newest(chat, "ana").startswith("Not done: Delete invoice “42”")
+
+
+async def test_after_a_no_only_the_requesters_press_asks_the_approver_again(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, name="our finance team") as chat:
+        await refused(chat)
+        asked = len(said(chat, "ben"))
+        for words in ("delete 42", "delete 43"):
+            await chat.says("ana", words)
+            told = [message.content for message in invoices.model.requests[-1].messages if message.role == "tool"]
+            assert "an approver has refused a call of this tool within the last hour" in told[-1]
+        assert len(said(chat, "ben")) == asked, "twelve noes were twelve new prompts"
+        await chat.presses("ana", AGAIN)
+        assert newest(chat, "ben").startswith("Ana (test ana) asks for your approval.")
+        await chat.says("ben", f"OK {code(chat, 'ben')}")
+        assert invoices.deleted == ["42"]
+
+
+async def test_three_presses_an_hour_ask_again_and_no_more(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, name="our finance team") as chat:
+        await refused(chat)
+        for _ in range(3):
+            await chat.presses("ana", AGAIN)
+            await chat.says("ben", f"NO {code(chat, 'ben')}")
+        asked = len(said(chat, "ben"))
+        await chat.presses("ana", AGAIN)
+        assert (len(said(chat, "ben")), chat.alerts[-1]) == (
+            asked,
+            "This was asked again often enough for now. Please try later.",
+        )
+        await chat.clock.advance(3601)
+        await chat.says("ana", "delete 44")
+        assert len(said(chat, "ben")) > asked, "an hour after the last no the model may ask again"
+
+
+async def test_another_person_does_not_press_it_and_is_not_held_back(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, name="our finance team") as chat:
+        await refused(chat)
+        await chat.presses("cat", AGAIN)
+        assert chat.alerts[-1] == "This is not yours to answer."
+        asked = len(said(chat, "ben"))
+        await chat.says("cat", "delete 42")
+        assert len(said(chat, "ben")) == asked + 1
+
+
+async def test_requester_reads_the_authors_name_for_the_approvers(invoices: Invoices) -> None:
+    async with asking(invoices, BEN, name="our finance team") as chat:
+        await chat.says("ana", "delete 42")
+        assert "The decision is up to our finance team." in newest(chat, "ana")
+        await chat.says("ana", "yes")
+        assert newest(chat, "ana").startswith("Not done yet. The approval is up to our finance team: ")
+        assert "test:bot" not in "".join(said(chat, "ana"))

@@ -580,6 +580,7 @@ async def test_it_outlives_a_restart_and_many_other_questions(allowed: Rig, till
     for number in range(21):
         await allowed.handles("ana", f"charge C8 {number}")
         await allowed.handles("ana", f"no {code_of_last(allowed)}")
+        await allowed.advance(46)
     allowed.worker = allowed.another()
     await allowed.handles("ana", "charge C7 20")
     assert till.paid == [("C7", 10), ("C7", 20)]

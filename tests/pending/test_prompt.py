@@ -71,9 +71,10 @@ def test_in_the_language_of_the_conversation(language: str, answer: str, window:
 
 def test_right_to_left_prompt_is_legible_and_its_codes_readable() -> None:
     action = record(language="ar", table=(), preview="Delete invoice INV-42?", approvers=(str(BOB), str(EVA)))
+    action = replace(action, approvers_name="Finance")
     text = read(asked(action))
     assert "**" not in text and "أو الرد بكتابة نعم \u2068K7PA\u2069 أو لا \u2068K7PA\u2069." in text
-    assert "\u2068test:bot:bob\u2069 و\u2068test:bot:eva\u2069" in text
+    assert "\u2068Finance\u2069" in text
     note = read(Reply(text=settled_note(done(replace(action, approvers=())), NOW)))
     assert "\u2068Ana\u2069" in note and "\u206812:00 UTC\u2069" in note
     assert not re.search("\u2068\u2068|\u2069\u2069", text + note)
@@ -118,8 +119,10 @@ def test_only_argument_shown_in_the_sentence_is_not_repeated() -> None:
 
 def test_prompt_names_who_may_confirm() -> None:
     one, two = (record(approvers=(str(BOB), str(EVA)), need=need) for need in (1, 2))
-    assert "K7PA. test:bot:bob and test:bot:eva may confirm." in read(asked(one))
-    assert "2 of these people must confirm: test:bot:bob and test:bot:eva." in read(asked(two))
+    assert "K7PA. The decision is up to the people who decide." in read(asked(one))
+    named = replace(two, approvers_name="our *finance* team")
+    assert "2 confirmations are needed. The decision is up to our *finance* team." in read(asked(named))
+    assert "test:bot" not in read(asked(one)) + read(asked(two)), "nobody reads an address"
     assert "Only the person who asked can answer." in read(asked(record(address=GROUP)))
     assert "Only the person" not in read(asked(record()))
 

@@ -87,7 +87,11 @@ OTHER: dict[str, Any] = {
     "allows": True,
     "grant": Grant(given=NOW, until=NOW, used=(Use(action_id="00" * 16, args_digest="00" * 32, at=NOW),)),
     "permission": "00" * 16,
-    "told": "Done.",
+    "place": 2,
+    "filed": True,
+    "numbered": {"m1": (2, 3)},
+    "requester_handle": "ana",
+    "approvers_name": "our finance team",
 }
 WHAT_WAS_ASKED = {
     "pending_action_id",

@@ -49,6 +49,7 @@ async def ask_again(
         turn_started=actions.now,
         answer_window_seconds=before.answer_window_seconds,
         ballots=await find_ballots(context, elsewhere),
+        again=True,
     )
     if isinstance(proposed, ProposalRefused):
         return _cannot(before, tool_context.language)

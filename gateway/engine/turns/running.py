@@ -13,6 +13,7 @@ from channels import Address, Json, Person
 from channels.direct import DirectChannel
 from gateway.engine.context import EngineContext
 from gateway.engine.reach import find_ballots
+from gateway.engine.reply_limits import questions
 from gateway.engine.strangers import Strangers
 from gateway.engine.telling import event_id_of, run_of
 from gateway.engine.turns.batch import Batch
@@ -125,10 +126,16 @@ def turn_input(
         events=running.events,
         expenses=running.expenses,
         find_ballots=partial(find_ballots, context),
+        may_ask=partial(_may_ask, context, str(person)),
         earlier_results=partial(earlier_results, context, conversation),
         live=running.live,
         read_file=context.files.read,
     )
+
+
+async def _may_ask(context: EngineContext, person: str, count: int) -> bool:
+    """Return True if a person may be asked so many questions now, and count them."""
+    return not await context.store.acquire([questions(person, count)])
 
 
 def _ended(index: Index) -> list[str]:
