@@ -194,6 +194,25 @@ async def test_actions(chat: Rig, invoices: Invoices) -> None:
     await look(chat)
 
 
+@pytest.mark.parametrize("odd", ["no JSON", "no text", "null", "list", "nested"])
+async def test_action_without_a_readable_record_is_told_to_its_person_and_to_the_operator(
+    chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture, odd: str
+) -> None:
+    """Defect 18: nobody was told. The sealed index of the conversation still lists the question."""
+    await chat.hears("ana", "delete INV-1")
+    (action,) = await chat.actions()
+    await plant(chat.store, place_of("ana"), "record", f"action/{action.pending_action_id}", ODD[odd])
+    await chat.handles("ana", f"OK {action.code}")
+    assert invoices.deleted == []
+    told = [text for text in chat.platform.texts("ana") if "changed from outside the chat" in text]
+    assert action.code in told[0]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert any(action.pending_action_id in error for error in errors)
+    await chat.hears("ana", "delete INV-2")
+    await chat.handles("ana", f"OK {code_of(chat.platform.texts('ana')[-1])}")
+    assert invoices.deleted == ["INV-2"]
+
+
 async def test_transcripts(chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:
     for person in SOME:
         await chat.handles(person, "hello")
