@@ -123,9 +123,7 @@ class CallExecutor:
     async def execute(self, each: CheckedCall) -> CallResult:
         """Run the tool. Raises CallFailed."""
         tool, call = each.tool, each.call
-        planned: list[PlannedTurn] = []
-        noted: list[NotedFact] = []
-        withdrawn: list[str] = []
+        planned, noted, withdrawn = list[PlannedTurn](), list[NotedFact](), list[str]()
         context = replace(
             self.context,
             idempotency_key=f"{self.context.idempotency_key}/{each.key}",
@@ -135,7 +133,6 @@ class CallExecutor:
             on_progress=self.on_progress,
             withdraw=partial(_take_back, withdrawn, self.withdrawable) if self.withdrawable else None,
         )
-
         if isinstance(tool, AgentTool):
             result = await self.hand_over(tool, each.key, str(each.args["task"]), context)
             return replace(result, stop=self._stop(tool, result.text))

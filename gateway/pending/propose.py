@@ -72,7 +72,7 @@ def propose_action(
     one reply make. `changing` is the open action that a new one of the same tool replaces, because the person wants it
     changed. `again`: the person has pressed to ask again. `proposed` are the earlier new actions of the same turn. A
     new action `supersedes` the open one of the same call and requester that was shown with another preview.
-    Nothing is written here: the commit of the turn writes the new action and closes the replaced ones as ``changed``.
+    The commit of the turn writes the new action and closes the replaced ones as ``changed``.
     """
     try:
         preview = frozen(preview)
@@ -102,12 +102,12 @@ def propose_action(
         answer_window_seconds=answer_window_seconds,
         ballots=sent,
         plan=plan,
-        place=1 + sum(before.plan == plan for before in proposed) if plan is not None else 0,
         replaces=replaces,
         standing=_offer(tool, taken | {code}, plan),
+        proposed=proposed,
         at=_after(actions.now, proposed),
     )
-    if not twins and not is_covered(actions, action, tool) and (why := _over_quota(mine, plan, replaces)) is not None:
+    if not twins and (why := _over_quota(mine, plan, replaces)) and not is_covered(actions, action, tool):
         return ProposalRefused(why)
     shown = filed_if_long(actions, action)
     return replace(shown, digest=compute_digest(shown)) if shown is not None else ProposalRefused(_TOO_LONG)
@@ -226,9 +226,9 @@ def _new_action(
     answer_window_seconds: float,
     ballots: tuple[Ballot, ...],
     plan: str | None,
-    place: int,
     replaces: str | None,
     standing: StandingOffer | None,
+    proposed: Sequence[PendingAction],
     at: datetime,
 ) -> PendingAction:
     """Return the record of a new question, without its digest."""
@@ -266,7 +266,7 @@ def _new_action(
         remind_seconds=rule.remind_seconds if rule is not None else None,
         ballots=ballots,
         plan=plan,
-        place=place,
+        place=1 + sum(before.plan == plan for before in proposed) if plan is not None else 0,
         replaces=replaces,
         standing=standing,
         on_item_failure=tool.confirm.on_item_failure if tool.confirm is not None else "continue",

@@ -169,16 +169,17 @@ def _ballots(run: Run, ended: _Ended) -> Iterator[str]:
         if line["call"] == "sendMessage" and "/note/" not in line["part"]
     }
     for action in wires:
-        name, counted = f"“{action.args['name']}”", 0
+        name, counted, all_heard = f"“{action.args['name']}”", 0, list[list[str]]()
         for manager in run.managers:
             heard = [text for place, text in said.values() if place == str(manager.id) and name in text]
             asked = sum("asks for your approval" in text for text in heard)
             counts = sum("Your yes is counted" in text for text in heard)
             counted += counts
+            all_heard.append(heard)
             if (asked, len(heard) - asked - counts) != (1, 1):
                 yield f"{manager.first_name} was told of {name}: {heard}"
         if counted != len(run.managers) - 1:
-            yield f"{counted} were told that their yes for {name} counts"
+            yield f"{counted} were told that their yes for {name} counts: {all_heard}, votes {action.votes}"
 
 
 def _prompts(run: Run, ended: _Ended) -> Iterator[str]:

@@ -111,7 +111,7 @@ def lines(chat: ChatDriver) -> list[str]:
     return [message.text for message in chat.messages if message.text.startswith("Still open")]
 
 
-async def test_finding_19_what_is_open_stands_under_the_models_done_twice_and_then_in_a_line() -> None:
+async def test_finding_19_what_is_open_stands_under_the_models_done() -> None:
     async with asked(*["Done: Delete INV-1 for good."] * 6) as (chat, *_):
         for _ in range(2):
             await chat.says("ana", "and?")

@@ -403,7 +403,7 @@ async def refused(chat: ChatDriver) -> None:
     assert newest(chat, "ana").startswith("Not done: Delete invoice “42”")
 
 
-async def test_after_a_no_only_the_requesters_press_asks_the_approver_again(invoices: Invoices) -> None:
+async def test_after_a_no_only_a_press_asks_the_approver_again(invoices: Invoices) -> None:
     async with asking(invoices, BEN, name="our finance team") as chat:
         await refused(chat)
         asked = len(said(chat, "ben"))

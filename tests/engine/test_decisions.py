@@ -567,7 +567,7 @@ async def test_change_of_what_has_ended_says_so(changes: ChatDriver) -> None:
     assert changes.alerts[-1] == "This is already done."
 
 
-async def test_change_lasts_over_other_messages_and_ends_with_the_child(changes: ChatDriver) -> None:
+async def test_change_lasts_over_messages_until_the_child_is_asked(changes: ChatDriver) -> None:
     await changes.presses("ana", "Change")
     await changes.says("ana", "hello")
     await changes.says("ana", "delete INV-7")

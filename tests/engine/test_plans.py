@@ -111,7 +111,7 @@ async def test_words_decide_the_named_items_alone(
     assert len(shown_again) == bool(open_left)
 
 
-async def test_open_items_are_shown_behind_the_outcome_under_new_numbers(three: ChatDriver, shop: Shop) -> None:
+async def test_open_items_are_shown_anew_behind_the_outcome(three: ChatDriver, shop: Shop) -> None:
     await three.says("ana", "2")
     outcome, rest = three.messages[1:]
     assert (shop.deleted, outcome.text) == (["2"], "Invoice 2 is deleted.")
@@ -302,7 +302,7 @@ async def stopped_meanwhile(chat: ChatDriver) -> None:
         await asyncio.sleep(0)
 
 
-async def test_ends_are_told_after_thirty_seconds_although_one_item_still_runs(shop: Shop) -> None:
+async def test_ends_are_told_while_one_item_runs_for_long(shop: Shop) -> None:
     clock = FakeClock()
     async with ChatDriver(shop.bot, clock=clock) as chat:
         await chat.says("ana", "delete 1 2 3")

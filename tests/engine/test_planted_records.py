@@ -195,7 +195,7 @@ async def test_actions(chat: Rig, invoices: Invoices) -> None:
 
 
 @pytest.mark.parametrize("odd", ["no JSON", "no text", "null", "list", "nested"])
-async def test_action_without_a_readable_record_is_told_to_its_person_and_to_the_operator(
+async def test_action_without_a_readable_record_is_told_to_all(
     chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture, odd: str
 ) -> None:
     """Defect 18: nobody was told. The sealed index of the conversation still lists the question."""

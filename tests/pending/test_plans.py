@@ -89,7 +89,7 @@ async def test_no_number_of_open_questions_is_too_many_to_show_again(private: Ta
 
 
 @pytest.mark.parametrize("platform", CHANNELS)
-async def test_question_too_long_for_one_part_is_a_file_and_takes_its_code_alone(private: Table, platform: str) -> None:
+async def test_question_too_long_for_one_part_is_a_file(private: Table, platform: str) -> None:
     actions = await shown_on(private, platform, 1_300, plan=None)
     (action,) = actions.open
     assert action.filed == (platform in ("sms", "whatsapp"))
@@ -101,7 +101,7 @@ async def test_question_too_long_for_one_part_is_a_file_and_takes_its_code_alone
     )
 
 
-async def test_characters_that_count_twice_are_counted_as_the_platform_does(private: Table) -> None:
+async def test_characters_that_count_twice_are_counted_so(private: Table) -> None:
     """3,000 characters outside of the first plane are 6,000 units on Telegram, whose limit is 4,096."""
     channel = CHANNELS["telegram"]
     actions = await private.actions(capabilities=channel.capabilities, fits=partial(is_one_message, channel))
