@@ -248,6 +248,22 @@ def in_group(actions: ConversationActions, person: Person, language: str) -> boo
     return bool(actions.open)
 
 
+def almost(actions: ConversationActions, person: Person, last: Showing | None, language: str) -> bool:
+    """Answer a text that is nearly an answer, "ok" or a number, to a person who may answer.
+
+    `last` is the bot's last message. Returns False if it shows no question to this person, or if the person changes
+    one: the text is about another matter.
+    """
+    mine = actions.open_for(str(person)) if actions.changed_by(str(person)) is None else []
+    shown = last.shows if last is not None else frozenset[str]()
+    if shown.isdisjoint(action.pending_action_id for action in mine):
+        return False
+    if len(mine) > 1:
+        return _which(actions, actions.index.open, person, language)
+    ask_for_code(actions, mine[0], "almost")
+    return True
+
+
 def decide(actions: ConversationActions, action_id: str, intent: Intent, person: Person, at: datetime) -> PressFeedback:
     """Apply the decision of a trusted caller, which names its action, and return the feedback.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from channels import Address, Button, Reply
 from gateway.artifacts import media_of
@@ -65,15 +66,18 @@ def show_again(actions: ConversationActions, person: str) -> None:
         show_once_more(actions, mine, intro=intro, alone=False)
 
 
-def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
-    """Show a question again after an answer that is not clear enough."""
+def ask_for_code(
+    actions: ConversationActions, action: PendingAction, sentence: Literal["say_code", "almost"] = "say_code"
+) -> None:
+    """Show a question again after an answer that is not clear enough. `sentence` says what is missing."""
     actions.near = action.pending_action_id
     if not is_confirmed_here(action):
         actions.say(waits_for(action, actions.letters))
         return
     if actions.is_paid and action.reshown >= _RESHOWN_AT_MOST:
         return
-    intro = say("say_code", action.language, actions.letters, code=action.code)
+    yes_word, _ = map(actions.letters, safe_words(action.language))
+    intro = say(sentence, action.language, actions.letters, yes_word=yes_word, code=action.code)
     show_once_more(actions, [action], intro=intro)
 
 

@@ -46,7 +46,7 @@ def test_every_language_has_its_lines() -> None:
 
 
 @pytest.mark.parametrize("lang", languages())
-def test_a_line_under_thanks_is_the_persons_name_or_the_text_is_unclear(lang: str) -> None:
+def test_a_line_under_thanks_is_a_name_or_makes_unclear(lang: str) -> None:
     own, words = CORPUS[lang], words_of(lang)
     name, others = own["name"], [*own["lines"], own["no"], own["yes"]]
     closings = (own["thanks"], f"{own['thanks']}!", "--", min(words.closings, key=len))
