@@ -251,11 +251,11 @@ def in_group(actions: ConversationActions, person: Person, language: str) -> boo
 def almost(actions: ConversationActions, person: Person, last: Showing | None, language: str) -> bool:
     """Answer a text that is nearly an answer, "ok" or a number, to a person who may answer.
 
-    `last` is the bot's last message. Returns False if it shows no question to this person, or if the person changes
-    one: the text is about another matter.
+    `last` is the bot's last message. Returns False if it is no question to this person alone, or if the person changes
+    a question: the text is about another matter.
     """
     mine = actions.open_for(str(person)) if actions.changed_by(str(person)) is None else []
-    shown = last.shows if last is not None else frozenset[str]()
+    shown = last.shows if last is not None and last.alone else frozenset[str]()
     if shown.isdisjoint(action.pending_action_id for action in mine):
         return False
     if len(mine) > 1:

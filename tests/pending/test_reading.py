@@ -378,6 +378,7 @@ delete = ["supprime"]
         ('no = ["non"]', 'no = ["non", "oui"]', "'oui' is both a yes and a no"),
         ('yes = "OUI"', 'yes = "YES"', "'YES' is a carrier's word"),
         ('no = "NON" }', 'no = "BIEN" }', "'BIEN' is a carrier's word, or not read as cancel"),
+        ('yes = ["oui"]', 'doubts = ["si possible"]\nyes = ["oui", "oui, si possible"]', "possible' holds a doubt"),
         ("[vite|]", "[vite|", "'vas-y [vite|' is 1 texts, or its brackets do not match"),
         ("delete =", "supprimer =", "supprimer is none of the verbs"),
     ],
