@@ -6,11 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gateway.pending import ReplyParser
 from gateway.pending.reading import continues, is_near_answer
-from gateway.pending.words import languages, words_of
+from gateway.pending.words import words_of
 
 PARSER = ReplyParser()
 CORPUS: dict[str, Any] = tomllib.loads(
@@ -22,7 +20,6 @@ def joined(lang: str, *texts: str) -> str:
     return ("" if not words_of(lang).spaced else " ").join(texts)
 
 
-@pytest.mark.parametrize("lang", languages())
 def test_every_word_of_changing_and_adding_is_known(lang: str) -> None:
     yes, words = CORPUS["yes"][lang], words_of(lang)
     table = words.continuing
@@ -38,7 +35,6 @@ def test_every_word_of_changing_and_adding_is_known(lang: str) -> None:
     assert [text for text in instead if continues(text, lang) != "change"] == []
 
 
-@pytest.mark.parametrize("lang", languages())
 def test_a_yes_with_a_doubt_or_a_but_is_unclear(lang: str) -> None:
     yes, please, words = CORPUS["yes"][lang], CORPUS["please"][lang], words_of(lang)
     assert len(words.doubts) >= 5
@@ -48,7 +44,6 @@ def test_a_yes_with_a_doubt_or_a_but_is_unclear(lang: str) -> None:
     assert [text for text in texts if PARSER.classify(text, lang, verb="delete") == "confirm"] == []
 
 
-@pytest.mark.parametrize("lang", languages())
 def test_what_only_acknowledges_is_near_and_unclear(lang: str) -> None:
     words, samples = words_of(lang), CORPUS["acknowledges"][lang]
     yes = {text for text, pieces in [*words.pieces.items(), *words_of("en").pieces.items()] if "ack" not in str(pieces)}

@@ -70,12 +70,6 @@ PARSER = ReplyParser()
 CORPUS = Path(__file__).parent / "corpus"
 
 
-@pytest.fixture(scope="module", params=languages())
-def lang(request: pytest.FixtureRequest) -> str:
-    """Each language. The tests of one language run one after another: its words are read once."""
-    return str(request.param)
-
-
 @cache
 def corpus(name: str) -> dict[str, Any]:
     return tomllib.loads((CORPUS / f"{name}.toml").read_text(encoding="utf-8"))
