@@ -57,6 +57,7 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "button_again": "the button under what has expired or drifted",
         "still_waiting": "in front of a question that is shown again; also the answer to a press that changes nothing",
         "say_code": "a yes that could mean something else; the question follows, with its code",
+        "almost": "ok, sure, or a number under a question; the question follows, with its code",
         "change_how": "the answer to *Change*",
         "standing_given": "a permission was given, when its action was launched; also a line of /pending",
         "waits_for": "a yes of a person that may only refuse; also a line under a reply",

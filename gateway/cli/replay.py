@@ -52,7 +52,7 @@ from gateway.cli.process import log_to_stderr
 from gateway.cli.terminal import from_markdown, lines, visible
 from gateway.engine.engine import Engine
 from gateway.engine.messages import replies_by_thread
-from gateway.pending.reading import read_code, read_refused_code
+from gateway.pending.reading import name_of, read_code, read_refused_code
 from gateway.settings import Settings
 from gateway.tools.pending_action import PendingAction
 from gateway.web import Webhooks
@@ -273,7 +273,8 @@ class Replay:
         """Return the text with a recorded code replaced by the code of the newest open question."""
         shared = self._engine.context
         language = shared.language(message.person)
-        found = read_code(message.text, language) or read_refused_code(message.text, language)
+        name = name_of(message.person)
+        found = read_code(message.text, language, name=name) or read_refused_code(message.text, language, name)
         waiting = (await shared.actions(shared.conversation(message.address))).open if found is not None else []
         if found is None or not waiting or found.code in {action.code for action in waiting}:
             return message.text

@@ -31,7 +31,7 @@ from gateway.observe.results import AgentResult
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.index import IndexEntry
 from gateway.pending.loading import conversation_of
-from gateway.pending.reading import decides, read_words, reads_as_answer
+from gateway.pending.reading import decides, name_of, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id, token_sha256
 from gateway.pending.transitions import may_approve, may_refuse
 from gateway.store.transaction import Transaction
@@ -79,7 +79,7 @@ class BotRuntime:
             verb = action.verb if action is not None else None
             asked = action.language if action is not None else FALLBACK
             await context.read_words(person.language, asked)
-            intent = read_words(message.text, (context.language(person, asked), asked), verb)
+            intent = read_words(message.text, (context.language(person, asked), asked), verb, name_of(person))
             needs_code = action is not None and intent == "confirm" and action.filed
             if intent != "unclear" and not needs_code:
                 return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
@@ -88,7 +88,9 @@ class BotRuntime:
         language = context.language(person)
         channel = context.channels.get(address.channel)
         numbers = channel is not None and channel.capabilities.numbers
-        if numbers or reads_as_answer(message.text, language):  # it answers the message before the call
+        if numbers or reads_as_answer(
+            message.text, language, name_of(person)
+        ):  # it answers the message before the call
             message = replace(message, after=await self._newest_message(context.conversation(address)))
         async with self._calls.begin(context.conversation(address)) as call:
             await self._work(call)

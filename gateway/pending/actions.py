@@ -47,7 +47,7 @@ class OutgoingReply:
     tells: tuple[str, ...] = ()
     """The ids of the actions whose end it tells. A late bare reply after it still belongs to them."""
     alone: bool = False
-    """True if it holds questions of the gateway's, or its list of them, and nothing else: words may answer it."""
+    """True if it holds questions of the gateway's, or its list of them, alone: words may answer it."""
     listed: tuple[str, ...] = ()
     """The ids of all actions of its numbered list, which may go on over several messages."""
     intent: Intent | None = None

@@ -1,4 +1,4 @@
-"""What is nearly an answer: a yes that goes on, and a word that only acknowledges."""
+"""Texts that are nearly an answer: a yes that goes on, and words that only acknowledge."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def goes_on(text: str, words: Words) -> Literal["change", "add"] | None:
 
 
 def acknowledges(text: str, words: Words) -> bool:
-    """Return True for a folded text of nothing but acknowledgements and politeness: "ok, thanks"."""
-    return words.near.make(text) and not words.mere.make(text)
+    """Return True for a folded text of only acknowledgements and politeness: "ok, thanks"."""
+    return text in words.acknowledgements or (words.near.make(text) and not words.mere.make(text))
 
 
 def _behind_yes(text: str, words: Words) -> str:

@@ -157,9 +157,9 @@ def select(
 def _meant(
     selection: Selection, items: Sequence[PendingAction], intent: Intent | None
 ) -> Sequence[tuple[Intent, frozenset[int]]] | None:
-    """Return the numbers that a selection refuses and those that it confirms; None if that is in doubt.
+    """Return the refused numbers of a selection and the confirmed ones; None in doubt.
 
-    `intent` is that of a list which asks what a yes or a no meant: such a list shows the questions in short.
+    `intent` is that of a list which asks the meaning of a yes or a no. This list shows the questions in short.
     """
     if intent == "cancel":
         return None if selection.refused else [("cancel", selection.confirmed)]
@@ -278,6 +278,22 @@ def in_group(actions: ConversationActions, person: Person, language: str) -> boo
     if mine:
         ask_for_code(actions, mine[0])
     return bool(actions.open)
+
+
+def almost(actions: ConversationActions, person: Person, shown: Sequence[Showing], language: str) -> bool:
+    """Answer a text that is nearly an answer, "ok" or a number, of an approver or the requester.
+
+    `shown` are the bot's last messages. Returns False if none is a question to this person alone, or if the person
+    changes a question: the text is about another matter.
+    """
+    mine = actions.open_for(str(person)) if actions.changed_by(str(person)) is None else []
+    ids = {action_id for showing in shown if showing.alone for action_id in (*showing.shows, *showing.listed)}
+    if ids.isdisjoint(action.pending_action_id for action in mine):
+        return False
+    if len(mine) > 1:
+        return _which(actions, actions.index.open, person, language)
+    ask_for_code(actions, mine[0], "almost")
+    return True
 
 
 def decide(actions: ConversationActions, action_id: str, intent: Intent, person: Person, at: datetime) -> PressFeedback:
@@ -439,8 +455,8 @@ class BareReply:
     def decides_list(self, items: Sequence[PendingAction], person: Person) -> bool:
         """Return True if it decides these actions, which are all of the list that was shown last.
 
-        Each message of the list has arrived. The rules are those for the bare reply to a single question, within the
-        shortest time of all.
+        Each message of the list has arrived. The rules of a bare reply to a single question hold, within the shortest
+        time of all.
         """
         if not self.shown or any(each.shows for each in self.shown) != (self.intent is None):
             return False

@@ -104,12 +104,15 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
     message = _cut(text, words)
     if message is None or _says_neither(text, words):
         return
+    doubtful = words.hesitates is not None and words.hesitates.search(text) is not None
     todo = [_State(0, None, "", 0, None, frozenset(), polite=False, said=False, first=0, end=0)]
     seen = set(todo)
     while todo:
         state = todo.pop()
         if state.at == len(message.tokens):
-            if state.last is not None and state.said and not _says_nothing(message, state, words):
+            if state.last is None or not state.said or (doubtful and state.last.intent == "confirm"):
+                continue
+            if not _says_nothing(message, state, words):
                 yield Reading(state.last.intent, state.verb, state.heads > 0, state.no_verbs)
             continue
         for after in _steps(state, message, words):
@@ -222,7 +225,7 @@ def _steps(state: _State, message: _CutMessage, words: Words) -> Iterator[_State
 
 
 def _says_more(piece: Piece, last: Piece | None) -> bool:
-    """Return True unless a piece only acknowledges, or is nothing but the verb. Both together are an answer."""
+    """Return True unless a piece only acknowledges, or is only the verb. Both together are an answer."""
     return piece.role != "ack" and (not piece.repeats or (last is not None and last.role == "ack"))
 
 

@@ -268,7 +268,7 @@ class Index:
         return next((each for each in found if now - each.at < AFTER_A_NO), None)
 
     def progress(self, plan: str) -> PlanProgress:
-        """Return the progress of a plan; an empty one if nothing is held for it."""
+        """Return the progress of a plan; an empty one if no end is held for it."""
         return next((each for each in self.plans if each.plan == plan), PlanProgress(plan=plan))
 
     # ── changing ──
@@ -293,7 +293,7 @@ class Index:
         return replace(self, refusals=(*kept, refusal)[-_KEPT:])
 
     def progressed(self, progress: PlanProgress) -> Index:
-        """Return the index with the progress of a plan. A progress that holds nothing is dropped."""
+        """Return the index with the progress of a plan. An empty progress is dropped."""
         others = tuple(each for each in self.plans if each.plan != progress.plan)
         holds = progress != PlanProgress(plan=progress.plan)
         return replace(self, plans=(*others, progress) if holds else others)

@@ -148,7 +148,7 @@ def prompt(
 def _buttons(actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Listed) -> tuple[Button, ...]:
     """Return the buttons under a prompt, each pair beside each other.
 
-    Those of a question that has been answered stay, so that a second tap does not hit the buttons of the next one.
+    The buttons of a question that has been answered stay, so that a second tap does not hit the buttons of the next one.
     """
     language = actions[0].language
     buttons: list[Button] = []
@@ -231,7 +231,7 @@ def ending(action: PendingAction, at: datetime | None) -> str:
 
 
 def asker(action: PendingAction) -> str:
-    """Return who asks, as Markdown: the name that they gave themselves, and what their platform calls them.
+    """Return the asker, as Markdown: their own name, and their handle and id on the platform.
 
     The platform's own handle and id stand in brackets, because anybody can give themselves any name.
     """

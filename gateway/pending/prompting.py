@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from channels import Address, Button, Reply
 from gateway.artifacts import media_of
@@ -55,9 +56,9 @@ def show_prompt(
 ) -> None:
     """Queue the prompt of these open actions, with new tokens. The tokens of earlier showings stay valid.
 
-    Several questions are a numbered list. It is divided into messages of which the platform makes one part each, and
+    Several questions are a numbered list. It is divided into messages that the platform sends in one part each, and
     the buttons of a message decide its own questions. The files of questions that are too long for a message go out in
-    front of all. `alone`: the messages hold nothing else that words could answer.
+    front of all. `alone`: words can answer the messages.
     """
     asked = in_order(asked)
     _attach(actions, asked)
@@ -84,15 +85,18 @@ def show_again(actions: ConversationActions, person: str) -> None:
         show_once_more(actions, again, intro=intro, alone=False)
 
 
-def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
-    """Show a question again after an answer that is not clear enough."""
+def ask_for_code(
+    actions: ConversationActions, action: PendingAction, sentence: Literal["say_code", "almost"] = "say_code"
+) -> None:
+    """Show a question again after an answer that is not clear enough. `sentence` says what is missing."""
     actions.near = action.pending_action_id
     if not is_confirmed_here(action):
         actions.say(waits_for(action, actions.letters))
         return
     if actions.is_paid and action.reshown >= _RESHOWN_AT_MOST:
         return
-    intro = say("say_code", action.language, actions.letters, code=action.code)
+    yes_word, _ = map(actions.letters, safe_words(action.language))
+    intro = say(sentence, action.language, actions.letters, yes_word=yes_word, code=action.code)
     show_once_more(actions, [action], intro=intro)
 
 
@@ -135,7 +139,7 @@ def show_once_more(
     intro: str | None = None,
     alone: bool = True,
 ) -> None:
-    """Show the prompts of open actions again, each at most twice; after that one line tells what is open.
+    """Show the prompts of open actions again, each at most twice; after that one line tells of them.
 
     The `new` ones are shown for the first time, in the same message.
     """
@@ -148,7 +152,7 @@ def show_once_more(
 
 
 def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> None:
-    """Queue one line that tells what is still open: the action and its code, or the number of several."""
+    """Queue one line about the open actions: the action and its code, or the number of several."""
     if len(waiting) > 1:
         actions.say(say("still_open_many", waiting[0].language, actions.letters, count=len(waiting)))
     for action in waiting if len(waiting) == 1 else ():
@@ -161,7 +165,7 @@ def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> No
 
 
 def remind_now_and_then(actions: ConversationActions, person: str, waiting: Sequence[PendingAction]) -> None:
-    """Tell a person what is still open, unless they were told of as many actions within the last hour."""
+    """Tell a person the open actions, unless they were told of as many actions within the last hour."""
     count, at = actions.index.reminded.get(person, (0, actions.now))
     if count != len(waiting) or actions.now - at >= _REMINDED_EVERY:
         remind(actions, waiting)

@@ -68,11 +68,10 @@ def propose_action(
 ) -> PendingAction | ProposalRefused:
     """Return a new action for a tool call, or the open one that is equal to it.
 
-    `ballots` has one for each of `asked_elsewhere` within reach. `plan` is the id of the plan that the calls of
-    one reply make. `changing` is the open action that a new one of the same tool replaces, because the person wants it
-    changed. `again`: the person has pressed to ask again. `proposed` are the earlier new actions of the same turn. A
-    new action `supersedes` the open one of the same call and requester that was shown with another preview.
-    The commit of the turn writes the new action and closes the replaced ones as ``changed``.
+    `ballots` has one for each of `asked_elsewhere` within reach. `plan` is the id of the plan of one reply's calls.
+    `changing` is the open action that a new one of the same tool replaces. `again`: the person has pressed to ask
+    again. `proposed` are the earlier new actions of the turn. A new action `supersedes` the open one of the same call
+    that was shown with another preview. The commit of the turn closes the replaced ones as ``changed``.
     """
     try:
         preview = frozen(preview)
@@ -88,12 +87,11 @@ def propose_action(
     sent = _ballots(tool, requester, address, ballots, conversation=actions.conversation)
     if (lacking := _lacks_approvers(tool, requester, sent)) is not None:
         return lacking
-    code = make_code(taken := codes_of([*actions.open, *proposed]))
     action = _new_action(
         tool,
         args,
         preview,
-        code=code,
+        code=(code := make_code(taken := codes_of([*actions.open, *proposed]))),
         supersedes=twins[-1].pending_action_id if twins else None,
         person=person,
         conversation=actions.conversation,

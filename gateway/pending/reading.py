@@ -164,9 +164,9 @@ def continues(text: str, lang: Spoken, name: str | None = None) -> Literal["chan
 
 
 def is_near_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
-    """Return True for a text that only acknowledges, "ok" or "sure", or is only a number. None of them is an answer."""
+    """Return True for a text that only acknowledges, "ok" or "sure", or is only a number."""
     core = unwrapped(text, lang, name)
-    if core is None:
+    if core is None or any(_meanings(core, lang)):
         return False
     tables = [words_of(each) for each in dict.fromkeys((*_each(lang), "en"))]
     forms = [form for form, _ in without_emoji(core)]

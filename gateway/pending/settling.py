@@ -190,7 +190,7 @@ def take_back(
 ) -> list[PendingAction]:
     """Withdraw the open questions of a person that the model takes back, and tell it.
 
-    What was decided meanwhile stays, and the person is told so. Returns the `new` questions that change a withdrawn
+    A question that was decided meanwhile stays, and the person is told so. Returns the `new` questions that change a withdrawn
     one: of their tool, exactly one was taken back.
     """
     known = [action for action_id in action_ids if (action := actions.get(action_id)) is not None]

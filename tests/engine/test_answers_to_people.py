@@ -104,6 +104,57 @@ async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped(invoices: In
         assert "Invoice INV-1 is deleted." in texts
 
 
+# ── what is nearly an answer ──
+
+
+@pytest.mark.parametrize("words", ["ok", "Sure, thanks!", "2", "please"])
+async def test_what_only_acknowledges_is_asked_for_the_code(words: str) -> None:
+    async with asked() as (chat, script, done):
+        await chat.says("ana", words)
+        code = code_of(chat.last.text)
+        assert chat.last.text.startswith(f"Almost: add the code, **OK {code}**.")
+        assert (len(script.requests), done) == (1, [])
+        await chat.says("ana", f"ok {code}")
+        assert done == ["INV-1"]
+
+
+async def test_an_acknowledgement_of_another_message_goes_to_the_model() -> None:
+    async with asked("It is of May.", "Good.") as (chat, script, done):
+        await chat.says("ana", "of which month is it?")
+        assert chat.last.text.startswith("Nothing has been done yet.")
+        await chat.says("ana", "2")
+        assert (len(script.requests), done) == (3, [])
+        assert not any(message.text.startswith("Almost") for message in chat.messages)
+
+
+async def test_without_a_question_an_ok_goes_to_the_model() -> None:
+    async with asked("You are welcome.") as (chat, script, done):
+        await chat.says("ana", "no")
+        await chat.says("ana", "ok")
+        assert (len(script.requests), done) == (2, [])
+        assert chat.last.text == "You are welcome."
+
+
+async def test_acknowledgements_show_the_question_twice_at_most() -> None:
+    async with asked() as (chat, script, done):
+        for _ in range(3):
+            await chat.says("ana", "ok")
+        told = [message.text.partition(" ")[0] for message in chat.messages[1:]]
+        assert told == ["Almost:", "Almost:", "Not"]
+        assert (len(script.requests), done) == (1, [])
+
+
+async def test_in_a_group_the_ok_of_an_approver_is_answered() -> None:
+    script = ScriptedProvider([DELETE, "Hello Ben."])
+    own, done = bot(script)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1", group="team")
+        await chat.says("ana", "ok", group="team")
+        assert chat.last.text.startswith("Almost: add the code")
+        await chat.says("ben", "ok", group="team")
+        assert (len(script.requests), done) == (2, [])
+
+
 # ── what is still open ──
 
 

@@ -16,6 +16,7 @@ from gateway.pending import (
     SqlitePendingStore,
 )
 from gateway.pending.seed.base import PendingStore
+from gateway.pending.words import languages
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.transaction import Put, Transaction
@@ -132,6 +133,12 @@ class NoYes:
 
     def is_cancel(self, message: str) -> bool:
         return False
+
+
+@pytest.fixture(scope="session", params=languages())
+def lang(request: pytest.FixtureRequest) -> str:
+    """Each language. The tests of one language run one after another: its words are read once."""
+    return str(request.param)
 
 
 @pytest.fixture

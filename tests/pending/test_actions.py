@@ -118,7 +118,7 @@ async def test_shown_again_twice_at_most_with_old_buttons_still_good(private: Ta
         prompting.show_again(actions, str(ANA))
         assert [bool(said.reply.buttons) for said in actions.says] == shown
         await private.write(actions)
-    assert said(actions) == []
+        assert len(said(actions)) == (shown == [False])
     private.later(3600)
     actions = await private.actions()
     prompting.show_again(actions, str(ANA))
@@ -462,3 +462,23 @@ async def test_actions_that_did_not_change_write_nothing(private: Table) -> None
     transaction = Transaction(partition="00")
     await (await private.actions()).write(transaction)
     assert transaction == Transaction(partition="00")
+
+
+async def test_an_ok_is_answered_only_under_its_question(private: Table) -> None:
+    action = await private.asked()
+    (last,) = private.word(action.shown_at, action).shown
+    actions = await private.actions()
+    assert not deciding.almost(actions, BOB, [last], "en")
+    assert not deciding.almost(actions, ANA, [], "en")
+    assert not deciding.almost(actions, ANA, [replace(last, alone=False)], "en")
+    assert not deciding.almost(actions, ANA, [replace(last, shows=frozenset({"another"}))], "en")
+    assert said(actions) == []
+    assert deciding.almost(actions, ANA, [last], "en")
+    assert said(actions)[0].startswith(f"Almost: add the code, **OK {action.code}**.")
+
+
+async def test_an_ok_is_not_answered_during_a_change(private: Table) -> None:
+    action = await private.asked()
+    actions = await private.actions()
+    actions.index = actions.index.changed_by(str(ANA), action.pending_action_id)
+    assert not deciding.almost(actions, ANA, private.word(action.shown_at, action).shown, "en")

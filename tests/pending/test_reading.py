@@ -70,12 +70,6 @@ PARSER = ReplyParser()
 CORPUS = Path(__file__).parent / "corpus"
 
 
-@pytest.fixture(scope="module", params=languages())
-def lang(request: pytest.FixtureRequest) -> str:
-    """Each language. The tests of one language run one after another: its words are read once."""
-    return str(request.param)
-
-
 @cache
 def corpus(name: str) -> dict[str, Any]:
     return tomllib.loads((CORPUS / f"{name}.toml").read_text(encoding="utf-8"))
@@ -378,6 +372,7 @@ delete = ["supprime"]
         ('no = ["non"]', 'no = ["non", "oui"]', "'oui' is both a yes and a no"),
         ('yes = "OUI"', 'yes = "YES"', "'YES' is a carrier's word"),
         ('no = "NON" }', 'no = "BIEN" }', "'BIEN' is a carrier's word, or not read as cancel"),
+        ('yes = ["oui"]', 'doubts = ["si possible"]\nyes = ["oui", "oui, si possible"]', "possible' holds a doubt"),
         ("[vite|]", "[vite|", "'vas-y [vite|' is 1 texts, or its brackets do not match"),
         ("delete =", "supprimer =", "supprimer is none of the verbs"),
     ],

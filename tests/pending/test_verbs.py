@@ -37,6 +37,17 @@ def test_a_word_without_a_verb_counts_for_every_question(verb: str | None) -> No
     assert misread(verb, CORPUS["plain"]) == []
 
 
+@pytest.mark.parametrize("verb", sorted(NO_VERBS))
+def test_a_question_whose_verb_is_a_no_is_not_refused_by_one(verb: str) -> None:
+    """Said to "Cancel the order?", "drop it" may be a yes."""
+    doubtful = [(lang, text, "unclear") for lang, text in CORPUS["no_class"]]
+    assert misread(verb, doubtful) == []
+    assert misread("pay", [(lang, text, "cancel") for lang, text in CORPUS["no_class"]]) == []
+    assert misread(verb, CORPUS["plain_no"]) == []
+    offered = [("en", "no, keep it", "cancel"), ("en", "No, leave it as it is", "cancel")]
+    assert misread(verb, offered if verb not in ("keep", "leave") else [(*row[:2], "unclear") for row in offered]) == []
+
+
 def test_the_verb_of_the_question_is_no_way_to_refuse_it() -> None:
     no_words = CORPUS["no_words"]
     assert {verb for verb, _ in no_words} <= NO_VERBS

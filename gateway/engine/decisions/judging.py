@@ -29,6 +29,7 @@ from gateway.pending.reading import (
     Answer,
     CodeReply,
     Spoken,
+    name_of,
     read_beside_code,
     read_code,
     read_refusal,
@@ -80,7 +81,7 @@ class Judgement:
     """How a person decided, for the log."""
 
 
-_Reader: TypeAlias = Callable[[str, Spoken, str | None], Answer]
+_Reader: TypeAlias = Callable[[str, Spoken, str | None, str | None], Answer]
 
 
 class Judge:
@@ -223,16 +224,17 @@ class Judge:
         await self._context.read_words(message.person.language if message.person is not None else None)
         language = self._context.language(message.person)
         typed = is_typed(message)
-        code, remark = read_code(message.text, language), ""
+        name = name_of(message.person)
+        code, remark = read_code(message.text, language, name=name), ""
         read: _Reader = read_beside_code
-        if code is None and (code := read_refused_code(message.text, language)) is not None:
+        if code is None and (code := read_refused_code(message.text, language, name)) is not None:
             read, remark = read_refusal, reason_of(message.text)
         actions = await self._context.actions(conversation, find=partial(_meant, code=code, message=message))
         language = self._context.language(message.person, actions.index.last_asked_language())
         await self._context.read_words(language, *(entry.language for entry in actions.index.entries))
 
         def reads(verb: str | None, asked: str) -> Answer:
-            return read(message.text, (language, asked), verb)
+            return read(message.text, (language, asked), verb, name)
 
         if typed and code is not None:
             decided = deciding.code(actions, code.code, reads, message.person, at, language, remark=remark)
@@ -345,5 +347,6 @@ def _meant(index: Index, code: CodeReply | None, message: Message) -> list[str]:
 
 def named_actions(index: Index, message: Message, language: str) -> list[str]:
     """Return the ids of the actions that a message names: by a code, or as a reply to their prompt."""
-    code = read_code(message.text, language) or read_refused_code(message.text, language)
+    name = name_of(message.person)
+    code = read_code(message.text, language, name=name) or read_refused_code(message.text, language, name)
     return _meant(index, code, message)

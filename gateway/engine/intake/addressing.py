@@ -14,7 +14,7 @@ from dataclasses import replace
 from channels import Event, Json, Message, MessageEdited, Person
 from gateway.engine.context import EngineContext
 from gateway.engine.retrying import attempts
-from gateway.pending.reading import decides, reads_as_answer
+from gateway.pending.reading import decides, name_of, reads_as_answer
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
@@ -86,7 +86,8 @@ class Addressing:
     async def _may_decide(self, message: Message, conversation: str) -> bool:
         """Return True for a yes, a no or a code by a person who may decide an open action of this conversation."""
         language = self._context.language(message.person)
-        if message.person is None or not (decides(message, language) or reads_as_answer(message.text, language)):
+        answers = decides(message, language) or reads_as_answer(message.text, language, name_of(message.person))
+        if message.person is None or not answers:
             return False
         read = await self._context.load_index(conversation)
         person = str(message.person)

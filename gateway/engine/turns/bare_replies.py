@@ -23,8 +23,8 @@ from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
 from gateway.pending.deciding import BareReply
 from gateway.pending.index import LATELY, Index, Showing
-from gateway.pending.reading import Answer, read_words, reads_as_answer
-from gateway.pending.selecting import Selection, read_selection
+from gateway.pending.reading import Answer, is_near_answer, name_of, read_words, reads_as_answer
+from gateway.pending.selecting import LEAST_ITEMS, Selection, read_selection
 from gateway.pending.words import words_of
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
@@ -56,22 +56,25 @@ class BareReplyHandler:
         asked_in = self._context.language_asked(lease)
         language = self._context.language(person, asked_in)
         await self._context.read_words(language, asked_in)
-        answers = reads_as_answer(message.text, language)
-        if not answers and not self._may_select(lease, message):
+        name = name_of(person)
+        answers = reads_as_answer(message.text, language, name)
+        waiting = self._count_open(lease) if is_typed(message) else 0
+        nearly = waiting > 0 and not answers and is_near_answer(message.text, language, name)
+        if not answers and not nearly and (waiting < LEAST_ITEMS or message.address.group):
             return None
 
         def reads(verb: str | None, asked: str) -> Answer:
-            return read_words(message.text, (language, asked), verb)
+            return read_words(message.text, (language, asked), verb, name)
 
         def selects(items: int) -> Selection | None:
-            return read_selection(message.text, items, words_of(language))
+            return read_selection(message.text, items, words_of(language), name)
 
         await self._wait_for_prompts(lease.lane)
         lately: bool | None = None
         for attempt in attempts():
             async with attempt:
                 actions, taken = await self._judge(
-                    lease.lane, batch, person, reads if answers else None, selects, language
+                    lease.lane, batch, person, reads if answers else None, selects, language, nearly=nearly
                 )
                 if actions.near:
                     if lately is None:
@@ -103,24 +106,30 @@ class BareReplyHandler:
         reads: deciding.Reads | None,
         selects: Callable[[int], Selection | None],
         language: str,
+        *,
+        nearly: bool,
     ) -> tuple[ConversationActions, bool]:
-        """Return the actions, changed by the message, and True if it was an answer to one of them.
+        """Return the actions, changed by the message, and True if it was an answer to one of them, or nearly.
 
         `reads` is None for a message that is neither a yes nor a no.
         """
         message = batch.messages[0]
         actions = await self._context.actions(conversation, find=partial(_to_read, at=batch.at))
+        if message.address.group and nearly:
+            return actions, deciding.almost(actions, person, actions.index.last_said(batch.at), language)
         if message.address.group:
             return actions, reads is not None and deciding.in_group(actions, person, language)
         bare_reply = await self._bare_reply(actions, batch, message)
         if len(actions.open) > 1 and deciding.select(actions, selects, person, bare_reply, language):
             return actions, True
+        if nearly:
+            return actions, deciding.almost(actions, person, bare_reply.shown, language)
         return actions, reads is not None and deciding.word(actions, reads, person, bare_reply, language)
 
-    def _may_select(self, lease: Lease, message: Message) -> bool:
-        """Return True if the message may name items of a plan: several actions are open in a one-to-one chat."""
+    def _count_open(self, lease: Lease) -> int:
+        """Return the number of actions that are open in the conversation."""
         read = self._context.prefetched_index(lease)
-        return read is not None and len(read.index.open) > 1 and not message.address.group and is_typed(message)
+        return len(read.index.open) if read is not None else 0
 
     async def _was_answered_lately(self, conversation: str, person: Person, about: str) -> bool:
         """Return True if this person was told within the rate limit that an answer about these actions is not clear."""

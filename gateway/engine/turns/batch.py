@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from channels import Event, Message, MessageEdited
-from gateway.pending.reading import reads_as_answer
+from gateway.pending.reading import name_of, reads_as_answer
 from gateway.providers.base import ModelMessage
 from gateway.store.types import Waiting
 from gateway.stored.events import ActionSettled, AskAgain, FollowUp, event_of, is_note
@@ -119,7 +119,7 @@ def choose(
 
 def is_plain(message: Message, language: str) -> bool:
     """Return True if a message may be joined with others and wait for them: it is no command, no yes and no no."""
-    return message.command is None and not reads_as_answer(message.text, language)
+    return message.command is None and not reads_as_answer(message.text, language, name_of(message.person))
 
 
 def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | ActionSettled | AskAgain | FollowUp:
@@ -211,7 +211,8 @@ def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:
     """Give a message of the batch its new text. False when it has none of this id, or a text reads as an answer."""
     for number, message in enumerate(batch.messages):
         if message.message_id is not None and message.message_id == edit.message_id:
-            if any(reads_as_answer(text, language) for text in (message.text, edit.text)):
+            name = name_of(message.person)
+            if any(reads_as_answer(text, language, name) for text in (message.text, edit.text)):
                 batch.edited = True
                 return False
             batch.messages[number] = replace(message, text=edit.text)

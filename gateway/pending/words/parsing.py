@@ -47,38 +47,30 @@ _STEM = 4
 def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     """Return the words of one file. Raises ValueError, which names the line, for a line that breaks the form."""
     forms = _forms(source, lang)
-    stems = _stems(forms, lang)
-    going_on = re.compile(f"{'' if lang in UNSPACED else '(?:^| )'}(?:{'|'.join(map(re.escape, common.going_on))})")
-    unneeded = frozenset(texts(source, lang, "no_unneeded"))
     # Without its accent the word has another meaning: "sí, borra" is a yes, "si borra" is none.
     other = tuple(f"{text} " for name in NAMES.values() for text in texts(source, lang, f"{name}_comma"))
-    exact: dict[str, set[Piece]] = defaultdict(set)
-    slots: dict[str, set[Intent]] = defaultdict(set)
     polite, polite_no, beside = (_spelt_list(source, lang, key) for key in ("polite", "polite_no", "beside_verb"))
-    permitting = frozenset(map(fold, source.get("permitting", ())))
-    asking = {text for text, found in forms.items() if any(form.name not in permitting for form in found)}
-    bare, asked = Parts(polite | beside | {"{}"}, lang), Parts(polite | beside | asking, lang)
     acknowledged, after = _spelt_list(source, lang, "acknowledged"), _acknowledgements(source, lang)
-    harmless = Parts((polite | after) - acknowledged, lang)
-    near = Parts(polite | after | acknowledged, lang)
+    near, mere = Parts(polite | after | acknowledged, lang), Parts(polite - after - acknowledged, lang)
+    slots = _slots(source, lang, other)
+    exact = _plain(source, lang, common, forms)
+    if acknowledged:  # Swedish "jo, tack"
+        harmless = Parts((polite | after) - acknowledged, lang)
+        for text in [text for text in exact if near.make(text) and not harmless.make(text)]:
+            if kept := {piece for piece in exact.pop(text) if piece.role == "ack" or piece.intent == "cancel"}:
+                exact[text] = kept
+    permitting = frozenset(map(fold, source.get("permitting", ())))
+    bare = Parts(polite | beside | {"{}"}, lang)
+    asking = {text for text, found in forms.items() if any(form.name not in permitting for form in found)}
+    asked = Parts(polite | beside | asking, lang)
     for intent, name in NAMES.items():
-        everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
-        for text, piece in _plain_pieces(source, lang, intent, name, everywhere, stems):
-            if intent == "confirm":
-                if piece.role != "ack" and acknowledged and near.make(text) and not harmless.make(text):
-                    continue  # Swedish "jo, tack"
-                doubtful = _ENDS if going_on.search(text) else frozenset[str]()
-            else:
-                doubtful = _TAKES_AWAY if text in unneeded else frozenset[str]()
-            exact[text].add(piece._replace(no_verbs=piece.no_verbs | doubtful))
         for text, verb in _fixed(source, lang, name):  # "no I want to keep it" is no refusal to delete it
-            repeats = intent == "confirm" and asked.make(text)
+            repeats = intent == "confirm" and (text in after or asked.make(text))
             exact[text].add(Piece("then" if intent == "confirm" else "phrase", intent, verb, repeats=repeats))
-        for text in filter(_is_slot, texts(source, lang, f"{name}_verb")):
-            for spelling in spellings(text):
-                if spelling == text or not spelling.startswith(other):
-                    slots[spelling].add(intent)
     pieces = _spelt(exact, other, lang)
+    confirming = (text for text, said in pieces.items() if any(piece.intent == "confirm" for piece in said))
+    usual_ends = {text.split()[-1] for text in chain(confirming, slots, polite)}  # Dutch "doe maar"
+    doubts, continuing = _spelt_list(source, lang, "doubts"), _continuing(source.get("continuing", {}), lang)
     unclear, joined = (_spelt_list(source, lang, key) for key in ("unclear", "unclear_joined"))
     answers = {text: read for text, read in pieces.items() if text not in unclear}
     return Words(
@@ -89,8 +81,9 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         polite_no=polite_no,
         acknowledgements=acknowledged | after,
         near=near,
-        mere=Parts(polite - after - acknowledged, lang),
-        doubts=_spelt_list(source, lang, "doubts"),
+        mere=mere,
+        doubts=doubts,
+        hesitates=_hesitates(doubts, continuing.change - usual_ends, lang),
         closings=_spelt_list(source, lang, "closings"),
         sent_from=tuple(_signature(fold(line)) for line in source.get("sent_from", ())),
         unclear=frozenset(text.replace(",", "") for text in unclear),
@@ -103,8 +96,38 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         first_of_forms=frozenset(text.split()[0] for text in forms),
         prefixed=lang in UNSPACED or any(_PREFIXED.search(text) for text in slots),
         plan=plan_of(source.get("plan", {}), lang, common, answers, other),
-        continuing=_continuing(source.get("continuing", {}), lang),
+        continuing=continuing,
     )
+
+
+def _plain(
+    source: Mapping[str, Any], lang: str, common: Common, forms: Mapping[str, frozenset[Form]]
+) -> dict[str, set[Piece]]:
+    """Return the answers without the verb of a question."""
+    stems = _stems(forms, lang)
+    going_on = re.compile(f"{'' if lang in UNSPACED else '(?:^| )'}(?:{'|'.join(map(re.escape, common.going_on))})")
+    unneeded = frozenset(texts(source, lang, "no_unneeded"))
+    exact: dict[str, set[Piece]] = defaultdict(set)
+    for intent, name in NAMES.items():
+        everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
+        for text, piece in _plain_pieces(source, lang, intent, name, everywhere, stems):
+            if intent == "confirm":
+                doubtful = _ENDS if going_on.search(text) else frozenset[str]()
+            else:
+                doubtful = _TAKES_AWAY if text in unneeded else frozenset[str]()
+            exact[text].add(piece._replace(no_verbs=piece.no_verbs | doubtful))
+    return exact
+
+
+def _slots(source: Mapping[str, Any], lang: str, other: tuple[str, ...]) -> dict[str, set[Intent]]:
+    """Return the phrases with the verb of a question, which stands in them as the name of its form."""
+    slots: dict[str, set[Intent]] = defaultdict(set)
+    for intent, name in NAMES.items():
+        for text in filter(_is_slot, texts(source, lang, f"{name}_verb")):
+            for spelling in spellings(text):
+                if spelling == text or not spelling.startswith(other):
+                    slots[spelling].add(intent)
+    return slots
 
 
 def _spelt_list(source: Mapping[str, Any], lang: str, key: str) -> frozenset[str]:
@@ -120,8 +143,17 @@ def _acknowledgements(source: Mapping[str, Any], lang: str) -> frozenset[str]:
     )
 
 
+def _hesitates(doubts: frozenset[str], last: Iterable[str], lang: str) -> re.Pattern[str] | None:
+    """Return the pattern of a doubt anywhere in a text, or of one of the `last` words at its end."""
+    if not doubts:
+        return None
+    begin, end, before = ("", "", "(?<!^)") if lang in UNSPACED else ("(?:^|[ ,.{}])", "(?=$|[ ,.!{}])", "[ ,.]")
+    some, ends = ("|".join(map(re.escape, sorted(texts, key=len, reverse=True))) for texts in (doubts, last))
+    return re.compile(f"{begin}(?:{some}){end}" + (f"|{before}(?:{ends})$" if ends else ""))
+
+
 def _repeats(slot: str, bare: Parts, permitting: frozenset[str], lang: str) -> bool:
-    """Return True for a phrase with nothing but a verb, and none that permits: "delete it", not "you may delete it"."""
+    """Return True for a phrase that only has the verb, and does not permit it: "delete it", not "you may delete it"."""
     form, pattern = _FORM.search(slot), _FORM if lang in UNSPACED else _SLOT
     asks = form is not None and form[1] not in permitting
     return asks and bare.make(pattern.sub("{}", slot))
@@ -262,13 +294,11 @@ def check_words(words: Words, common: Common) -> None:
 
 
 def _hesitant(words: Words) -> Iterator[str]:
-    """Yield the texts of a yes that hold one of the words of doubt."""
-    if not words.doubts:
+    """Yield the texts of a yes that hold a doubt."""
+    if words.hesitates is None:
         return
-    edge = "(?:^|[ ,{}])" if words.spaced else ""
-    doubt = re.compile(f"{edge}(?:{'|'.join(map(re.escape, sorted(words.doubts)))}){edge.replace('^', '$')}")
     confirming = (text for text, pieces in words.pieces.items() if any(each.intent == "confirm" for each in pieces))
     slots = (text for text, intents in words.slots.items() if "confirm" in intents)
     for text in chain(confirming, slots, words.polite - words.polite_no):
-        if doubt.search(text) and text not in words.unclear:
+        if words.hesitates.search(text) and text not in words.unclear:
             yield text

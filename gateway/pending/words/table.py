@@ -41,8 +41,8 @@ class Piece(NamedTuple):
 
     role: Role
     """``head``: a yes or a no. ``comma head``: a head that more follows only after a comma. ``ack``: a text that only
-    acknowledges, and is none by itself. ``after``: a text that counts only behind a head. ``phrase``: a whole answer; a
-    cancelling one stands behind a head only after a comma. ``then``: a whole answer that needs no comma.
+    acknowledges. ``after``: a text that counts only behind a head. ``phrase``: a whole answer; a cancelling one stands
+    behind a head only after a comma. ``then``: a whole answer that needs no comma.
     """
     intent: Intent
     verb: str | None = None
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
     no_verbs: frozenset[str] = frozenset()
     """The verbs of NO_VERBS to whose prompts the phrase is no answer, because it holds them."""
     repeats: bool = False
-    """True for nothing but the verb, with or without its object: "delete it". An impatient repeat is no yes."""
+    """True for the verb alone, with or without its object: "delete it". An impatient repeat is no yes."""
 
 
 class Form(NamedTuple):
@@ -94,7 +94,7 @@ class Parts:
         self._words = frozenset(word for text in self._texts for word in self._cut(text))
 
     def make(self, text: str) -> bool:
-        """Return True for a folded text that is nothing but these texts, one after another."""
+        """Return True for a folded text that is made of these texts, in any order."""
         words = self._cut(text)
         if not words or not self._words.issuperset(words):
             return False
@@ -119,7 +119,7 @@ class Continuing:
     add: frozenset[str]
     """Texts right behind the yes that begin something more: and, also."""
     prefixes: frozenset[str]
-    """Those of these texts that other letters follow in the same word: Arabic "and"."""
+    """Texts of these three that other letters follow in the same word: Arabic "and"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Words:
     polite: frozenset[str]
     """Texts that may stand before, behind and between the pieces of an answer."""
     polite_no: frozenset[str]
-    """Those of them that stand only beside a no: "thanks anyway"."""
+    """Texts of politeness that stand only beside a no: "thanks anyway"."""
     acknowledgements: frozenset[str]
     """Texts that alone only acknowledge: ok, sure."""
     near: Parts
@@ -142,6 +142,8 @@ class Words:
     """Politeness that acknowledges nothing."""
     doubts: frozenset[str]
     """Texts that stand in no yes: "if possible", "maybe"."""
+    hesitates: re.Pattern[str] | None
+    """Finds a doubt in a text, or a word of changing at its end: "yes, but"."""
     closings: frozenset[str]
     """Texts that open a signature; a name may follow."""
     sent_from: tuple[re.Pattern[str], ...]
@@ -152,7 +154,7 @@ class Words:
     slots: Mapping[str, frozenset[Intent]]
     """Phrases with a verb, written as "{the name of its form}"."""
     repeats: frozenset[str]
-    """Those of them that are nothing but the verb, with or without its object."""
+    """Slots with only the verb, with or without its object."""
     forms: Mapping[str, frozenset[Form]]
     """Form of a verb -> the verbs that have it."""
     longest_form: int
