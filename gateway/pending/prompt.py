@@ -148,7 +148,7 @@ def prompt(
 def _buttons(actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Listed) -> tuple[Button, ...]:
     """Return the buttons under a prompt, each pair beside each other.
 
-    The buttons of a question that has been answered stay, so that a second tap does not hit the buttons of the next one.
+    The buttons of a question that has been answered stay, so that a second tap does not hit those of the next one.
     """
     language = actions[0].language
     buttons: list[Button] = []

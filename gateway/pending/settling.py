@@ -190,8 +190,8 @@ def take_back(
 ) -> list[PendingAction]:
     """Withdraw the open questions of a person that the model takes back, and tell it.
 
-    A question that was decided meanwhile stays, and the person is told so. Returns the `new` questions that change a withdrawn
-    one: of their tool, exactly one was taken back.
+    A question that was decided meanwhile stays, and the person is told so. Returns the `new` questions that change a
+    withdrawn one: of their tool, exactly one was taken back.
     """
     known = [action for action_id in action_ids if (action := actions.get(action_id)) is not None]
     mine = [action for action in known if action.requester == person and action.ballot_of is None]
