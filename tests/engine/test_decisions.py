@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import time
 from collections.abc import AsyncIterator
@@ -453,10 +454,11 @@ async def test_preconditions_are_compared_as_json(invoices: Invoices, one: Any, 
 
 
 class Changing(Model):
-    """Asks for the invoice that the last message names, as a model would."""
+    """Asks for the invoice that the last messages name, as a model would."""
 
     async def complete(self, request: Request) -> Response:
-        said = next((message.content for message in reversed(request.messages) if message.role == "user"), "")
+        last = itertools.takewhile(lambda message: message.role in ("user", "event"), reversed(request.messages))
+        said = " ".join(message.content for message in last if message.role == "user")
         numbers = re.findall(r"\bINV-\d+", said)
         if request.messages[-1].role == "user" and numbers:
             self.requests.append(request)
@@ -553,6 +555,52 @@ async def test_words_beside_a_yes_leave_these_questions(
     assert changing.deleted == (open_left if len(open_left) == 1 else [])
 
 
+async def writes_at_once(chat: ChatDriver, *texts: str) -> None:
+    """Send several messages of Ana before a turn reads the first one."""
+    inbox, channel = chat.engine.inbox, chat.engine.context.channels["test"]
+    for number, text in enumerate(texts):
+        message = Message(
+            event_ids=(f"quick {number}",),
+            address=Address(channel="test", account="bot", place="ana"),
+            person=Person(channel="test", account="bot", user_id="ana", name="Ana"),
+            message_id=f"quick {number}",
+            text=text,
+        )
+        await inbox.accept(channel, Parsed(events=(message,), response=WebhookResponse()))
+    await chat._idle()
+
+
+@pytest.mark.parametrize("texts", [("hm", "INV-7 please"), ("INV-7 please", "thanks"), ("one moment", "INV-7", "now")])
+async def test_change_holds_over_messages_at_once(
+    changes: ChatDriver, changing: Invoices, texts: tuple[str, ...]
+) -> None:
+    """Defect 10: the change was lost, both questions stayed open, and both ran by their codes."""
+    code = re.search(r"\bOK (\w{4})\b", changes.last.text)
+    assert code is not None
+    await changes.presses("ana", "Change")
+    await writes_at_once(changes, *texts)
+    assert await opened(changes) == ["INV-7"]
+    await changes.says("ana", f"OK {code[1]}")
+    assert changing.deleted == []
+
+
+async def test_call_of_an_open_question_does_not_end_a_change(changes: ChatDriver, changing: Invoices) -> None:
+    await changes.says("ana", "delete INV-7")
+    first = changes.messages[0].tokens["Change"]
+    changes.messages[0].tokens = {"Change it": first}
+    await changes.presses("ana", "Change it")
+    await changes.says("ana", "INV-7 please")
+    assert await opened(changes) == ["INV-42", "INV-7"], "the equal question is joined, and the change goes on"
+    await changes.says("ana", "INV-8 rather")
+    assert await opened(changes) == ["INV-7", "INV-8"]
+
+
+async def test_yes_that_adds_asks_both(changes: ChatDriver, changing: Invoices) -> None:
+    """Defect 16: "and also" closed the open question."""
+    await changes.says("ana", "yes and also delete INV-8")
+    assert await opened(changes) == ["INV-42", "INV-8"]
+
+
 async def test_another_person_does_not_change_it(driver: ChatDriver) -> None:
     await driver.says("ana", "delete INV-42", group="office")
     await driver.presses("ben", "Change")
@@ -629,3 +677,18 @@ async def test_forwarded_stop_is_a_text_for_the_model(asked: ChatDriver, invoice
     await asked._take(forwarded)
     assert any(message.text == "You said: /stop" for message in asked.messages)
     assert len((await asked.engine.context.actions("agent/test:bot:ana")).open) == 1
+
+
+async def test_twenty_questions_in_fifteen_minutes_over_all_places(invoices: Invoices) -> None:
+    """Defect 17: five questions a conversation were twelve in twelve groups."""
+    async with ChatDriver(invoices.bot()) as chat:
+        for number in range(21):
+            await chat.says("ana", f"delete INV-{number}", group=f"g{number}")
+        assert sum(bool(message.buttons) for message in chat.messages) == 20
+        told = [message.content for message in invoices.model.requests[-1].messages if message.role == "tool"]
+        assert "this person was asked too often in the last minutes" in told[-1]
+        await chat.says("ben", "delete INV-1", group="g1")
+        assert sum(bool(message.buttons) for message in chat.messages) == 21, "another person is not held back"
+        await chat.clock.advance(46)
+        await chat.says("ana", "delete INV-30", group="g30")
+        assert sum(bool(message.buttons) for message in chat.messages) == 22
