@@ -42,7 +42,7 @@ class WebChatChannel:
     name: ClassVar[str] = "webchat"
     capabilities = Capabilities(
         max_text=100_000,
-        buttons=10,
+        buttons=100,
         button_label=BUTTON_LABEL,
         visible=True,
         media=dict.fromkeys(("image", "audio", "video", "document"), 25 * 1024 * 1024),
