@@ -9,7 +9,7 @@ must be used up, so a question, a condition, another object or an unknown word n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gateway.pending.words import Form, Intent, Piece, Words
@@ -22,6 +22,9 @@ _HEADS = {"confirm": 2, "cancel": 4}
 """The most yeses or noes of an answer: "yes yes" is a yes, and more of them are impatience or a joke."""
 _TOKEN = re.compile(r"\s*([^\s,.!—–]+)((?:\s*[,.!—–]|\s-(?=\s))*)\s*")
 _DASHES = ("—", "–", "-")
+_MARKS = re.compile(r"\s*[,.!—–]+\s*|\s-\s")
+_LONGEST_POLITE = 6
+"""The most words of politeness; in a language without spaces, its most characters."""
 _LONG = re.compile(r"([^\s\d.,!—–-])\1{2,}")
 _LONG_END = re.compile(r"([^\W\d_])\1+(?=\W|$)")
 _DOUBLE = re.compile(r"([^\W\d_])\1+")
@@ -64,6 +67,10 @@ def readings(text: str, words: Words) -> frozenset[Reading]:
     """Return every way to read a folded text in one language, as it is spelt, else without lengthened letters."""
     for spelling in _spellings(text, words):
         found = frozenset(_readings(spelling, words))
+        if any(reading.intent == "confirm" for reading in found) and (
+            _is_hollow(text, words) or _is_hollow(spelling, words)
+        ):
+            return frozenset(reading for reading in found if reading.intent == "cancel")
         if found or _says_neither(spelling, words):
             return found
     return frozenset()
@@ -106,19 +113,33 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
         return
     doubtful = words.hesitates is not None and words.hesitates.search(text) is not None
     todo = [_State(0, None, "", 0, None, frozenset(), polite=False, said=False, first=0, end=0)]
-    seen = set(todo)
+    seen, ends = set(todo), list[_State]()
     while todo:
         state = todo.pop()
         if state.at == len(message.tokens):
-            if state.last is None or not state.said or (doubtful and state.last.intent == "confirm"):
-                continue
-            if not _says_nothing(message, state, words):
-                yield Reading(state.last.intent, state.verb, state.heads > 0, state.no_verbs)
+            if state.last is not None and (state.said or state.last.intent == "confirm"):
+                ends.append(state)
             continue
         for after in _steps(state, message, words):
             if after not in seen:
                 seen.add(after)
                 todo.append(after)
+    whole = message.text.strip(" ,") in words.pieces
+    for state in ends:
+        confirms = state.last is not None and state.last.intent == "confirm"
+        if confirms and (doubtful or not state.said or (not whole and _is_politer(state, ends))):
+            continue
+        if state.last is not None and not _says_nothing(message, state, words):
+            yield Reading(state.last.intent, state.verb, state.heads > 0, state.no_verbs)
+
+
+def _is_politer(state: _State, ends: Sequence[_State]) -> bool:
+    """Return True if the yes of a text may be a part of its politeness: Malay "delete it, thanks ya"."""
+    return any(
+        not other.said and (other.first, other.end) != (state.first, state.end)
+        for other in ends
+        if state.first <= other.first and other.end <= state.end
+    )
 
 
 def _says_neither(text: str, words: Words) -> bool:
@@ -132,6 +153,52 @@ def _says_neither(text: str, words: Words) -> bool:
         if match.start() and tail != match[1] and _is_unclear(tail, words):
             return True
     return False
+
+
+def _is_hollow(text: str, words: Words) -> bool:
+    """Return True for a text that has no yes beside acknowledgements, politeness and idioms: "yeah right, ok"."""
+    space = " " if words.spaced else ""
+    if (text if words.spaced else text.replace(" ", "")) in words.pieces:
+        return False
+    if words.near.make(space.join(_MARKS.sub(space, text).split())):
+        return True
+    parts = [part for part in map(str.strip, _MARKS.split(text)) if part]
+    kept, at = list[str](), 0
+    while at < len(parts):
+        idioms = (end for end in range(len(parts), at, -1) if _is_idiom(parts[at:end], words))
+        end = next(idioms, at)
+        if end == at:
+            kept.append(parts[at])
+        at = max(end, at + 1)
+    rest = f",{space}".join(kept)
+    return len(kept) < len(parts) and not any(reading.intent == "confirm" for reading in _readings(rest, words))
+
+
+def _is_idiom(parts: Sequence[str], words: Words) -> bool:
+    """Return True for words that are no answer together, although one of them may be: "ja ja, thanks"."""
+    return any(
+        (said in words.unclear or (len(parts) == 1 and said in words.unclear_joined))
+        and said not in words.pieces
+        and not words.near.make(said)
+        for said in _cores(("" if not words.spaced else " ").join(parts), words)
+    )
+
+
+def _cores(text: str, words: Words) -> Iterator[str]:
+    """Yield a text as it is, and without the politeness at its begin and its end."""
+    space = " " if words.spaced else ""
+    todo, seen = [text.split() if words.spaced else list(text.replace(" ", ""))], set[str]()
+    while todo:
+        units = todo.pop()
+        if (core := space.join(units)) in seen:
+            continue
+        seen.add(core)
+        yield core
+        for count in range(1, min(_LONGEST_POLITE, len(units) - 1) + 1):
+            if space.join(units[:count]) in words.polite:
+                todo.append(units[count:])
+            if space.join(units[-count:]) in words.polite:
+                todo.append(units[:-count])
 
 
 def _says_nothing(message: _CutMessage, state: _State, words: Words) -> bool:
@@ -226,7 +293,9 @@ def _steps(state: _State, message: _CutMessage, words: Words) -> Iterator[_State
 
 def _says_more(piece: Piece, last: Piece | None) -> bool:
     """Return True unless a piece only acknowledges, or is only the verb. Both together are an answer."""
-    return piece.role != "ack" and (not piece.repeats or (last is not None and last.role == "ack"))
+    if piece.acknowledges or piece.role == "after":
+        return False
+    return not piece.repeats or (last is not None and last.acknowledges)
 
 
 def _with_verb(message: _CutMessage, first: int, last: int, words: Words) -> Iterator[Piece]:

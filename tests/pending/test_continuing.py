@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.pending import ReplyParser
-from gateway.pending.reading import continues, is_near_answer
+from gateway.pending.reading import continues, is_near_answer, reads_as_answer
 from gateway.pending.words import words_of
 
 PARSER = ReplyParser()
@@ -46,8 +46,8 @@ def test_a_yes_with_a_doubt_or_a_but_is_unclear(lang: str) -> None:
 
 def test_what_only_acknowledges_is_near_and_unclear(lang: str) -> None:
     words, samples = words_of(lang), CORPUS["acknowledges"][lang]
-    yes = {text for text, pieces in [*words.pieces.items(), *words_of("en").pieces.items()] if "ack" not in str(pieces)}
-    alone = [text for text in words.acknowledgements if yes.isdisjoint([text, *text.split()])]
+    alone = [text for text in words.acknowledgements if not reads_as_answer(text, lang)]
+    assert len(alone) >= len(words.acknowledgements) / 2
     assert [text for text in [*alone, *samples] if PARSER.classify(text, lang, verb="delete") == "confirm"] == []
     assert [text for text in [*alone, *samples] if not is_near_answer(text, lang)] == []
     assert not any(is_near_answer(text, lang) for text in (CORPUS["yes"][lang], CORPUS["please"][lang]))

@@ -51,7 +51,7 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     other = tuple(f"{text} " for name in NAMES.values() for text in texts(source, lang, f"{name}_comma"))
     polite, polite_no, beside = (_spelt_list(source, lang, key) for key in ("polite", "polite_no", "beside_verb"))
     acknowledged, after = _spelt_list(source, lang, "acknowledged"), _acknowledgements(source, lang)
-    near, mere = Parts(polite | after | acknowledged, lang), Parts(polite - after - acknowledged, lang)
+    near = Parts(polite | after | acknowledged, lang)
     slots = _slots(source, lang, other)
     exact = _plain(source, lang, common, forms)
     if acknowledged:  # Swedish "jo, tack"
@@ -67,11 +67,12 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         for text, verb in _fixed(source, lang, name):  # "no I want to keep it" is no refusal to delete it
             repeats = intent == "confirm" and (text in after or asked.make(text))
             exact[text].add(Piece("then" if intent == "confirm" else "phrase", intent, verb, repeats=repeats))
-    pieces = _spelt(exact, other, lang)
+    unclear, joined = (_spelt_list(source, lang, key) for key in ("unclear", "unclear_joined"))
+    pieces = {text: _weighed(text, said, unclear) for text, said in _spelt(exact, other, lang).items()}
+    weak = {text for text, said in pieces.items() if any(piece.acknowledges for piece in said)}
     confirming = (text for text, said in pieces.items() if any(piece.intent == "confirm" for piece in said))
     usual_ends = {text.split()[-1] for text in chain(confirming, slots, polite)}  # Dutch "doe maar"
     doubts, continuing = _spelt_list(source, lang, "doubts"), _continuing(source.get("continuing", {}), lang)
-    unclear, joined = (_spelt_list(source, lang, key) for key in ("unclear", "unclear_joined"))
     answers = {text: read for text, read in pieces.items() if text not in unclear}
     return Words(
         language=lang,
@@ -79,9 +80,9 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         pieces=pieces,
         polite=polite | polite_no,
         polite_no=polite_no,
-        acknowledgements=acknowledged | after,
-        near=near,
-        mere=mere,
+        acknowledgements=after | weak,
+        near=Parts(polite | after | weak, lang),
+        mere=Parts(polite - after - weak, lang),
         doubts=doubts,
         hesitates=_hesitates(doubts, continuing.change - usual_ends, lang),
         closings=_spelt_list(source, lang, "closings"),
@@ -143,6 +144,16 @@ def _acknowledgements(source: Mapping[str, Any], lang: str) -> frozenset[str]:
     )
 
 
+def _weighed(text: str, pieces: frozenset[Piece], unclear: frozenset[str]) -> frozenset[Piece]:
+    """Return the pieces of a text. A yes that is unclear by itself only acknowledges, also twice."""
+    if text not in unclear:
+        return pieces
+    return frozenset(
+        piece._replace(acknowledges=True) if piece.intent == "confirm" and piece.role != "after" else piece
+        for piece in pieces
+    )
+
+
 def _hesitates(doubts: frozenset[str], last: Iterable[str], lang: str) -> re.Pattern[str] | None:
     """Return the pattern of a doubt anywhere in a text, or of one of the `last` words at its end."""
     if not doubts:
@@ -183,7 +194,7 @@ def _plain_pieces(
     for text in texts(source, lang, f"{name}_comma"):
         yield text, Piece("comma head", intent, None, no_verbs(text))
     for text in texts(source, lang, "acknowledged") if intent == "confirm" else ():
-        yield text, Piece("ack", intent)
+        yield text, Piece("ack", intent, acknowledges=True)
     for text in texts(source, lang, f"{name}_after"):
         yield text, Piece("after", intent, None, no_verbs(text))
     then = frozenset(texts(source, lang, f"{name}_then"))

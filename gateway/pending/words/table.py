@@ -51,6 +51,8 @@ class Piece(NamedTuple):
     """The verbs of NO_VERBS to whose prompts the phrase is no answer, because it holds them."""
     repeats: bool = False
     """True for the verb alone, with or without its object: "delete it". An impatient repeat is no yes."""
+    acknowledges: bool = False
+    """True for a text that is no answer by itself, but may stand before or behind one: "exactly"."""
 
 
 class Form(NamedTuple):
