@@ -39,6 +39,8 @@ _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
 _DEAD_SECONDS = 600.0
 _AGAIN_SECONDS = 0.5
+_SLOW_STORE_SECONDS = (0.1, 0.4, 1.0)
+"""The waits of the last sending before it asks a store again that did not answer."""
 
 
 class Engine:
@@ -125,10 +127,19 @@ class Engine:
         while found:
             found = False
             for channel in self.context.channels:
-                while (lease := await lease_lane(self.context, "out", pool=channel)) is not None:
+                while (lease := await self._ready_outbox(channel)) is not None:
                     self.context.tasks.start(self._delivery.run(lease), "out")
                     found = True
             await self.context.tasks.ended()
+
+    async def _ready_outbox(self, channel: str) -> Lease | None:
+        """Lease an outbox of a channel. A store that is slow for a moment does not end the sending."""
+        for wait_seconds in _SLOW_STORE_SECONDS:
+            try:
+                return await lease_lane(self.context, "out", pool=channel)
+            except StoreUnavailable:
+                await asyncio.sleep(wait_seconds)
+        return await lease_lane(self.context, "out", pool=channel)
 
     async def _action(self, lease: Lease) -> None:
         ended = await self._actions.run(lease)

@@ -550,6 +550,7 @@ async def test_e11_reply_to_a_forgotten_question_answers_no_other(driver: ChatDr
     await driver.says("ana", "delete INV-0")
     await driver.presses("ana", "Cancel")
     for number in range(21):
+        await driver.clock.advance(46)
         await driver.says("ana", f"delete INV-{number + 1}")
         await driver.presses("ana", "Cancel")
     await driver.says("ana", "delete INV-99")

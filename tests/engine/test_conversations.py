@@ -387,6 +387,7 @@ async def test_only_the_last_questions_are_kept(many: int) -> None:
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": f"N-{n}"}) for n in range(many)])
     async with ChatDriver(bot(), provider=script) as chat:
         for number in range(many):
+            await chat.clock.advance(10)
             await chat.says("ana", "delete it", group=f"g{number}")
         told = await listed(chat, "ana")
         assert (told.count("N-"), "“N-24”" in told, "“N-4”" in told) == (20, True, False)

@@ -53,8 +53,8 @@ async def test_a_conversation_with_settled_actions(vendor: Vendor, model: ModelS
         model.script([Say("Two are waiting for you.", thinks="They are open.")])
         await chat.says("ana", "what is going on?")
         assert told(vendor, model.requests[-1]) == [
-            "- delete_invoice: Delete invoice “INV-7” for good?",
-            "- delete_invoice: Delete invoice “INV-42” for good?",
+            "- q1, delete_invoice: Delete invoice “INV-7” for good?",
+            "- q2, delete_invoice: Delete invoice “INV-42” for good?",
         ]
         prompt = chat.last
         await chat.presses("ana", prompt.buttons[0])

@@ -95,6 +95,7 @@ def tell(bot: Bot, *events: ObservedEvent) -> None:
 
 async def stages(life: Locator) -> list[str]:
     """The name and the time since the arrival of each step of an open life."""
+    await expect(life.locator(".stage .line").first).to_be_visible()
     lines = await life.locator(".stage .line").all()
     return [f"{await each.locator('.what').inner_text()} {await each.locator('.since').inner_text()}" for each in lines]
 
