@@ -140,7 +140,7 @@ async def test_acknowledgements_show_the_question_twice_at_most() -> None:
         for _ in range(3):
             await chat.says("ana", "ok")
         told = [message.text.partition(" ")[0] for message in chat.messages[1:]]
-        assert told == ["Almost:", "Almost:", "Not"]
+        assert (len(told), told.count("Almost:")) == (3, 2)
         assert (len(script.requests), done) == (1, [])
 
 
