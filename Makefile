@@ -55,7 +55,7 @@ format: .venv/test.installed
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-## Writes the tables of docs/confirmation.md that are made from the wording files.
+## Writes the tables of docs/confirmation-rules.md that are made from the wording files.
 sentences: .venv/test.installed
 	$(BIN)/python -m scripts.sentences
 
@@ -63,7 +63,7 @@ sentences: .venv/test.installed
 platforms: .venv/test.installed
 	$(BIN)/python -m scripts.platforms
 
-## Writes the index of gateway/pending/words and the table of docs/confirmation.md that says how well they are read.
+## Writes the index of gateway/pending/words and the table of docs/confirmation-rules.md that says how well they are read.
 words: .venv/test.installed
 	$(BIN)/python -m scripts.words
 

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/confirmation.md that list the sentences about an action.
+"""Writes the tables of docs/confirmation-rules.md that list the sentences about an action.
 
 The sentences come from gateway/wording/en.toml, in its order and under its headings. Their occasions are listed here.
 ``python -m scripts.sentences`` rewrites the tables.
@@ -16,7 +16,7 @@ from gateway.wording import FALLBACK, LANGUAGES
 __all__ = ["OCCASIONS", "PAGE", "written"]
 
 ROOT: Final = Path(__file__).parent.parent
-PAGE: Final = ROOT / "docs" / "confirmation.md"
+PAGE: Final = ROOT / "docs" / "confirmation-rules.md"
 _SENTENCES: Final = ROOT / "gateway" / "wording" / f"{FALLBACK}.toml"
 
 _BEGIN: Final = "<!-- sentences: written by `make sentences` -->\n"
@@ -34,6 +34,7 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "prompt_requester_only": "under a question in a group",
         "prompt_approvers": "under a question that others decide",
         "prompt_votes": "the same, when several of them have to",
+        "deciders": "in place of the approvers, where their rule has no name for them",
         "asks_approval": "in front of the question in the chat of an approver",
         "prompt_refuse_only": "under a question whose approvers are all in other chats",
         "prompt_numbers": "under several questions of one reply, in a one-to-one chat",
@@ -54,16 +55,20 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "button_standing": "the button for yes that also gives the permission",
         "button_confirm_all": "the button for yes to all items of a plan",
         "button_cancel_all": "the button for no to all items of a plan",
-        "button_again": "the button under what has expired or drifted",
+        "button_again": "the button under what has failed, expired or drifted",
+        "button_again_of": "the button under a no of the approvers",
         "still_waiting": "in front of a question that is shown again; also the answer to a press that changes nothing",
         "say_code": "a yes that could mean something else; the question follows, with its code",
         "almost": "ok, sure, or a number under a question; the question follows, with its code",
         "change_how": "the answer to *Change*",
         "standing_given": "a permission was given, when its action was launched; also a line of /pending",
         "waits_for": "a yes of a person that may only refuse; also a line under a reply",
-        "not_done_yet": "a line under a reply, once the question was shown often enough",
-        "many_not_done_yet": "the same, for more than three open questions",
+        "still_open": "a line under a reply, once the question was shown often enough",
+        "still_open_many": "the same, for several open questions",
         "several_open": "a yes or no while several questions are open; a list of them follows",
+        "which_confirm": "the same after a yes, where numbers count",
+        "which_cancel": "the same after a no, where numbers count",
+        "changed_it": "in front of a question that takes the place of a changed one",
     },
     "what the prompt becomes once it is settled": {
         "confirmed_by": "done",
@@ -98,6 +103,8 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "nothing_done": "the tool raised `NothingDone`",
         "busy": "its `lock` is held by an earlier run that does not end",
         "expired": "nobody answered in time",
+        "undelivered": "the question did not arrive, and had taken the place of another one",
+        "taken_back": "the model took the question back for the person",
         "drifted": "drifted: it would act on something else than was shown",
         "tampered": "drifted: somebody without the key changed its record",
         "other_release": "drifted: no process has the tool as it was shown",
@@ -124,6 +131,7 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "not_here": "the button was shown in another chat",
         "unknown_button": "nothing is known of it, or not any more",
         "held_up": "the press took more than a minute to arrive",
+        "asked_often": "the approvers were asked again three times within an hour",
     },
     "commands": {
         "stopped": "/stop, where something waited or was being written",

@@ -1,6 +1,6 @@
 """Evaluates the parser of replies with the corpus, and writes the files that are derived from the word files.
 
-``python -m scripts.words`` writes gateway/pending/words/index.json and the table of docs/confirmation.md.
+``python -m scripts.words`` writes gateway/pending/words/index.json and the table of docs/confirmation-rules.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROOT: Final = Path(__file__).parent.parent
 CORPUS: Final = ROOT / "tests" / "pending" / "corpus"
 WORDS: Final = ROOT / "gateway" / "pending" / "words"
 INDEX: Final = WORDS / "index.json"
-PAGE: Final = ROOT / "docs" / "confirmation.md"
+PAGE: Final = ROOT / "docs" / "confirmation-rules.md"
 HELD: Final = "held"
 """Folder of held-out replies, which the authors of the word files have not seen."""
 _BEGIN: Final = "<!-- words: written by `make words` -->\n"

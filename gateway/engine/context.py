@@ -215,6 +215,11 @@ class EngineContext:
         read = self.prefetched_index(lease)
         return read is not None and (read.kind != "sealed" or read.index.heeds(lease.prefetched.now))
 
+    def may_stream(self, conversation: str) -> bool:
+        """Return True if answers are shown in this conversation while they are written."""
+        channel = self.channels.get(_channel_of(conversation))
+        return channel is not None and channel.capabilities.stream and self.bot.agent.config.streams_on(channel.name)
+
     def may_be_open(self, lease: Lease) -> bool:
         """Return False if no action is open in the conversation, by the index of the lease."""
         read = self.prefetched_index(lease)
@@ -228,7 +233,7 @@ class EngineContext:
         seen: Snapshot | None = None,
     ) -> ConversationActions:
         """Load the actions of a conversation; see `load_actions`. A forged action raises an alarm."""
-        channel = self.channels.get(conversation.partition("/")[2].partition(":")[0])
+        channel = self.channels.get(_channel_of(conversation))
         actions = await load_actions(
             self.store,
             conversation,
@@ -290,3 +295,7 @@ class EngineContext:
         held = self.held.get((kind, lane))
         if held is not None:
             held.look()
+
+
+def _channel_of(conversation: str) -> str:
+    return conversation.partition("/")[2].partition(":")[0]

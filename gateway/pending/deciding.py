@@ -9,7 +9,7 @@ messages and receipts make no difference to the question that it answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
@@ -139,7 +139,10 @@ def select(
     if selection is None or not any(item.open for item in items):
         return False
     meant = _meant(selection, items, said.intent)
-    if meant is None or len(items) < len(said.listed) or not said.decides_list(items, person):
+    doubts = {entry.action_id: entry.doubted for entry in actions.index.open if entry.doubted is not None}
+    if meant is None or len(items) < len(said.listed) or not said.decides_list(items, person, doubts):
+        refused = selection.confirmed if said.intent == "cancel" else selection.refused
+        actions.index = actions.index.doubted([said.listed[number - 1] for number in refused], actions.now)
         return _which(actions, actions.index.open, person, language)
     actions.note_decided(person, said.at)
     for intent, numbers in meant:
@@ -260,7 +263,7 @@ def word(actions: ConversationActions, reads: Reads, person: Person, said: BareR
             say_feedback(actions, action, apply(actions, action, intent, person, said.at), language)
             return True
     if intent == "cancel":
-        actions.index = actions.index.doubted([each.pending_action_id for each in mine], said.at)
+        actions.index = actions.index.doubted([each.pending_action_id for each in mine], actions.now)
     if len(mine) > 1:
         return _which(actions, actions.index.open, person, language, intent=intent)
     ask_for_code(actions, action)
@@ -423,7 +426,7 @@ class BareReply:
         The question is the bot's last message and stands alone in it. A no was not written before the question. A yes
         was written after it, within the answer window of that showing, by an approver who has written and pressed
         nothing else since. In the thread beneath a prompt a yes counts until the action expires. A question that was
-        `doubted` has been shown since.
+        `doubted` was queued to be shown since then.
         """
         if len(self.shown) != 1 or self.shown[0].shows != {action.pending_action_id}:
             return False
@@ -436,7 +439,7 @@ class BareReply:
         prompts = action.prompts
         if not self.fresh or person.is_bot or not shown.alone:
             return False
-        if doubted is not None and shown.queued <= doubted:
+        if doubted is not None and shown.queued < doubted:
             return False
         if intent == "cancel":
             return self.written != "before"
@@ -448,26 +451,30 @@ class BareReply:
             return False
         window = timedelta(seconds=action.answer_window_seconds)
         until = action.expires_at if there else min(action.expires_at, shown.at + window)
-        since = shown.at if shown.at <= self.at else shown.queued  # the receipt may come after the answer
-        quiet = self.acted is None or self.acted < since
-        return since <= self.at <= until and quiet and transitions.may_approve(action, str(person))
+        # The message is on the screen some time between these two: a word of that time may have been written after it.
+        quiet = self.acted is None or self.acted < shown.queued
+        return shown.queued <= self.at <= until and quiet and transitions.may_approve(action, str(person))
 
-    def decides_list(self, items: Sequence[PendingAction], person: Person) -> bool:
+    def decides_list(self, items: Sequence[PendingAction], person: Person, doubts: Mapping[str, datetime]) -> bool:
         """Return True if it decides these actions, which are all of the list that was shown last.
 
         Each message of the list has arrived. The rules of a bare reply to a single question hold, within the shortest
-        time of all.
+        time of all. `doubts`: the time of the doubt about each action that is `doubted`.
         """
         if not self.shown or any(each.shows for each in self.shown) != (self.intent is None):
             return False
         arrived = frozenset[str]().union(*(each.shows for each in self.shown))
         if self.intent is None and arrived != frozenset(self.listed):
             return False
-        if self.acted is not None and self.acted >= self.shown[0].at:
+        if self.acted is not None and self.acted >= self.shown[0].queued:
             return False
         intent: Intent = self.intent or "confirm"
         open_items = [item for item in items if item.open]
-        return all(self._decides(intent, item, person, each) for item in open_items for each in self.shown)
+        return all(
+            self._decides(intent, item, person, each, doubts.get(item.pending_action_id))
+            for item in open_items
+            for each in self.shown
+        )
 
     def meant_of(self, settled: Iterable[IndexEntry]) -> IndexEntry | None:
         """Return the settled action that it answers too late, or None. `settled` begins with the newest one.

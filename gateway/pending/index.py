@@ -55,7 +55,7 @@ class IndexEntry:
     standing_code: str = ""
     """The code that confirms it and gives its standing permission."""
     doubted: datetime | None = None
-    """The time of a no in words that could not be taken. Words count only in a showing that was queued after it."""
+    """The time when a no in words could not be taken. Words count only in answer to a showing that was queued since."""
     ballots: tuple[tuple[str, str], ...] = ()
     """Each approver that is asked in their own chat, with its conversation, until the action is settled.
 
@@ -375,7 +375,7 @@ class Index:
         return replace(self, changing=others if action_id is None else {**others, person: action_id})
 
     def doubted(self, action_ids: Iterable[str], at: datetime) -> Index:
-        """Return the index with a note that a no in words was written about these open actions and not taken."""
+        """Return the index with a note that a no in words about these open actions could not be taken at this time."""
         ids = frozenset(action_ids)
         entries = tuple(replace(each, doubted=at) if each.action_id in ids else each for each in self.open)
         return replace(self, open=entries)
@@ -397,8 +397,9 @@ class Index:
         return replace(self, permissions=tuple(each for each in self.permissions if each.action_id != action_id))
 
     def showed(self, showing: Showing) -> Index:
-        """Return the index with a message of the bot that arrived."""
-        return replace(self, said=(*self.said, showing)[-_SHOWINGS_KEPT:])
+        """Return the index with a message of the bot that arrived, in the order of arrival."""
+        said = sorted((*self.said, showing), key=lambda each: each.at)
+        return replace(self, said=tuple(said[-_SHOWINGS_KEPT:]))
 
 
 def same_ask(kind: str, args: Mapping[str, Json], requester: str) -> str:

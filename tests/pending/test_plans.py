@@ -246,3 +246,13 @@ async def test_no_that_was_not_taken_leaves_the_question_to_its_code(private: Ta
     word = replace(private.word(actions.now, action), shown=(again,))
     assert deciding.word(actions, lambda verb, lang: "confirm", ANA, word, "en")
     assert not actions.open
+
+
+@pytest.mark.parametrize("refusing", ["none", "not 2"])
+async def test_untaken_refusal_of_a_list_leaves_it_to_the_codes(private: Table, refusing: str) -> None:
+    actions, said = await two_messages(private, arrived=[1, 2])
+    assert deciding.select(actions, words(refusing), ANA, replace(said, fresh=False), "en")
+    await private.write(actions)
+    actions = await private.actions()
+    assert deciding.select(actions, words("2"), ANA, replace(said, at=actions.now), "en")
+    assert len(actions.open) == 3 and not actions.changes.approved

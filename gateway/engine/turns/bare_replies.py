@@ -30,8 +30,8 @@ from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.turn import Outcome
 
-_SEND_WAIT_SECONDS = 10.0
-"""The longest wait for a prompt that is being sent."""
+_SEND_WAIT_SECONDS = 5.0
+"""The longest wait for the receipt of a prompt that is being sent."""
 _LOOK_SECONDS = 0.05
 """The poll interval of that wait."""
 _REPORTED_FOR = timedelta(seconds=3)
@@ -69,7 +69,7 @@ class BareReplyHandler:
         def selects(items: int) -> Selection | None:
             return read_selection(message.text, items, words_of(language), name)
 
-        await self._wait_for_prompts(lease.lane)
+        await self._wait_for_prompts(lease.lane, batch.at)
         lately: bool | None = None
         for attempt in attempts():
             async with attempt:
@@ -80,7 +80,7 @@ class BareReplyHandler:
                     if lately is None:
                         lately = await self._was_answered_lately(lease.lane, person, actions.near)
                     if lately:  # no answer again, but the message is consumed: the model does not get it
-                        actions = await self._context.actions(lease.lane)
+                        actions = await self._without_answer(actions)
                 if not taken:
                     return None
                 if actions.index.open:  # without one, it was about an ended action, and so is the same word again
@@ -136,6 +136,13 @@ class BareReplyHandler:
         name = hashlib.sha256(f"{conversation} {person} {about}".encode()).hexdigest()
         return bool(await self._context.store.acquire([near_answers(f"near/{name}")]))
 
+    async def _without_answer(self, actions: ConversationActions) -> ConversationActions:
+        """Return the actions as they are stored, with the doubts that the message has raised and nothing else."""
+        doubts = [entry.action_id for entry in actions.index.open if entry.doubted == actions.now]
+        stored = await self._context.actions(actions.conversation)
+        stored.index = stored.index.doubted(doubts, stored.now)
+        return stored
+
     async def _bare_reply(self, actions: ConversationActions, batch: Batch, message: Message) -> BareReply:
         conversation, index = actions.conversation, actions.index
         queued = [OutboxItem.from_json(part.body) for part in await self._queued_before(conversation, batch.at)]
@@ -182,11 +189,12 @@ class BareReplyHandler:
                 return "after" if arrived is not None and at - arrived >= _REPORTED_FOR else "unknown"
         return "unknown"
 
-    async def _wait_for_prompts(self, conversation: str) -> None:
-        """Wait until no prompt of the conversation is being sent, for some seconds at most."""
-        for _ in range(int(_SEND_WAIT_SECONDS / _LOOK_SECONDS)):
-            queued = await self._context.store.outbox(conversation)
-            if not any(OutboxItem.from_json(part.body).shows for part in queued):
+    async def _wait_for_prompts(self, conversation: str, at: datetime) -> None:
+        """Wait until no prompt that was queued by this time is being sent, for some seconds at most."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _SEND_WAIT_SECONDS
+        while any(OutboxItem.from_json(part.body).shows for part in await self._queued_before(conversation, at)):
+            if loop.time() >= until:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 

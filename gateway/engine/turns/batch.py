@@ -87,14 +87,16 @@ def choose(
     genuine: Callable[[Waiting], bool] = lambda waiting: True,
     one: bool = False,
     only: Sequence[int] = (),
+    begun: bool = False,
     is_said: Callable[[str], bool] = lambda text: False,
 ) -> Batch:
     """Return the first of these events, in order, that one turn takes together.
 
     Messages are joined if they are of the same person. A message that reads as yes or no, or is a command, is never
     joined. With `one`, the batch has at most one message, since one of several may make turns fail. `only`: the
-    sequence numbers of a turn that another worker began. The batch takes no other events. The edit of a taken message
-    is applied wherever it waits. An edit to a text that `is_said` already is ignored.
+    sequence numbers of a turn that another worker began. The batch takes no other events. `begun`: an earlier attempt
+    may have shown a text, so that a yes or no may be meant for it. The turn that shows it ends before that is judged.
+    The edit of a taken message is applied wherever it waits. An edit to a text that `is_said` already is ignored.
     """
     batch = Batch()
     events = [waiting for waiting in events if not only or waiting.seq in only]
@@ -109,7 +111,7 @@ def choose(
                 break
             forged = isinstance(error, _NotGenuine)
             return Batch(taken=[waiting], forged=forged, unreadable=not forged)
-        if not _add(batch, waiting, event, language=language, one=one, is_said=is_said):
+        if not _add(batch, waiting, event, language=language, one=one, begun=begun, is_said=is_said):
             break
         left.remove(waiting)
     _take_edits(batch, left, genuine, language)
@@ -139,6 +141,7 @@ def _add(
     *,
     language: str,
     one: bool,
+    begun: bool,
     is_said: Callable[[str], bool],
 ) -> bool:
     """Add an event to the batch. Returns False when it belongs to a later turn."""
@@ -159,6 +162,8 @@ def _add(
             if batch.follow_up is None or batch.follow_up.depth < event.depth:
                 batch.follow_up = event
         case Message():
+            if begun and batch.resumes and not is_plain(event, language):
+                return False
             if not _joins(batch, event, language, one):
                 return False
             batch.messages.append(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from channels import Address, Json, Person
 from gateway.engine.context import EngineContext
@@ -14,6 +15,7 @@ from gateway.engine.turns.notes import forget_folded, keep_folded
 from gateway.engine.turns.running import RunningTurn
 from gateway.memory import RESET, from_entries
 from gateway.pending.actions import ConversationActions
+from gateway.pending.index import Showing
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
@@ -78,13 +80,28 @@ def note_acted(actions: ConversationActions, batch: Batch) -> None:
         actions.note_acted(batch.messages[0].person, max([batch.at, *batch.acted_beside(batch.written)]))
 
 
+def note_streamed(actions: ConversationActions, since: datetime, until: datetime) -> None:
+    """Note that a text came onto the screen between these times while it was written.
+
+    A bare reply of that time, or one after it, may be meant for the text and decides no question above it.
+    """
+    actions.index = actions.index.showed(Showing(at=until, queued=since))
+
+
 async def write_acted(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:
-    """Store the time at which the person of this turn wrote last, if a bare reply may have to know it."""
-    if batch.messages and context.message_matters(lease, batch.messages[0].person):
+    """Store that the person of this turn wrote, and that its text may have been seen, if a bare reply may have to know.
+
+    The turn has no answer. Its attempts may have shown a text at any time since it began.
+    """
+    wrote = bool(batch.messages) and context.message_matters(lease, batch.messages[0].person)
+    showed = context.may_stream(lease.lane) and context.reply_matters(lease)
+    if wrote or showed:
         actions = await context.actions(lease.lane)
         note_acted(actions, batch)
+        if showed:
+            note_streamed(actions, batch.taken[0].stamp, actions.now)
         await actions.write(transaction)
-        address = batch.messages[0].address
+        address = batch.messages[0].address if batch.messages else actions.index.address
         language, cause = context.language_of(actions), event_id_of(batch.began_by)
         transaction.parts += context.parts.render(lease.lane, address, actions.says, cause=cause, language=language)
 

@@ -15,7 +15,7 @@ from gateway.engine.memory.handing import hand_to_memory
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.commits import append_lines, finish_turn, note_acted
+from gateway.engine.turns.commits import append_lines, finish_turn, note_acted, note_streamed
 from gateway.engine.turns.follow_ups import accept_follow_ups
 from gateway.engine.turns.long_answers import with_files
 from gateway.engine.turns.raw_results import keep_raw_results
@@ -88,6 +88,7 @@ class TurnConcluder:
             asked = [action.pending_action_id for action in outcome.asked]
             actions = await context.actions(conversation, *asked, *outcome.withdrawn)
             note_acted(actions, batch)
+            self._note_streamed(actions, running)
             if outcome.changing is not None:
                 actions.index = actions.index.changed_by(str(running.person), outcome.changing)
             if outcome.asked or outcome.unrelated or outcome.withdrawn:
@@ -122,7 +123,17 @@ class TurnConcluder:
             or outcome.withdrawn
             or (outcome.replies and context.may_be_open(lease))
             or (running.batch.messages and context.message_matters(lease, running.person))
+            or (running.live is not None and context.reply_matters(lease))
         )
+
+    def _note_streamed(self, actions: ConversationActions, running: RunningTurn) -> None:
+        """Note from when on the text of this turn may have been seen. It is not known of an earlier attempt's."""
+        if running.live is None or not actions.index.heeds(actions.now):
+            return
+        if running.lease.tries:
+            note_streamed(actions, running.batch.taken[0].stamp, actions.now)
+        elif (since := running.live.since) is not None:
+            note_streamed(actions, since, since)
 
     async def _commit(self, transaction: Transaction, address: Address, *, at_first: bool) -> None:
         """Commit, and send the first part at once if a worker of its channel is free.

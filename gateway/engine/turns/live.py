@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Final
 
 from channels import Address, Ambiguous, AskfirstError, CanStream, RateLimited, StreamHandle
@@ -45,18 +46,21 @@ class StreamedText:
         message_ids: Sequence[str],
         wait: Callable[[], Awaitable[float]],
         record: Callable[[Sequence[str]], Awaitable[None]],
+        now: Callable[[], datetime],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`message_ids`: those of an earlier attempt. `record` makes the ids of new messages durable.
 
-        `wait` counts a call and returns 0, or returns the seconds until it may be made.
+        `wait` counts a call and returns 0, or returns the seconds until it may be made. `now` is the store's clock.
         """
         self._channel, self._address = channel, address
-        self._wait, self._record, self._pause = wait, record, pause
+        self._wait, self._record, self._now, self._pause = wait, record, now, pause
         self.message_ids: Sequence[str] = tuple(message_ids)
         """The messages that show the text."""
         self.in_doubt = False
         """True after a call without an answer: the platform may still show its text, also over an answer."""
+        self.since: datetime | None = None
+        """The time from which this attempt's text may have been seen. None while it has not been."""
         self._pieces: list[str] = []
         self._is_old = False
         self._progress = ""
@@ -141,9 +145,14 @@ class StreamedText:
 
     async def _update(self, handle: StreamHandle, text: str) -> None:
         self._is_calling = True
+        since = self.since
+        self.since = since or self._now()
         try:
             await handle.update(text)
             self._has_shown = True
+        except RateLimited:
+            self.since = since
+            raise
         finally:
             known, self.message_ids = self.message_ids, tuple(handle.message_ids)
             if self.message_ids != known:
@@ -174,6 +183,7 @@ async def streamed_text(
         message_ids=await begun_messages(context, lease.lane, run_id) if lease.tries else (),
         wait=wait,
         record=record,
+        now=context.clock.guess,
     )
 
 

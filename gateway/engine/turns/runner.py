@@ -134,6 +134,7 @@ class TurnRunner:
             lease.events,
             language=context.language(None),
             one=history.one_by_one and not lease.steps,
+            begun=bool(lease.tries),
             only=events_of(lease) if are_genuine(context, lease) else (),
             genuine=lambda waiting: context.is_genuine("event", lease.lane, waiting.body),
             is_said=lambda text: is_said(lease.lines, text),
