@@ -226,6 +226,17 @@ async def test_prompt_of_a_settled_action_is_not_sent_again(chat: Rig) -> None:
     assert chat.platform.texts() == ["Stopped. What was waiting for your answer will not be done."]
 
 
+async def test_settled_prompt_behind_one_that_failed_is_not_sent(chat: Rig) -> None:
+    await chat.notify("one")
+    await ask(chat)
+    chat.platform.will = [Unavailable("502")]
+    await chat.worker.deliver()
+    await chat.says("ana", "/stop")
+    await chat.advance(2)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one", "Stopped. What was waiting for your answer will not be done."]
+
+
 async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> None:
     await ask(chat)
     chat.platform.will = [Ambiguous("timeout")]
