@@ -248,6 +248,22 @@ async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> Non
     assert "Withdrawn. Nothing was done." in chat.platform.texts()[-1]
 
 
+async def test_question_that_comes_after_its_end_is_followed_by_it(invoices: Invoices, tmp_path: Path) -> None:
+    """Where no message can be edited. A question that was seen before its end is not followed by another one."""
+    async with rig(invoices.bot(), tmp_path, edit=False) as chat:
+        await ask(chat)
+        chat.platform.will = [Ambiguous("timeout")]
+        await chat.worker.deliver()
+        await chat.says("ana", "/stop")
+        await chat.later(2)
+        assert chat.platform.texts()[-1].endswith("Withdrawn. Nothing was done.")
+        await chat.says("ana", "delete INV-7")
+        await chat.work()
+        await chat.says("ana", "/stop")
+        await chat.later(2)
+        assert chat.platform.texts()[-1].startswith("Stopped.")
+
+
 async def test_refused_token_keeps_the_outbox_and_is_logged_once(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
     def refused() -> Unavailable:
         return Unavailable("unauthorized", mend=MissingSetting("TEST_TOKEN", "copy it again"))
