@@ -285,7 +285,8 @@ def held_end_told_late(patch: pytest.MonkeyPatch) -> None:
 
 def no_in_a_list_confirms(patch: pytest.MonkeyPatch) -> None:
     """A number in answer to the list that asks what not to do confirms."""
-    patch.setattr(deciding, "ask_which", lambda *args, intent=None: prompting.ask_which(*args, intent="confirm"))
+    real: Any = deciding._meant
+    patch.setattr(deciding, "_meant", lambda selection, items, intent: real(selection, items, intent and "confirm"))
 
 
 def replaced_still_runs(patch: pytest.MonkeyPatch) -> None:

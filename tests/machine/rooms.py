@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -24,10 +26,11 @@ SHORTER = st.sampled_from([0.0, 0.0, 0.0, 0.0, 61.0, 400.0, 905.0])
 FOLDERS = st.sampled_from(["1", "1", "2"])
 COPIES = st.sampled_from([1, 1, 2, 3])
 BEHAVIOURS = st.sampled_from(["works", "works", "fails", "unknown, done", "unknown, not done"])
-PARTS = st.lists(st.sampled_from(["up", "up", "down", "blocked", "lost answer"]), max_size=3)
+PARTS: Any = st.sampled_from([[], [], [], ["up", "lost answer"], ["up", "down"], ["up", "blocked"], ["down"]])
 """What becomes of the messages of a list."""
 UNDER_LISTS = st.sampled_from(["1", "2", "the first", "both", "all", "none"])
 RARELY = st.sampled_from([False, False, True])
+NUMBERED = st.sampled_from(["1", "2", "1,3", "all"])
 LISTED = st.sampled_from(WORDS)
 
 
@@ -162,6 +165,11 @@ class Planning(Ground):
             self.run(self.world.together("action"))
         if off:
             self.run(self.world.work_off())
+
+    @rule(verb=PLAN_VERBS, words=NUMBERED, how=st.sampled_from(["down", "blocked"]))
+    def select_from_a_part(self, verb: str, words: str, how: Mood) -> None:
+        """Ana writes numbers although the last messages of the plan are missing."""
+        self.plan_and_select(verb, 4, ["up", how], words, 0.0, False, True)
 
     @rule(words=LISTED, by=st.sampled_from(["ana", "ana", "bob"]), off=st.booleans())
     def select(self, words: str, by: str, off: bool) -> None:
