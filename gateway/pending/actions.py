@@ -93,6 +93,8 @@ class ConversationActions:
         """The most buttons under one message."""
         self.has_numbers = capabilities is None or (capabilities.numbers and capabilities.bare_yes != "never")
         """True if a person can answer a list by its numbers."""
+        self.can_edit = capabilities is None or capabilities.edit
+        """True if a message can be changed after it was sent."""
         self.fits = fits
         self.shows_files = capabilities is None or capabilities.text_files
         cheap = capabilities is not None and not capabilities.accents

@@ -19,6 +19,7 @@ from gateway.pending.prompt import (
     Listed,
     attached,
     brief,
+    ending,
     is_confirmed_here,
     is_in_group,
     is_long,
@@ -183,7 +184,7 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
     """Note that a message of the bot has arrived.
 
     The first showing of a prompt starts its time to answer. The prompt of an action that has ended meanwhile is edited
-    at once.
+    at once. Where no message can be edited, the end of a question that comes too late is told behind it.
     """
     settled, at, message_id = False, showing.at, showing.message_id
     actions.index = actions.index.showed(showing)
@@ -192,6 +193,8 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
         if action is None:
             continue
         first = action.open and action.shown_at is None
+        answered = action.decided_at if action.ballot_of is None else action.vote
+        unseen = action.shown_at is None and answered is None
         number = (showing.listed.index(action_id) + 1, len(showing.listed)) if action_id in showing.listed else None
         action = transitions.show(action, at, message_id, number)
         if first:
@@ -199,6 +202,8 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
         else:
             actions.change(action, at)
         settled = settled or action.settled
+        if unseen and action.settled and not actions.can_edit:
+            actions.say(ending(action, at), tells=(action_id,))
     if settled and message_id is not None:
         edit_prompt(actions, message_id, at)
 

@@ -226,6 +226,17 @@ async def test_prompt_of_a_settled_action_is_not_sent_again(chat: Rig) -> None:
     assert chat.platform.texts() == ["Stopped. What was waiting for your answer will not be done."]
 
 
+async def test_settled_prompt_behind_one_that_failed_is_not_sent(chat: Rig) -> None:
+    await chat.notify("one")
+    await ask(chat)
+    chat.platform.will = [Unavailable("502")]
+    await chat.worker.deliver()
+    await chat.says("ana", "/stop")
+    await chat.advance(2)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one", "Stopped. What was waiting for your answer will not be done."]
+
+
 async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> None:
     await ask(chat)
     chat.platform.will = [Ambiguous("timeout")]
@@ -235,6 +246,22 @@ async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> Non
     calls = [part.call for _, part in chat.platform.sent]
     assert calls == ["show", "show", "edit"]
     assert "Withdrawn. Nothing was done." in chat.platform.texts()[-1]
+
+
+async def test_question_that_comes_after_its_end_is_followed_by_it(invoices: Invoices, tmp_path: Path) -> None:
+    """Where no message can be edited. A question that was seen before its end is not followed by another one."""
+    async with rig(invoices.bot(), tmp_path, edit=False) as chat:
+        await ask(chat)
+        chat.platform.will = [Ambiguous("timeout")]
+        await chat.worker.deliver()
+        await chat.says("ana", "/stop")
+        await chat.later(2)
+        assert chat.platform.texts()[-1].endswith("Withdrawn. Nothing was done.")
+        await chat.says("ana", "delete INV-7")
+        await chat.work()
+        await chat.says("ana", "/stop")
+        await chat.later(2)
+        assert chat.platform.texts()[-1].startswith("Stopped.")
 
 
 async def test_refused_token_keeps_the_outbox_and_is_logged_once(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from channels import ButtonPress, Message
+from channels import ButtonPress, Message, Person
 from gateway.engine.decisions import judging
 from gateway.engine.decisions.judging import Judge, Judgement
-from gateway.engine.delivery import outbox
 from gateway.engine.execution.effects import Effects
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake import inbox
 from gateway.engine.messages import is_typed
 from gateway.engine.tool_locks import HeldLock
-from gateway.engine.turns import bare_replies
+from gateway.engine.turns import bare_replies, conclusion
 from gateway.engine.turns.bare_replies import BareReplyHandler
+from gateway.engine.turns.conclusion import TurnConcluder
 from gateway.pending import (
     ballots,
     deciding,
@@ -32,24 +32,26 @@ from gateway.pending import (
     settling,
     standing,
     transitions,
-    voting,
 )
 from gateway.pending.actions import ConversationActions
 from gateway.pending.changes import Changes
+from gateway.pending.deciding import BareReply
+from gateway.pending.index import Index
 from gateway.pending.loading import Counters
+from gateway.pending.prompt import statement
 from gateway.pending.reading import decides
 from gateway.pending.seal import Keyring
 from gateway.pending.selecting import Selection
 from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
-from gateway.store.types import Incoming, Key
+from gateway.store.types import Incoming, Key, QueuedPart
 from gateway.tools.locks import Lock
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.tool import Tool
 from gateway.wording import say
 
-__all__ = ["OF_ACTIONS", "OF_ALLOWING", "OF_APPROVING", "OF_CHANGING", "OF_PLANNING"]
+__all__ = ["OF_ACTIONS", "OF_ALLOWING", "OF_APPROVING", "OF_CHANGING", "OF_PLANNING", "OF_TAKING_BACK"]
 
 
 def seal_off(patch: pytest.MonkeyPatch) -> None:
@@ -240,10 +242,85 @@ def items_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plans, "is_next", lambda actions, action: True)
 
 
+def button_takes_the_whole_plan(patch: pytest.MonkeyPatch) -> None:
+    """The button for all of a message decides what other messages of the plan show."""
+    real: Any = deciding._press_all
+
+    def press(actions: ConversationActions, ids: Sequence[str], *more: Any) -> Any:
+        plan = actions.by_id[ids[0]].plan
+        return real(actions, [*ids, *(item.pending_action_id for item in plans.items_of(actions, plan or ""))], *more)
+
+    patch.setattr(deciding, "_press_all", press)
+
+
+def numbers_without_receipts(patch: pytest.MonkeyPatch) -> None:
+    """The numbers of a list count although not all of its messages have arrived."""
+
+    async def none_queued(self: BareReplyHandler, conversation: str, at: datetime) -> list[QueuedPart]:
+        return []
+
+    def decides_list(self: BareReply, items: Sequence[PendingAction], person: Person) -> bool:
+        last = self.shown[-1:]
+        return all(self._decides(self.intent or "confirm", item, person, each) for item in items for each in last)
+
+    patch.setattr(BareReplyHandler, "_queued_before", none_queued)
+    patch.setattr(BareReply, "decides_list", decides_list)
+
+
+def held_end_dropped(patch: pytest.MonkeyPatch) -> None:
+    """The ends that a plan holds are lost when its last item ends in silence."""
+    real: Any = plans.release
+
+    def release(actions: ConversationActions, action: PendingAction, text: str, *, late: bool = False) -> Any:
+        told = real(actions, action, text, late=late)
+        return told if text or late else ("", (), ())
+
+    patch.setattr(settling, "release", release)
+
+
+def held_end_told_late(patch: pytest.MonkeyPatch) -> None:
+    """A plan holds its ends for as long as an item runs."""
+    patch.setattr(plans, "_HELD_AT_MOST", timedelta(days=1))
+
+
+def no_in_a_list_confirms(patch: pytest.MonkeyPatch) -> None:
+    """A number in answer to the list that asks what not to do confirms."""
+    real: Any = deciding._meant
+    patch.setattr(deciding, "_meant", lambda selection, items, intent: real(selection, items, intent and "confirm"))
+
+
 def replaced_still_runs(patch: pytest.MonkeyPatch) -> None:
     """A question stays open when another one takes its place."""
-    for module in (outbox, voting, deciding):
-        patch.setattr(module, "close_replaced", lambda actions, action_ids, at: None)
+    patch.setattr(conclusion, "close_replaced", lambda actions, action: False)
+
+
+def words_decide_while_changing(patch: pytest.MonkeyPatch) -> None:
+    """A bare word decides a question that its person is changing."""
+    real: Any = deciding.word
+
+    def word(actions: ConversationActions, *more: Any) -> Any:
+        actions.changed_by = lambda person: None  # type: ignore[method-assign]
+        return real(actions, *more)
+
+    patch.setattr(deciding, "word", word)
+
+
+def taken_back_still_runs(patch: pytest.MonkeyPatch) -> None:
+    """What the model takes back is told, and stays open."""
+
+    def take_back(
+        actions: ConversationActions, action_ids: Sequence[str], person: str, new: Any
+    ) -> list[PendingAction]:
+        for action in [actions.by_id[action_id] for action_id in action_ids]:
+            actions.say(say("taken_back", action.language, preview=statement(action.preview)))
+        return []
+
+    patch.setattr(conclusion, "take_back", take_back)
+
+
+def brake_off(patch: pytest.MonkeyPatch) -> None:
+    """Approvers are asked the like right after they have refused."""
+    patch.setattr(Index, "approvers_refused", lambda self, kind, requester, now: None)
 
 
 def uses_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -285,6 +362,45 @@ def permission_told_as_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(standing, "say", told)
 
 
+def permission_of_another_preview(patch: pytest.MonkeyPatch) -> None:
+    """What a preview has seen is not compared with what was allowed."""
+    patch.setattr(standing, "changed", lambda asked, now: False)
+
+
+def permission_of_a_drifted_yes(patch: pytest.MonkeyPatch) -> None:
+    """The yes to what is no longer as it was shown gives its permission all the same."""
+    real: Any = settling._close_drifted
+
+    def close_drifted(actions: ConversationActions, action: PendingAction, at: datetime, detail: Any) -> None:
+        real(actions, action, at, detail)
+        standing.give(actions, actions.by_id[action.pending_action_id], at)
+
+    patch.setattr(settling, "_close_drifted", close_drifted)
+
+
+def permission_for_what_is_asked_again(patch: pytest.MonkeyPatch) -> None:
+    """A permission covers what a person has pressed to ask again."""
+
+    def is_permitted(self: TurnConcluder, actions: ConversationActions, running: Any, action: PendingAction) -> bool:
+        return standing.use(actions, action, self._context.bot.tool_for(action), heard=actions.now)
+
+    patch.setattr(TurnConcluder, "_is_permitted", is_permitted)
+
+
+def permission_for_a_child(patch: pytest.MonkeyPatch) -> None:
+    """A permission covers what takes the place of a question."""
+
+    def is_covered(actions: ConversationActions, action: PendingAction, tool: Tool) -> bool:
+        return any(standing.covers(each, action, tool) for each in standing.permissions_of(actions, action.requester))
+
+    patch.setattr(standing, "is_covered", is_covered)
+
+
+def permission_for_a_repetition(patch: pytest.MonkeyPatch) -> None:
+    """A permission covers the same call again and again."""
+    patch.setattr(standing, "_repeats", lambda giver, action, heard: False)
+
+
 def permission_not_revoked(patch: pytest.MonkeyPatch) -> None:
     """/stop says that it has ended the permissions, and has not."""
     patch.setattr(standing, "revoke", lambda actions, person, at, **how: [])
@@ -321,18 +437,33 @@ OF_ACTIONS: tuple[Plant, ...] = (
 )
 OF_APPROVING: tuple[Plant, ...] = (
     ballot_left_open,
+    brake_off,
     handed_over_twice,
     no_of_an_approver_forgotten,
     removed_approver_counts,
     requester_approves,
     vote_counted_twice,
 )
-OF_PLANNING: tuple[Plant, ...] = (items_at_once, other_item_selected)
-OF_CHANGING: tuple[Plant, ...] = (replaced_still_runs,)
+OF_PLANNING: tuple[Plant, ...] = (
+    button_takes_the_whole_plan,
+    held_end_dropped,
+    held_end_told_late,
+    items_at_once,
+    no_in_a_list_confirms,
+    numbers_without_receipts,
+    other_item_selected,
+)
+OF_CHANGING: tuple[Plant, ...] = (replaced_still_runs, words_decide_while_changing)
+OF_TAKING_BACK: tuple[Plant, ...] = (taken_back_still_runs,)
 OF_ALLOWING: tuple[Plant, ...] = (
+    permission_for_a_child,
+    permission_for_a_repetition,
     permission_for_everything,
+    permission_for_what_is_asked_again,
     permission_not_revoked,
+    permission_of_a_drifted_yes,
     permission_of_another,
+    permission_of_another_preview,
     permission_told_as_done,
     permission_without_bound,
     permission_without_end,

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.tampering import Change, Tamperer
-from tests.machine.witness import ASKED_ONCE, Thing
-from tests.machine.world import Behaviour, Mood, World
+from tests.machine.things import ASKED_ONCE, Thing
+from tests.machine.world import PLATFORMS, Behaviour, Mood, World
 
 __all__ = ["NUMBERS", "Ground", "Machine", "Violated"]
 
@@ -73,6 +73,11 @@ class Ground(RuleBasedStateMachine):
         if self.witness.violations:
             raise Violated("; ".join(self.witness.violations))
 
+    @initialize(name=st.sampled_from([*PLATFORMS]))
+    def the_platform(self, name: str) -> None:
+        self.world.platform.capabilities = PLATFORMS[name]
+        self.witness.edits = PLATFORMS[name].edit
+
     # ── time, processes, platform, tools, the file ──
 
     @rule(seconds=SECONDS)
@@ -102,7 +107,7 @@ class Ground(RuleBasedStateMachine):
 
     @rule(mood=st.sampled_from(["up", *get_args(Mood)]))
     def platform(self, mood: Any) -> None:
-        self.world.platform.mood = mood
+        self.world.platform.moods = [mood]
 
     @precondition(lambda self: not self.world.running)
     @rule()
@@ -114,6 +119,16 @@ class Ground(RuleBasedStateMachine):
     def deploy(self) -> None:
         self.world.deploy()
 
+    @precondition(lambda self: self.witness.again)
+    @rule(number=NUMBERS)
+    def press_again(self, number: int) -> None:
+        """Who asked presses the button that asks an ended question anew."""
+        tokens = [*self.witness.again][::-1]
+        if tokens:
+            token = tokens[number % min(len(tokens), 3)]
+            by = self.witness.asked_by[self.witness.again[token][1]]
+            self.then(self.world.presses(by, self.witness.token_place[token], token), True)
+
     # ── which ──
 
     def _thing(self, number: int) -> Thing:
@@ -124,7 +139,7 @@ class Ground(RuleBasedStateMachine):
         world, yes = self.world, intent == "confirm"
         match way:
             case "press":
-                mine = [token for token, found in world.witness.tokens.items() if found == (thing, intent)]
+                mine = self._buttons(thing, intent)
                 mine = [token for token in mine if world.witness.token_place[token] == place] or mine
                 if not mine:  # whoever asked cannot confirm what only others approve
                     return world.answers(person, place, "yes" if yes else "no")
@@ -138,6 +153,12 @@ class Ground(RuleBasedStateMachine):
                 return world.replies(person, prompts[self.asked % len(prompts)], "yes" if yes else "no")
             case _:
                 return world.answers(person, place, "yes" if yes else "no")
+
+    def _buttons(self, thing: Thing, intent: str) -> list[str]:
+        return [token for token, found in self.witness.tokens.items() if found == (thing, intent)]
+
+    def _has_button(self, thing: Thing, intent: str) -> bool:
+        return bool(self._buttons(thing, intent))
 
     def _invoice(self) -> str:
         self.asked += 1

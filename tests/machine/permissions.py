@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.machine.things import NEAR, Thing
+
 __all__ = ["PERMITTED_COPIES", "PERMITTED_SECONDS", "PERMITTED_USES", "Permissions", "Where"]
 
 PERMITTED_SECONDS, PERMITTED_USES, PERMITTED_COPIES = 400.0, 2, 2
-_NEAR = 2.0
-Where = tuple[str, str, str]
-"""Who allows it, in which chat, and the folder that stays the same."""
+Where = tuple[str, str, str, str]
+"""Who allows it, in which chat, the tool, and the folder that stays the same."""
 
 
 @dataclass(eq=False)
 class _Permission:
+    giver: Thing
     where: Where
     release: int
     until: float
@@ -25,14 +27,16 @@ class _Permission:
 class Permissions:
     """The book. What may be a permission is one: it is never narrower than that of the gateway.
 
-    It begins with the yes that chooses it. The gateway gives it later, at the launch, or never.
+    It begins with the yes that chooses it. The gateway gives it later, at the launch, or never; what people were told
+    will not happen gives none.
     """
 
     def __init__(self) -> None:
         self._given: list[_Permission] = []
 
-    def give(self, where: Where, release: int, now: float) -> None:
-        self._given.append(_Permission(where, release, now + PERMITTED_SECONDS + _NEAR))
+    def give(self, giver: Thing, now: float) -> None:
+        where = giver.requester, giver.place, giver.tool, giver.folder
+        self._given.append(_Permission(giver, where, giver.release, now + PERMITTED_SECONDS + NEAR))
 
     def revoke(self, person: str, place: str) -> None:
         """Everything is worked off since this person has said /stop there."""
@@ -51,6 +55,7 @@ class Permissions:
             if (each.where, each.release, each.revoked) == (where, release, False)
             and asked_at <= each.until
             and len(each.uses) < PERMITTED_USES
+            and (not each.giver.ended or each.giver.changed)
         ]
         for permission in fits[:1]:
             permission.uses.add(key)

@@ -1,15 +1,19 @@
-"""What may happen besides: approvers in their own chats, plans, changed questions and standing permissions."""
+"""What may happen besides: approvers in their own chats, plans, changed questions, permissions, what is taken back."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from tests.machine.bot import WORDS
 from tests.machine.machine import NUMBERS, Ground, Machine
 from tests.machine.places import RelayStep
-from tests.machine.witness import ASKED_ELSEWHERE, SIGNERS, Thing
+from tests.machine.things import ASKED_ELSEWHERE, SIGNERS, Thing
+from tests.machine.world import Behaviour, Mood
 
-__all__ = ["Allowing", "Approving", "Changing", "Planning", "Rooms"]
+__all__ = ["Allowing", "Approving", "Changing", "Planning", "Rooms", "TakingBack"]
 
 ELSEWHERE = st.sampled_from(["sign", "sign", "share"])
 VOTERS = st.sampled_from(["bob", "cleo", "dan", "eve", "ana"])
@@ -21,22 +25,13 @@ CHANGED_VERBS = st.sampled_from(["pay", "pay", "move", "sign"])
 SHORTER = st.sampled_from([0.0, 0.0, 0.0, 0.0, 61.0, 400.0, 905.0])
 FOLDERS = st.sampled_from(["1", "1", "2"])
 COPIES = st.sampled_from([1, 1, 2, 3])
+BEHAVIOURS = st.sampled_from(["works", "works", "fails", "unknown, done", "unknown, not done"])
+PARTS: Any = st.sampled_from([[], [], [], ["up", "lost answer"], ["up", "down"], ["up", "blocked"], ["down"]])
+"""What becomes of the messages of a list."""
+UNDER_LISTS = st.sampled_from(["1", "2", "the first", "both", "all", "none"])
 RARELY = st.sampled_from([False, False, True])
-WORDS = st.sampled_from(
-    [
-        ("1,3", (1, 3)),
-        ("3 and 1", (1, 3)),
-        ("1", (1,)),
-        ("only 2", (2,)),
-        ("the first two", (1, 2)),
-        ("all", (1, 2, 3)),
-        ("all but 2", (1, 3)),
-        ("none", ()),
-        ("1?", ()),
-        ("2 if it is paid", ()),
-        ("4", ()),
-    ]
-)
+NUMBERED = st.sampled_from(["1", "2", "1,3", "all"])
+LISTED = st.sampled_from(WORDS)
 
 
 class Approving(Ground):
@@ -126,34 +121,59 @@ class Approving(Ground):
     def keep_time_at_once(self) -> None:
         self.run(self.world.keep_time_at_once())
 
+    @rule(refuser=st.sampled_from(["bob", "cleo"]), verb=ELSEWHERE, place=OWN_PLACES, again=st.booleans())
+    def a_no_and_the_like(self, refuser: str, verb: str, place: str, again: bool) -> None:
+        """An approver says no. Ana wants the like, and perhaps presses to ask the same again."""
+        thing = self._asked_alone("ana", place, verb)
+        if thing is None:
+            return
+        self._vote(thing, refuser, "code", "cancel", True)
+        if again:
+            self.press_again(0)
+        self.then(self.world.asks("ana", place, verb, [self._invoice()]), True)
+
     def _asked_elsewhere(self) -> list[Thing]:
         return [thing for thing in self.witness.things if thing.tool in ASKED_ELSEWHERE]
 
 
 class Planning(Ground):
-    """Several things are asked in one message."""
+    """Several things are asked together, in one message or in several."""
 
-    @rule(place=st.sampled_from(["ana", "ana", "#team"]), verb=PLAN_VERBS, count=st.integers(2, 3))
-    def plan(self, place: str, verb: str, count: int) -> None:
+    @rule(place=st.sampled_from(["ana", "ana", "#team"]), verb=PLAN_VERBS, count=st.integers(2, 4), parts=PARTS)
+    def plan(self, place: str, verb: str, count: int, parts: list[Mood]) -> None:
+        self.world.platform.moods = list(parts)
         self.then(self.world.asks("ana", place, verb, [self._invoice() for _ in range(count)]), True)
 
-    @rule(verb=PLAN_VERBS, words=WORDS, late=SHORTER, both=st.booleans(), off=st.booleans())
+    @rule(
+        verb=PLAN_VERBS,
+        count=st.integers(2, 4),
+        parts=PARTS,
+        words=LISTED,
+        late=SHORTER,
+        both=st.booleans(),
+        off=st.booleans(),
+    )
     def plan_and_select(
-        self, verb: str, words: tuple[str, tuple[int, ...]], late: float, both: bool, off: bool
+        self, verb: str, count: int, parts: list[Mood], words: str, late: float, both: bool, off: bool
     ) -> None:
-        self.plan("ana", verb, 3)
+        self.plan("ana", verb, count, parts)
         if late:
             self.time_passes(late)
-        self.run(self.world.selects("ana", "ana", *words))
+        self.run(self.world.selects("ana", "ana", words))
         if both:
             self.run(self.world.together("turn"))
             self.run(self.world.together("action"))
         if off:
             self.run(self.world.work_off())
 
-    @rule(words=WORDS, by=st.sampled_from(["ana", "ana", "bob"]), off=st.booleans())
-    def select(self, words: tuple[str, tuple[int, ...]], by: str, off: bool) -> None:
-        self.then(self.world.selects(by, "ana", *words), off)
+    @rule(verb=PLAN_VERBS, words=NUMBERED, how=st.sampled_from(["down", "blocked"]))
+    def select_from_a_part(self, verb: str, words: str, how: Mood) -> None:
+        """Ana writes numbers although the last messages of the plan are missing."""
+        self.plan_and_select(verb, 4, ["up", how], words, 0.0, False, True)
+
+    @rule(words=LISTED, by=st.sampled_from(["ana", "ana", "bob"]), off=st.booleans())
+    def select(self, words: str, by: str, off: bool) -> None:
+        self.then(self.world.selects(by, "ana", words), off)
 
     @precondition(lambda self: self.witness.for_all)
     @rule(number=NUMBERS, by=st.sampled_from(["ana", "ana", "bob"]), both=st.booleans(), off=st.booleans())
@@ -161,12 +181,55 @@ class Planning(Ground):
         tokens = list(self.witness.for_all)
         self._press_all(tokens[-1 - number % min(len(tokens), 4)], by, both, off)
 
-    @rule(place=st.sampled_from(["ana", "#team"]), verb=PLAN_VERBS, both=st.booleans(), off=st.booleans())
-    def plan_and_press_all(self, place: str, verb: str, both: bool, off: bool) -> None:
+    @rule(
+        place=st.sampled_from(["ana", "#team"]),
+        verb=PLAN_VERBS,
+        count=st.integers(3, 4),
+        parts=PARTS,
+        which=st.integers(0, 7),
+        both=st.booleans(),
+        off=st.booleans(),
+    )
+    def plan_and_press_all(
+        self, place: str, verb: str, count: int, parts: list[Mood], which: int, both: bool, off: bool
+    ) -> None:
         before = len(self.witness.for_all)
-        self.plan(place, verb, 3)
+        self.plan(place, verb, count, parts)
+        tokens = list(self.witness.for_all)[before:]
+        if tokens:
+            self._press_all(tokens[which % len(tokens)], "ana", both, off)
+
+    @rule(verb=PLAN_VERBS, how=st.sampled_from(["stop", "fails", "withdraw"]), late=st.sampled_from([0.0, 31.0]))
+    def a_plan_ends_in_silence(self, verb: str, how: str, late: float) -> None:
+        """Two items are confirmed, and one has ended; then the other one ends in another way than by being done."""
+        before = len(self.witness.for_all)
+        self.plan("ana", verb, 2, [])
         for token in list(self.witness.for_all)[before:][:1]:
-            self._press_all(token, "ana", both, off)
+            self.run(self.world.presses("ana", "ana", token))
+            self.run(self.world.step(0, "action"))
+            if how == "stop":
+                self.then(self.world.says("ana", "ana", "", command="stop"), not late)
+            elif how == "fails":
+                self.world.behaviour = "fails"
+            if late:
+                self.time_passes(late)
+            self.run(self.world.work_off())
+
+    @rule(
+        verbs=st.lists(PLAN_VERBS, min_size=2, max_size=3),
+        word=st.sampled_from(["yes", "yes", "no"]),
+        words=UNDER_LISTS,
+        late=SHORTER,
+        off=st.booleans(),
+    )
+    def several_and_a_bare_word(self, verbs: list[str], word: str, words: str, late: float, off: bool) -> None:
+        """A yes or a no with several open questions is answered with a list, which Ana answers by its numbers."""
+        for verb in verbs:
+            self.then(self.world.asks("ana", "ana", verb, [self._invoice()]), True)
+        self.then(self.world.answers("ana", "ana", word), True)
+        if late:
+            self.time_passes(late)
+        self.then(self.world.selects("ana", "ana", words), off)
 
     def _press_all(self, token: str, by: str, both: bool, off: bool) -> None:
         """Press; perhaps both processes then look for work at once."""
@@ -184,28 +247,74 @@ class Changing(Ground):
         place=OWN_PLACES,
         verb=CHANGED_VERBS,
         pressed=st.booleans(),
+        first=st.sampled_from(["", "", "hello", "yes", "equal", "quick"]),
         before=st.booleans(),
         off=st.booleans(),
         then=st.sampled_from(["old", "old", "new", "refuse", ""]),
     )
-    def change(self, place: str, verb: str, pressed: bool, before: bool, off: bool, then: str) -> None:
-        """Ana wants something else instead; then she answers the old question, or the new one."""
+    def change(self, place: str, verb: str, pressed: bool, first: str, before: bool, off: bool, then: str) -> None:
+        """Ana wants something else instead; then she answers the old question, or the new one.
+
+        Perhaps she says something `first`: a question, a bare yes, the very same call, another wish in the same breath.
+        """
         thing = self._asked_alone("ana", place, verb)
         if thing is None:
             return
-        doubts = self.witness.doubts
         if pressed:
             self.then(self._answer("press", "ana", place, thing, "change"), True)
+        self._say_first(place, verb, thing, first)
         text = f"{'' if pressed else 'yes, but '}{verb} {self._invoice()}"
         self.then(self.world.says("ana", place, text, ask=True), off)
         new = self.witness.things[-1]
         if new is thing:
             return
-        thing.replaced = thing.replaced or (pressed and doubts == self.witness.doubts and not self.world.running)
+        thing.replaced = thing.replaced or (thing.changing == self.witness.doubts and not self.world.running)
         intent = "cancel" if then == "refuse" else "confirm"
         for by in ("bob", "cleo", "dan") if verb == "sign" and then else ("ana",) if then else ():
             answered = thing if then == "old" else new
             self._vote(answered, by, "code" if before else "press", intent, True)
+
+    def _say_first(self, place: str, verb: str, thing: Thing, first: str) -> None:
+        match first:
+            case "hello":
+                self.then(self.world.says("ana", place, "hello"), True)
+            case "yes":
+                for _ in range(2):
+                    self.then(self.world.answers("ana", place, "yes"), True)
+            case "equal":
+                self.then(self.world.says("ana", place, f"{verb} {thing.invoice}", ask=True), True)
+            case "quick":
+                self.then(self.world.says("ana", place, "hello"), False)
+
+
+class TakingBack(Ground):
+    """The model takes questions back, because the person no longer wants them."""
+
+    @rule(
+        place=OWN_PLACES,
+        verb=CHANGED_VERBS,
+        new=st.sampled_from(["", "", "same", "other"]),
+        calls=st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6]),
+        way=st.sampled_from(["press", "code"]),
+        off=st.booleans(),
+    )
+    def take_back(self, place: str, verb: str, new: str, calls: int, way: str, off: bool) -> None:
+        """Ana wants it no longer, perhaps another thing instead; then, or during that turn, it is confirmed."""
+        thing = self._asked_alone("ana", place, verb)
+        if thing is None:
+            return
+        doubts = self.witness.doubts
+        wish = {"": "", "same": f" {verb} {self._invoice()}", "other": f" archive {self._invoice()}"}[new]
+        self.then(self.world.says("ana", place, f"withdraw {thing.invoice}{wish}", ask=bool(wish)), not calls)
+        if calls:
+            self.run(self.world.pause(0, "turn", calls))
+        sure = not calls and doubts == self.witness.doubts and not self.world.running
+        if sure and thing.invoice in self.world.taken_back and not thing.said_yes:
+            thing.ended = True
+        for by in ("bob", "cleo", "dan") if verb == "sign" else ("ana",):
+            self._vote(thing, by, way, "confirm", True)
+        if calls:
+            self.then(self.world.go_on(), off)
 
 
 class Allowing(Ground):
@@ -217,6 +326,7 @@ class Allowing(Ground):
         code=st.booleans(),
         plain=RARELY,
         uses=st.lists(st.tuples(st.sampled_from(["ana", "ana", "bob"]), FOLDERS, COPIES), min_size=1, max_size=4),
+        behaviour=BEHAVIOURS,
         late=SHORTER,
         revoked=RARELY,
     )
@@ -227,6 +337,7 @@ class Allowing(Ground):
         code: bool,
         plain: bool,
         uses: list[tuple[str, str, int]],
+        behaviour: Behaviour,
         late: float,
         revoked: bool,
     ) -> None:
@@ -234,18 +345,63 @@ class Allowing(Ground):
         thing = self._asked_alone("ana", place, "copy", folder)
         if thing is None:
             return
-        if plain:
-            self.then(self._answer("code" if code else "press", "ana", place, thing, "confirm"), True)
-        elif code:
-            self.then(self.world.types_code("ana", place, thing, "ok", standing=True), True)
-        else:
-            self.then(self._answer("press", "ana", place, thing, "standing"), True)
+        self._allow(thing, code, plain)
         if late:
             self.time_passes(late)
         if revoked:
             self.revoke(place)
         for user, used_for, copies in uses:
+            self.world.behaviour = behaviour
             self.copy_to("#team" if place == "#team" else user, user, used_for, copies, True)
+
+    def _allow(self, thing: Thing, code: bool, plain: bool = False) -> None:
+        if plain:
+            self.then(self._answer("code" if code else "press", "ana", thing.place, thing, "confirm"), True)
+        elif code or not self._has_button(thing, "standing"):
+            self.then(self.world.types_code("ana", thing.place, thing, "ok", standing=True), True)
+        else:
+            self.then(self._answer("press", "ana", thing.place, thing, "standing"), True)
+
+    @rule(folder=FOLDERS, code=st.booleans(), how=st.sampled_from(["again", "child"]))
+    def allow_and_change(self, folder: str, code: bool, how: str) -> None:
+        """What is asked again, and what takes the place of a question, is asked in spite of a permission."""
+        asked = self._asked_alone("ana", "ana", "copy", folder)
+        given = self._asked_alone("ana", "ana", "copy", folder)
+        if asked is None or given is None:
+            return
+        self._allow(given, code)
+        invoice = f"INV-{self.asked}"
+        if how == "again":
+            self.world.behaviour = "fails"
+            self.copy_to("ana", "ana", folder, 1, True)
+            self.world.behaviour = "works"
+            self.press_again(0)
+        elif self._has_button(asked, "change"):
+            self.then(self._answer("press", "ana", "ana", asked, "change"), True)
+            if asked.changing == self.witness.doubts and not self.world.running:
+                self.witness.asked_anew.add(invoice)
+            self.copy_to("ana", "ana", folder, 1, True)
+
+    @rule(
+        code=st.booleans(),
+        moves=st.tuples(RARELY, RARELY, RARELY),
+        again=st.booleans(),
+        back=st.booleans(),
+        off=st.booleans(),
+    )
+    def allow_to_stamp(self, code: bool, moves: tuple[bool, bool, bool], again: bool, back: bool, off: bool) -> None:
+        """What the preview has seen changes before the yes, after it, or while a permitted call waits to run."""
+        thing, folder = self._asked_alone("ana", "ana", "stamp"), self.world.folder
+        if thing is None or self.world.running:
+            return
+        self.world.folder += moves[0]
+        self._allow(thing, code)
+        self.world.folder = folder if back else self.world.folder + moves[1]
+        self.then(self.world.says("ana", "ana", f"stamp {self._invoice()}{' again' if again else ''}", ask=True), False)
+        self.run(self.world.step(0, "turn"))
+        self.world.folder += moves[2]
+        if off:
+            self.run(self.world.work_off())
 
     @rule(
         place=OWN_PLACES,
@@ -271,5 +427,5 @@ class Allowing(Ground):
             self.witness.permissions.revoke("ana", place)
 
 
-class Rooms(Machine, Approving, Planning, Changing, Allowing):
+class Rooms(Machine, Approving, Planning, Changing, TakingBack, Allowing):
     """All of that in one world."""

@@ -10,8 +10,9 @@ from channels import Json, Message
 from channels.events import event_to_json
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key
-from tests.machine.witness import Thing
-from tests.machine.world import World, address, conversation, person
+from tests.machine.bot import person
+from tests.machine.things import Thing
+from tests.machine.world import World, address, conversation
 from tests.stored import action_of, edited
 
 __all__ = ["Change", "Tamperer"]

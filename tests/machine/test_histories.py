@@ -27,7 +27,7 @@ from gateway.store.types import Lease
 from tests.machine import defects
 from tests.machine.machine import Ground, Machine, Violated
 from tests.machine.places import Places
-from tests.machine.rooms import Allowing, Approving, Changing, Planning, Rooms
+from tests.machine.rooms import Allowing, Approving, Changing, Planning, Rooms, TakingBack
 from tests.machine.world import World
 
 pytestmark = pytest.mark.usefixtures("nobody_waits_long")
@@ -72,6 +72,7 @@ DEFECTS_OF_ROOMS = {
     Approving: defects.OF_APPROVING,
     Planning: defects.OF_PLANNING,
     Changing: defects.OF_CHANGING,
+    TakingBack: defects.OF_TAKING_BACK,
     Allowing: defects.OF_ALLOWING,
 }
 LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.event_of_another_person]

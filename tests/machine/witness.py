@@ -5,191 +5,53 @@ It keeps its own book of it in plain lists and dicts, and shares no code with `g
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tests.machine.permissions import Permissions
-
-__all__ = [
-    "ANSWER_WINDOW",
-    "APPROVERS",
-    "ASKED_ELSEWHERE",
-    "ASKED_ONCE",
-    "NEAR",
-    "SIGNERS",
-    "STANDIN",
-    "TTL",
-    "Effect",
-    "Shown",
-    "ShownButton",
-    "Thing",
-    "Witness",
-]
-
-ANSWER_WINDOW, TTL = 60.0, 900.0
-NEAR = 2.0
-"""Seconds within which the witness does not know which of two moments was first."""
-APPROVERS = frozenset({"bob", "cleo"})
-"""Who approves what is sent, both of them, whoever asked."""
-SIGNERS, STANDIN = frozenset({"bob", "cleo", "dan"}), "eve"
-"""Two of them sign, each in their own chat; the stand-in counts once she is asked."""
-ASKED_ELSEWHERE = frozenset({"sign", "share"})
-"""The tools whose approvers are asked in their own chats."""
-ASKED_ONCE = ASKED_ELSEWHERE | {"copy"}
-"""What is asked for once only with one invoice, so that an invoice tells which action a message is about."""
-MOST_SHOWINGS = 3
-
-_VERBS = "pay|archive|move|send|file|sign|share|copy"
-_PROMPT = re.compile(
-    rf"\*\*({_VERBS}) invoice “?(INV\\-\d+)”?(?: to folder “?(\d+)”?)?\?\*\*.*?\*\*(?:OK|NO) ([0-9A-Z]{{4}})\*\*",
-    re.DOTALL | re.IGNORECASE,
+from tests.machine.texts import (
+    BEGUN_BY_PERMISSION,
+    CHANGED,
+    DONE_BY_PERMISSION,
+    REFUSED,
+    REPLACED,
+    UNDELIVERED,
+    VOTE_COUNTED,
+    Asked,
+    Told,
+    changing_in,
+    ends_in,
+    highest_number,
+    invoice_in,
+    is_answer_to_stop,
+    numbered_list,
+    questions_in,
+    range_of,
+    standing_code_in,
+    subject_of,
 )
-_STANDING = re.compile(r"\*\*OK ([0-9A-Z]{4})\*\* to also allow it")
-_REPLACED = "Changed meanwhile"
-_VOTE_COUNTED = "Your yes is counted"
-_BEGUN_BY_PERMISSION = "I am doing it, as you allowed until"
-_DONE_BY_PERMISSION = "Done under your permission"
-_TAMPERED = "The record of this was changed from outside the chat"
-_NOT_DONE = (
-    "Not done: ",
-    "This has expired and nothing was done",
-    _TAMPERED,
-    "This is no longer as it was shown",
-    "It could not be checked whether",
-    "The bot has been changed since",
-    "This was confirmed, but could not be started",
+from tests.machine.things import (
+    ASKED_ELSEWHERE,
+    BRAKED,
+    DELIVERED,
+    HELD,
+    MOST_SHOWINGS,
+    NEAR,
+    PERMITTED,
+    TTL,
+    Brake,
+    Effect,
+    Finished,
+    Listing,
+    Selected,
+    Showing,
+    Shown,
+    ShownButton,
+    Thing,
 )
-_DONE = re.compile(rf"({_VERBS}) (INV-\d+) is settled")
-_FAILED = ("This was confirmed, but ",)
-_UNKNOWN = "This may or may not have happened"
-_TOO_LATE = re.compile(r"This has expired and nothing was done\\?\. Ask again if you still want it\\?\.")
-"""The answer to a late yes: about something that people may have been told of before."""
 
-
-def _invoice_in(text: str) -> str:
-    found = re.search(r"INV-\d+", text)
-    return found[0] if found is not None else ""
-
-
-class ShownButton(NamedTuple):
-    """A button under a message."""
-
-    token: str
-    style: str
-    label: str
-
-
-@dataclass(eq=False)
-class Showing:
-    """One showing of a question."""
-
-    place: str
-    at: float
-    sure: bool = False
-    """The gateway is sure to know that it was shown."""
-
-
-@dataclass(eq=False)
-class Thing:
-    """Something that people were asked about, as the witness saw it."""
-
-    place: str
-    """Where it was asked for."""
-    tool: str
-    invoice: str
-    folder: str
-    requester: str
-    release: int
-    """The release that asked."""
-    doubts: int
-    """How often something had gone wrong when it was first shown."""
-    codes: dict[str, str] = field(default_factory=dict)
-    """Place -> the code with which it is answered there."""
-    standing_code: str = ""
-    """The code that also gives the permission."""
-    showings: list[Showing] = field(default_factory=list)
-    said_yes: set[str] = field(default_factory=set)
-    """Those who may and have said yes, in time and in a way that counts."""
-    tried: Counter[str] = field(default_factory=Counter)
-    """Place -> how often somebody said yes there, whether it counts or not."""
-    said_no: int | None = None
-    """How often something had gone wrong when somebody who may said no in a way that counts."""
-    ended: bool = False
-    """People were told that it will not happen."""
-    replaced: bool = False
-    """Another question has taken its place."""
-    changed: set[Literal["record", "index"]] = field(default_factory=set)
-    """What somebody without the key has changed of it; after both, nothing genuine names it any more."""
-
-    @property
-    def code(self) -> str:
-        return self.codes.get(self.place, "")
-
-    @property
-    def deciders(self) -> frozenset[str]:
-        """Return the people whose yes counts."""
-        match self.tool:
-            case "send":
-                return APPROVERS
-            case "sign":
-                asked = {STANDIN} if STANDIN in self.codes else set()
-                return frozenset((SIGNERS - {self.requester}) | asked)
-            case "share":
-                return APPROVERS | {self.requester}
-        return frozenset({self.requester})
-
-    @property
-    def need(self) -> int:
-        return 2 if self.tool in ("send", "sign", "share") else 1
-
-    def is_agreed(self, without: frozenset[str]) -> bool:
-        """Return True if enough people have said yes, `without` those who have lost the right."""
-        return len(self.said_yes - (without if self.tool == "sign" else frozenset())) >= self.need
-
-    def may_answer(self, person: str, place: str) -> bool:
-        """Return True where it was asked for, and for an approver in their own chat."""
-        return place == self.place or (place == person and place in self.codes)
-
-
-@dataclass(eq=False)
-class Shown:
-    """A message of the bot."""
-
-    place: str
-    text: str
-    at: float
-    things: list[Thing]
-    tokens: list[str]
-    edited: bool = False
-    live: bool = False
-    """It has buttons that answer."""
-    lost: bool = False
-    """The answer with its number was lost."""
-    known: bool = False
-    """The gateway is sure to know its number."""
-
-
-@dataclass(eq=False)
-class Selected:
-    """Items of a plan that one answer confirms, in their order."""
-
-    things: list[Thing]
-    doubts: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """What a tool did."""
-
-    tool: str
-    invoice: str
-    folder: str
-    key: str
-    release: int
-    copies: int = 1
+__all__ = ["Witness"]
 
 
 class Witness:
@@ -220,10 +82,25 @@ class Witness:
         """How often a message may have to be sent again: answers lost, processes dead or standing still."""
         self.removed: frozenset[str] = frozenset()
         """Those who sign no longer."""
+        self.setbacks = 0
+        """How often a message did not reach the platform, or something was handed over late."""
+        self.edits = True
+        """The platform changes messages that it has shown."""
+        self.again: dict[str, tuple[str, str]] = {}
+        """The buttons that ask anew -> tool and invoice."""
+        self.asked_anew: set[str] = set()
+        """The invoices that are always asked: somebody has pressed to ask again, or is changing the question."""
         self.permissions = Permissions()
         self.selected: list[Selected] = []
         self._inside: list[Thing] = []
+        self._finished: list[Finished] = []
+        self._returned: set[tuple[str, str]] = set()
+        self._brakes: dict[tuple[str, str, str], Brake] = {}
         self._unsure: list[Shown] = []
+
+    @property
+    def troubles(self) -> int:
+        return self.doubts + self.setbacks
 
     # ── what people do ──
 
@@ -234,12 +111,18 @@ class Witness:
         self.asked_at |= dict.fromkeys(invoices, at)
         self.wanted.update(invoices)
 
-    def says_yes(self, thing: Thing, person: str, place: str, window: float, now: float) -> bool:
-        """It counts from those who decide, there, in time: from the first showing that the gateway knows of."""
+    def says_yes(
+        self, thing: Thing, person: str, place: str, window: float, now: float, *, since: float | None = None
+    ) -> bool:
+        """It counts from those who decide, there, in time: from the first showing that the gateway knows of.
+
+        `since`: from that moment.
+        """
         thing.tried[place] += 1
         if person not in thing.deciders or not thing.may_answer(person, place):
             return False
-        counts = now <= self._begun(thing, place, window) + window + NEAR
+        begun = self._begun(thing, place, window) if since is None else since
+        counts = now <= begun + window + NEAR
         if counts:
             thing.said_yes.add(person)
         return counts
@@ -249,6 +132,13 @@ class Witness:
         may = person in thing.deciders - self.removed or (person == thing.requester and place == thing.place)
         if may and thing.may_answer(person, place) and now <= thing.showings[-1].at + TTL - NEAR:
             thing.said_no = self.doubts
+            thing.refused_by.setdefault(person, now)
+
+    def asks_again(self, token: str, person: str) -> None:
+        _, invoice = self.again[token]
+        if person == self.asked_by[invoice]:
+            self.wanted[invoice] += 1
+            self.asked_anew.add(invoice)
 
     def is_quiet(self) -> None:
         """Everything is worked off, and no process stands still: a no to what has not begun has ended it."""
@@ -270,12 +160,22 @@ class Witness:
     def asked_last(self, person: str, place: str) -> Thing | None:
         """Return what a bare yes of this person would be the answer to."""
         here = self._last_words(person, place)
-        return here.things[0] if here is not None and len(here.things) == 1 else None
+        thing = here.things[0] if here is not None and len(here.things) == 1 else None
+        return thing if thing is None or thing.changing != self.doubts else None
 
-    def plan_asked_last(self, person: str, place: str) -> list[Thing]:
-        """Return the items whose numbers this person can write."""
-        here = self._last_words(person, place)
-        return here.things if here is not None and len(here.things) > 1 else []
+    def list_said_last(self, person: str, place: str) -> Listing | None:
+        """Return the list whose numbers this person can write: all of its messages are there, and nothing after."""
+        last = self._last_words(person, place)
+        if last is None or last.which is not None or not last.total:
+            return last.which if last is not None else None
+        found: dict[int, Thing] = {}
+        for message in reversed([each for each in self.shown if each.place == place]):
+            mine = dict(zip(message.numbers, message.things, strict=True))
+            if not mine or any(found.get(number, thing) is not thing for number, thing in mine.items()):
+                break
+            found |= mine
+        numbers = range(1, last.total + 1)
+        return Listing([found[number] for number in numbers], last.at) if found.keys() == {*numbers} else None
 
     def selects(self, things: Sequence[Thing]) -> None:
         """One answer confirms these items of a plan, which are in their order."""
@@ -283,7 +183,7 @@ class Witness:
 
     def _last_words(self, person: str, place: str) -> Shown | None:
         here = [message for message in self.shown if message.place == place]
-        if not here or not here[-1].things or place.startswith("#"):
+        if not here or not (here[-1].things or here[-1].which) or place.startswith("#"):
             return None
         since = [at for at in self.heard.get((person, place), []) if at >= here[-1].at]
         return here[-1] if not since else None
@@ -295,45 +195,71 @@ class Witness:
     ) -> int:
         """Note a message, and return its number. `lost`: the gateway does not learn it."""
         live = any(button.style != "plain" for button in buttons)
+        self._note_again(place, text, buttons, edits)
         if edits is not None:
             message = self.shown[edits]
             message.edited, message.live = True, live
-            if _REPLACED in text and len(message.things) == 1:
+            if REPLACED in text and len(message.things) == 1:
                 message.things[0].replaced = True
             return edits
         things = self._prompted(place, text, at) if live else []
         message = Shown(place, text, at, things, [button.token for button in buttons], live=live)
-        self.shown.append(message)
         message.lost = lost
+        message.numbers = [question.number for question in questions_in(text)] if things else []
+        message.total = highest_number(text) if things else 0
+        if (listed := numbered_list(text)) is not None:
+            intent, codes = listed
+            coded = {thing.codes[place]: thing for thing in self.things if place in thing.codes}
+            message.which = Listing([coded[code] for code in codes if code in coded], at, intent)
+        self.shown.append(message)
         self._unsure.append(message)
         self._note_buttons(message, buttons)
-        if not things and text.startswith(_NOT_DONE):
-            named = self._named(place, text.replace("\\", ""))
-            repeated = _TOO_LATE.match(text) and any(thing.ended for thing in named)
-            for thing in [thing for thing in named if not thing.ended and not repeated][:1]:
-                thing.ended = not text.startswith(_TAMPERED) or place == thing.place  # one ballot is not the others
+        if (changing := changing_in(text)) is not None:
+            mine = [each for each in self.things if (each.tool, each.invoice, each.place) == (*changing, place)]
+            mine[-1].changing = self.doubts
+        for told in ends_in(text) if not things else ():
+            self._note_end(place, told, at)
         return len(self.shown) - 1
+
+    def _note_end(self, place: str, told: Told, at: float) -> None:
+        if told.line.startswith(DONE_BY_PERMISSION) and (told.tool, told.invoice) not in self._returned:
+            self.violations.append(f"{told.tool} {told.invoice}: told done under a permission before it was")
+        if told.end not in ("not done", "tampered"):
+            return
+        named = [thing for thing in self._about(place, told) if not thing.ended]
+        for thing in named[:1]:
+            thing.ended = told.end != "tampered" or place == thing.place  # one ballot is not the others
+            others = {person: when for person, when in thing.refused_by.items() if person != thing.requester}
+            if told.line.startswith(REFUSED) and place == thing.place and others and others == thing.refused_by:
+                like = (thing.tool, thing.requester, thing.place)
+                self._brakes[like] = Brake(known=at, until=min(others.values()) + BRAKED - NEAR)
+
+    def _note_again(self, place: str, text: str, buttons: Sequence[ShownButton], edits: int | None) -> None:
+        subject = subject_of(text)
+        for button in buttons:
+            if subject is not None and button.label.startswith("Ask ") and button.label.endswith("again"):
+                self.again[button.token] = subject
+                self.token_place[button.token] = place
 
     def is_sure(self, *, died: bool) -> None:
         """What was sent by a process that lived on is known to the gateway."""
         for message in self._unsure if not died else ():
             message.known = not message.lost
-            for thing in message.things:
+            for thing in message.things if not message.lost else ():
                 for showing in thing.showings:
                     showing.sure = showing.sure or (showing.place, showing.at) == (message.place, message.at)
         self._unsure = []
 
     def _prompted(self, place: str, text: str, at: float) -> list[Thing]:
         things = []
-        for verb, escaped, folder, code in _PROMPT.findall(text):
-            tool, invoice = verb.lower(), escaped.replace("\\", "")
-            thing = self._thing(place, tool, invoice, folder, code)
+        for question in questions_in(text):
+            tool, invoice = question.tool, question.invoice
+            thing = self._thing(place, question, at)
             thing.showings.append(Showing(place, at))
             times = sum(showing.place == place for showing in thing.showings)
             if times > MOST_SHOWINGS + self.doubts - thing.doubts:
                 self.violations.append(f"{tool} {invoice}: shown {times} times")
-            if (standing := _STANDING.search(text)) is not None:
-                thing.standing_code = standing[1]
+            thing.standing_code = standing_code_in(text) or thing.standing_code
             things.append(thing)
         return things
 
@@ -343,14 +269,15 @@ class Witness:
         for token, style, label in buttons if things else ():
             self.token_place[token] = message.place
             intent = "cancel" if style == "cancel" else "confirm"
-            if label.endswith(" all"):
+            if label.endswith(" all") or range_of(label) is not None:
                 self.for_all[token] = (message, intent)
             elif style == "plain":
                 self.tokens[token] = (things[0], "change" if label == "Change" else "standing")
             elif len(things) == 1 or label.split()[-1] in codes:
                 self.tokens[token] = (codes.get(label.split()[-1], things[0]), intent)
 
-    def _thing(self, place: str, tool: str, invoice: str, folder: str, code: str) -> Thing:
+    def _thing(self, place: str, question: Asked, at: float) -> Thing:
+        _, tool, invoice, folder, code = question
         for thing in self.things:
             here = thing.codes.setdefault(place, code) if self._is_asked(thing, tool, invoice, place) else None
             if here == code:
@@ -362,21 +289,31 @@ class Witness:
         self.things.append(thing)
         if sum(each.invoice == invoice for each in self.things) > self.wanted[invoice]:
             self.violations.append(f"{tool} {invoice}: asked though nobody wanted it again")
+        self._check_brake(thing, at)
         return thing
+
+    def _check_brake(self, thing: Thing, at: float) -> None:
+        """After the no of an approver, the like is asked only if the requester has pressed to ask again."""
+        brake = self._brakes.get((thing.tool, thing.requester, thing.place))
+        tampered = any("index" in each.changed for each in self.things if each.place == thing.place)
+        if brake is None or tampered or thing.invoice in self.asked_anew:
+            return
+        if self.asked_at[thing.invoice] > brake.known and at < brake.until:
+            self.violations.append(f"{thing.tool} {thing.invoice}: asked though an approver had refused the like")
 
     @staticmethod
     def _is_asked(thing: Thing, tool: str, invoice: str, place: str) -> bool:
         return (thing.tool, thing.invoice) == (tool, invoice) and (place == thing.place or tool in ASKED_ELSEWHERE)
 
-    def _named(self, place: str, text: str) -> list[Thing]:
-        """Return what a message is about. A record that somebody has changed is told by its code alone."""
+    def _about(self, place: str, told: Told) -> list[Thing]:
+        """Return what a line is about. A record that somebody has changed is told by its code alone."""
         return [
             thing
             for thing in self.things
             if place in (thing.place, *thing.codes)
             and (
-                (thing.invoice in text and re.search(rf"{thing.invoice}(?!\d)", text))
-                or (text.startswith((_TAMPERED, _UNKNOWN)) and text.endswith(f": {thing.codes.get(place)}"))
+                (thing.tool, thing.invoice) == (told.tool, told.invoice)
+                or (not told.invoice and told.line.endswith(f": {thing.codes.get(place)}"))
             )
         ]
 
@@ -386,7 +323,7 @@ class Witness:
         what = f"{effect.tool} {effect.invoice}"
         asked = [thing for thing in self.things if (thing.tool, thing.invoice) == (effect.tool, effect.invoice)]
         agreed = [thing for thing in asked if thing.is_agreed(self.removed)]
-        if effect.tool == "copy" and not agreed and self._is_permitted(effect):
+        if effect.tool in PERMITTED and not agreed and self._is_permitted(effect):
             pass
         elif not asked:
             self.violations.append(f"{what}: nobody was ever shown that")
@@ -413,7 +350,12 @@ class Witness:
 
     def _is_permitted(self, effect: Effect) -> bool:
         """Return True if the one who asked for it here has allowed it for a while."""
-        where = self.asked_by[effect.invoice], self.asked_in[effect.invoice], effect.folder
+        where = self.asked_by[effect.invoice], self.asked_in[effect.invoice], effect.tool, effect.folder
+        if self.permissions.is_used_by(effect.key):
+            return True
+        same = [each for each in self.effects if (each.tool, each.invoice) == (effect.tool, effect.invoice)]
+        if same or effect.invoice in self.asked_anew:
+            return False
         return self.permissions.use(where, effect.key, effect.release, self.asked_at[effect.invoice], effect.copies)
 
     def begins(self, tool: str, invoice: str) -> Thing | None:
@@ -430,9 +372,13 @@ class Witness:
             self._inside.append(thing)
         return thing
 
-    def ends(self, thing: Thing | None) -> None:
+    def ends(self, thing: Thing | None, tool: str, invoice: str, at: float, *, returned: bool) -> None:
+        """A call has ended that began at this moment; or it was cut off, which is a trouble of its own."""
         if thing is not None:
             self._inside.remove(thing)
+        if returned:
+            self._returned.add((tool, invoice))
+        self._finished.append(Finished((tool, invoice), at, self.troubles, len(self.shown)))
 
     def _check_order(self, effect: Effect) -> None:
         done = {(each.tool, each.invoice) for each in self.effects}
@@ -445,42 +391,75 @@ class Witness:
 
     # ── the end ──
 
+    def check_ends_are_told_in_time(self, now: float) -> None:
+        """Everything is worked off, and nothing waits to be sent: what ended long enough ago has been told."""
+        for finished in [each for each in self._finished if now > each.at + HELD + NEAR]:
+            self._finished.remove(finished)
+            tool, invoice = finished.what
+            later = self.shown[finished.shown :]
+            told = any((each.tool, each.invoice) == finished.what for m in later for each in ends_in(m.text))
+            tampered = any(thing.changed for thing in self.things if thing.place == self.asked_in[invoice])
+            if not told and not tampered and finished.troubles == self.troubles:
+                self.violations.append(f"{tool} {invoice}: its end was not told within {HELD:.0f} seconds")
+
+    def has_old_ends(self, now: float) -> bool:
+        return any(now > each.at + HELD + NEAR for each in self._finished)
+
     def check_everything_is_told(self, aside: str) -> None:
-        """People know what became of everything they were shown, or what told them lies `aside`."""
+        """People know what became of everything they were shown, or what told them lies `aside`.
+
+        Where it was asked, a new message tells it; in an approver's own chat the question may be changed.
+        """
         for thing in self.things:
             for place in dict.fromkeys([thing.place, *thing.codes]):
-                there = [message for message in self.shown if message.place == place or place == thing.place]
-                told = [
-                    message
-                    for message in there
-                    if not message.things and thing in self._named(place, message.text.replace("\\", ""))
-                ]
-                changed = [message for message in there if thing in message.things and message.edited]
-                if not told and not changed and thing.invoice not in aside and len(thing.changed) < 2:
-                    self.violations.append(f"{thing.tool} {thing.invoice}: nobody was told what became of it")
+                told = self._is_told(thing) if place == thing.place else self._is_told_elsewhere(thing, place)
+                if not told and thing.invoice not in aside and len(thing.changed) < 2:
+                    self.violations.append(f"{thing.tool} {thing.invoice}: its end was told nobody in {place}")
         self._check_permitted_calls(aside)
+
+    def _is_told(self, thing: Thing) -> bool:
+        """Return True if a message after the question told it. A changed one is told by the new one, or its end."""
+        began = next((number for number, message in enumerate(self.shown) if thing in message.things), 0)
+        for message in [each for each in self.shown[began:] if each.place == thing.place]:
+            text = message.text.replace("\\", "")
+            ends = list(ends_in(text)) if not message.things else []
+            like = [each.tool for each in message.things] if text.startswith(CHANGED) else []
+            like += [told.tool for told in ends if told.line.startswith(UNDELIVERED)]
+            if thing.tool in like or any(thing in self._about(thing.place, told) for told in ends):
+                return True
+            if is_answer_to_stop(text) or text.startswith(f"**{self._headline(thing)}**\n"):
+                return True
+        same = [each for each in self.things if (each.tool, each.invoice) == (thing.tool, thing.invoice)]
+        sure = [showing.at for showing in thing.showings if showing.sure and showing.place == thing.place]
+        is_late = not sure or min(sure) > self.asked_at[thing.invoice] + DELIVERED - NEAR
+        return thing.replaced or thing is not same[-1] or is_late
+
+    def _is_told_elsewhere(self, thing: Thing, place: str) -> bool:
+        for message in self.shown:
+            if message.place == place and thing in message.things and message.edited:
+                return True
+            text = message.text.replace("\\", "")
+            if message.place == place and not message.things and invoice_in(text) == thing.invoice:
+                return True
+        return False
 
     def _check_permitted_calls(self, aside: str) -> None:
         """What a permission decided is told when it begins and by its end, and as done only if it is done."""
         texts = [message.text.replace("\\", "") for message in self.shown if not message.things]
-        begun = {_invoice_in(text) for text in texts if text.startswith(_BEGUN_BY_PERMISSION)}
-        ended = {_invoice_in(text) for text in texts if not text.startswith(_BEGUN_BY_PERMISSION)}
+        begun = {invoice_in(text) for text in texts if text.startswith(BEGUN_BY_PERMISSION)}
+        ended = {told.invoice for text in texts for told in ends_in(text)}
         used = {effect.invoice for effect in self.effects if self.permissions.is_used_by(effect.key)}
-        said_done = {_invoice_in(text) for text in texts if text.startswith(_DONE_BY_PERMISSION)}
-        happened = {effect.invoice for effect in self.effects if effect.tool == "copy"}
         changed = any(thing.changed for thing in self.things)
         for invoice in sorted(used - begun):
             if invoice not in aside:
-                self.violations.append(f"copy {invoice}: nobody was told that it was permitted")
+                self.violations.append(f"{invoice}: nobody was told that it was permitted")
         for invoice in sorted(begun - ended):
             if invoice not in aside and not changed:
-                self.violations.append(f"copy {invoice}: permitted, and its end was told nobody")
-        for invoice in sorted(said_done - happened):
-            self.violations.append(f"copy {invoice}: told done under a permission, and it never happened")
+                self.violations.append(f"{invoice}: permitted, and its end was told nobody")
 
     def check_every_prompt_is_settled(self) -> None:
         """No button answers any more in a message whose number the gateway knows."""
-        for message in self.shown:
+        for message in self.shown if self.edits else ():
             if message.known and message.live and message.things and not any(each.changed for each in message.things):
                 names = ", ".join(f"{thing.tool} {thing.invoice}" for thing in message.things)
                 self.violations.append(f"{names}: a question in {message.place} is open for ever")
@@ -492,11 +471,14 @@ class Witness:
                 again = self.doubts - thing.doubts
                 here = [m.text.replace("\\", "") for m in self.shown if m.place == place and not m.things]
                 told = Counter(text for text in here if text.startswith(f"**{self._headline(thing)}**\n"))
-                counted = [text for text in here if text.startswith(_VOTE_COUNTED) and self._headline(thing) in text]
-                if any(times > 1 + again for times in told.values()):
+                counted = [text for text in here if text.startswith(VOTE_COUNTED) and self._headline(thing) in text]
+                if any(times > self._count_same(thing) + again for times in told.values()):
                     self.violations.append(f"{thing.tool} {thing.invoice}: its end was told twice in {place}")
                 if len(counted) > thing.tried[place] + again:
                     self.violations.append(f"{thing.tool} {thing.invoice}: a yes was counted twice in {place}")
+
+    def _count_same(self, thing: Thing) -> int:
+        return sum((each.tool, each.invoice) == (thing.tool, thing.invoice) for each in self.things)
 
     @staticmethod
     def _headline(thing: Thing) -> str:
@@ -506,7 +488,8 @@ class Witness:
         """Told done, it happened; told not done or failed, it did not. Where two were asked for, both may be meant."""
         for thing in self.things:
             what = (thing.tool, thing.invoice)
-            if sum((other.tool, other.invoice) == what for other in self.things) > 1:
+            permitted = any(self.permissions.is_used_by(each.key) for each in self.effects if each.invoice == what[1])
+            if self._count_same(thing) > 1 or permitted:
                 continue
             told = [end for message in self.shown if (end := self._end_of(thing, message)) is not None]
             happened = any((effect.tool, effect.invoice) == what for effect in self.effects)
@@ -526,14 +509,10 @@ class Witness:
         if message.place != thing.place and text.startswith(f"**{self._headline(thing)}**\n"):
             note = text.partition("\n")[2]
             return "done" if note.startswith("✅") else "unknown" if note.startswith("❔") else "not done"
-        if (thing.tool, thing.invoice) in _DONE.findall(text):
-            return "done"
-        if not re.search(rf"{thing.tool.capitalize()} invoice “?{thing.invoice}(?!\d)", text):
+        ends = [told.end for told in ends_in(text) if (told.tool, told.invoice) == (thing.tool, thing.invoice)]
+        if not ends or ends[-1] == "tampered":
             return None
-        if text.startswith(_UNKNOWN):
-            return "unknown"
-        says_no = text.startswith((*_NOT_DONE, *_FAILED)) and not text.startswith(_TAMPERED)
-        return "not done" if says_no else None
+        return "not done" if ends[-1] == "failed" else ends[-1]
 
     def effect_keys(self) -> Iterable[str]:
         """Return the idempotency keys of all effects."""

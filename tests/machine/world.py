@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -20,10 +21,8 @@ from channels import (
     Json,
     Message,
     MessageEdited,
-    OptOut,
     Parsed,
     Part,
-    Person,
     Receipt,
     Reply,
     Unavailable,
@@ -31,7 +30,7 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from gateway import Agent, Approvers, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Standing, ToolContext, tool
+from gateway import NothingDone, OutcomeUnknown, ToolContext
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.engine.concurrency import WorkerPool
@@ -46,27 +45,23 @@ from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
-from gateway.providers.base import Request, Response, ToolCall
 from gateway.store.base import Store
 from gateway.store.errors import StoreError
 from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Waiting
 from gateway.testing.doubles import FaultyStore
-from tests.machine.permissions import PERMITTED_COPIES, PERMITTED_SECONDS, PERMITTED_USES
+from tests.machine.bot import TOOLS, copies_in, invoices_in, make_bot, meaning, person, signers, wish_in
 from tests.machine.places import OnRedis, OnSqlite
-from tests.machine.witness import (
+from tests.machine.things import (
     ANSWER_WINDOW,
-    APPROVERS,
     ASKED_ONCE,
-    SIGNERS,
-    STANDIN,
     TTL,
     Effect,
     ShownButton,
     Thing,
-    Witness,
 )
+from tests.machine.witness import Witness
 
-__all__ = ["KEYRING", "LEASE", "PLACES", "Behaviour", "Mood", "World", "address", "conversation", "person"]
+__all__ = ["KEYRING", "LEASE", "PLACES", "PLATFORMS", "Behaviour", "Mood", "World", "address", "conversation"]
 
 Behaviour = Literal[
     "works", "fails", "did nothing", "unknown, done", "unknown, not done", "dies before", "dies after", "outlasts"
@@ -79,55 +74,31 @@ LEASE = 7.0
 """Seconds after which a lease of a process that died has lapsed."""
 
 PLACES = ("ana", "bob", "#team", "cleo", "dan", "eve")
-TOOLS = ("pay", "archive", "move", "send", "file", "sign", "share", "copy")
-OUTLASTED_SECONDS = 0.2
-"""A call of the one tool that runs in a thread takes no longer, unless it is to outlast that."""
-
 _LONG_ENOUGH = 0.01
 """While both processes take work, an effect lasts so long that that of the other one could begin."""
 
 KEYRING = Keyring([b"a key of more than 16 bytes"])
 
 
-class Model:
-    """``pay INV-1 INV-2`` and the like call the tools, also behind ``yes, but``; anything else is talk.
-
-    ``copy INV-1 2 3`` ends with a folder, and perhaps a number of copies.
-    """
-
-    name = "test"
-
-    async def complete(self, request: Request) -> Response:
-        users = [number for number, message in enumerate(request.messages) if message.role == "user"]
-        last = users[-1] if users else 0
-        said = request.messages[last].content.rpartition(", but ")[2] if users else ""
-        verb, *words = said.split() or [""]
-        if verb not in TOOLS or any(message.role == "tool" for message in request.messages[last:]):
-            return Response(content="I see.")
-        invoices, more = _invoices(said), dict[str, Json]()
-        if verb == "copy":
-            more = {"folder": words[len(invoices)], "copies": _copies(said)}
-        calls = [
-            ToolCall(call_id=f"c{n}", name=verb, args={"invoice_id": each, **more}) for n, each in enumerate(invoices)
-        ]
-        return Response(tool_calls=tuple(calls), finish="tools")
-
-    async def stream(self, request: Request) -> Any:
-        yield await self.complete(request)
-
-    async def close(self) -> None:
-        """Nothing is held."""
+_ROOMY = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
+PLATFORMS = {
+    "roomy": _ROOMY,
+    "two questions": replace(_ROOMY, buttons=6, edit=False),
+    "one question": replace(_ROOMY, buttons=3, edit=False),
+}
+"""What has room in one message, by its buttons. Only the first one changes messages that it has shown."""
 
 
 class Platform:
     """Shows what it is sent and tells the witness; in a bad mood it does not, or does not say that it did."""
 
     name: ClassVar[str] = "test"
-    capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.mood: Mood = "up"
+        self.capabilities = _ROOMY
+        self.moods: list[Mood] = []
+        """With the next messages, one each; after them it is up."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
@@ -146,13 +117,15 @@ class Platform:
         return Parsed(events=(), response=WebhookResponse(status=404))
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        return [Part(call="show", arguments={"text": reply.text, "edits": reply.edits}, buttons=reply.buttons)]
+        part = Part(call="show", arguments={"text": reply.text, "edits": reply.edits}, buttons=reply.buttons)
+        return [part] if len(reply.buttons) <= self.capabilities.buttons else [part, part]
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
         return message.after is not None and int(message.after) >= int(str(receipt.message_id))
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        mood, self.mood = self.mood, "up"
+        mood = self.moods.pop(0) if self.moods else "up"
+        self._world.witness.setbacks += mood != "up"
         if mood == "down":
             raise Unavailable("503")
         if mood == "blocked" and part.buttons:
@@ -244,7 +217,11 @@ class World:
         """Invoice -> calls that are at it now, under one lock."""
         self.folder = 1
         """Where an invoice is moved to, now."""
-        self.bot = self._make_bot()
+        self.called: Counter[str] = Counter()
+        """Invoice -> how often the model has called, of those that it calls again and again."""
+        self.taken_back: set[str] = set()
+        """The invoices of the questions that the model has taken back."""
+        self.bot = make_bot(self)
         self.workers = [Worker(self, "first"), Worker(self, "second")]
         self.filing = self.workers[0]
         """The process that took work last."""
@@ -359,7 +336,7 @@ class World:
     def deploy(self) -> None:
         """Both processes are replaced by those of a new release, whose tools are others."""
         self.witness.release += 1
-        self.bot = self._make_bot()
+        self.bot = make_bot(self)
         for worker in list(self.workers):
             self._replace(worker)
 
@@ -377,13 +354,19 @@ class World:
                 continue
             if not await self.store.pending_decisions():
                 if not self.running and not self.outlasting:
-                    self.witness.is_quiet()
+                    await self._be_quiet()
                 return
         self.witness.violations.append("the work never ends")
 
+    async def _be_quiet(self) -> None:
+        self.witness.is_quiet()
+        now = await self.now()
+        if self.witness.has_old_ends(now) and not (await self.store.stats()).parts:
+            self.witness.check_ends_are_told_in_time(now)
+
     async def until_the_end(self) -> None:
         """Nothing is broken any more, and all windows pass."""
-        self.platform.mood, self.behaviour = "up", "works"
+        self.platform.moods, self.behaviour = [], "works"
         self.place.mend()
         for worker in self.workers:
             worker.wire.calls_left = None
@@ -396,83 +379,14 @@ class World:
 
     # ── the bot ──
 
-    def _make_bot(self) -> ChannelAgent:
-        release = self.witness.release
-        version = str(release)
-
-        async def where(invoice_id: str) -> str:
-            return f"Move invoice {invoice_id} to folder {self.folder}?"
-
-        approvers = Approvers(people=_people(APPROVERS), need=2)
-        all_three = Approvers(people=_people(APPROVERS), need=2, requester=True)
-        standing = Standing(
-            max_seconds=PERMITTED_SECONDS,
-            max_uses=PERMITTED_USES,
-            same=["folder"],
-            free=["invoice_id"],
-            most={"copies": PERMITTED_COPIES},
-        )
-
-        @tool(confirm="Pay invoice {invoice_id}?", version=version)
-        async def pay(invoice_id: str, ctx: ToolContext) -> str:
-            """Pay an invoice."""
-            return await self._effect("pay", invoice_id, ctx, release)
-
-        @tool(confirm="Archive invoice {invoice_id}?", idempotent=True, version=version)
-        async def archive(invoice_id: str, ctx: ToolContext) -> str:
-            """Archive an invoice."""
-            return await self._effect("archive", invoice_id, ctx, release)
-
-        @tool(confirm=Confirm(where, after="resume"), version=version)
-        async def move(invoice_id: str, ctx: ToolContext) -> str:
-            """Move an invoice to where it belongs now."""
-            return await self._effect("move", invoice_id, ctx, release)
-
-        @tool(confirm=Confirm("Send invoice {invoice_id}?", approvers=approvers, ttl_seconds=TTL), version=version)
-        async def send(invoice_id: str, ctx: ToolContext) -> str:
-            """Send an invoice."""
-            return await self._effect("send", invoice_id, ctx, release)
-
-        @tool(
-            confirm="File invoice {invoice_id}?",
-            lock="{invoice_id}",
-            timeout_seconds=OUTLASTED_SECONDS,
-            version=version,
-        )
-        def file(invoice_id: str, ctx: ToolContext) -> str:
-            """File an invoice."""
-            return self._filed(invoice_id, ctx, release)
-
-        @tool(
-            confirm=Confirm("Sign invoice {invoice_id}?", approvers=self._signers(), ttl_seconds=TTL), version=version
-        )
-        async def sign(invoice_id: str, ctx: ToolContext) -> str:
-            """Sign an invoice."""
-            return await self._effect("sign", invoice_id, ctx, release)
-
-        @tool(confirm=Confirm("Share invoice {invoice_id}?", approvers=all_three, ttl_seconds=TTL), version=version)
-        async def share(invoice_id: str, ctx: ToolContext) -> str:
-            """Share an invoice."""
-            return await self._effect("share", invoice_id, ctx, release)
-
-        @tool(confirm=Confirm("Copy invoice {invoice_id} to folder {folder}?", standing=standing), version=version)
-        async def copy(invoice_id: str, folder: str, ctx: ToolContext, copies: int = 1) -> str:
-            """Copy an invoice to a folder."""
-            return await self._effect("copy", invoice_id, ctx, release, folder=folder, copies=copies)
-
-        return ChannelAgent(Agent([pay, archive, move, send, file, sign, share, copy], provider=Model()))
-
-    def _signers(self) -> Approvers:
-        return Approvers(people=_people(SIGNERS - self.witness.removed), need=2, standin=_people({STANDIN}))
-
     def removes(self, name: str) -> None:
         """One of the signers has the right no longer."""
         self.witness.removed = frozenset({name})
         signing = self.bot.tool("sign")
         if signing is not None and signing.confirm is not None:
-            signing.confirm.approvers = self._signers()
+            signing.confirm.approvers = signers(self)
 
-    def _filed(self, invoice: str, ctx: ToolContext, release: int) -> str:
+    def filed(self, invoice: str, ctx: ToolContext, release: int) -> str:
         """Run in a thread."""
         behaviour, self.behaviour = self.behaviour, "works"
         self.inside[invoice] += 1
@@ -486,17 +400,19 @@ class World:
         self.witness.happened(Effect(tool="file", invoice=invoice, folder="", key=ctx.idempotency_key, release=release))
         return f"file {invoice} is settled."
 
-    async def _effect(
+    async def effect(
         self, name: str, invoice: str, ctx: ToolContext, release: int, *, folder: str = "", copies: int = 1
     ) -> str:
-        thing = self.witness.begins(name, invoice)
-        folder, key = str(self.folder) if name == "move" else folder, ctx.idempotency_key
+        thing, returned, at = self.witness.begins(name, invoice), False, await self.now()
+        folder, key = str(self.folder) if name in ("move", "stamp") else folder, ctx.idempotency_key
         effect = Effect(tool=name, invoice=invoice, folder=folder, key=key, release=release, copies=copies)
         try:
             await asyncio.sleep(self._effect_seconds)
-            return await self._done(effect)
+            told = await self._done(effect)
+            returned = True
+            return told
         finally:
-            self.witness.ends(thing)
+            self.witness.ends(thing, name, invoice, at, returned=returned)
 
     async def _done(self, effect: Effect) -> str:
         name, invoice = effect.tool, effect.invoice
@@ -544,7 +460,9 @@ class World:
             **flags,
         )
         if ask:
-            self.witness.wants(name, place, _invoices(text), await self.now(), copies=_copies(text))
+            self.witness.wants(
+                name, place, invoices_in(wish_in(text)), await self.now(), copies=copies_in(wish_in(text))
+            )
         await self._do(event, name)
 
     async def asks(self, name: str, place: str, verb: str, invoices: Sequence[str]) -> None:
@@ -567,20 +485,30 @@ class World:
 
     async def _means(self, name: str, place: str, token: str) -> None:
         now, witness = await self.now(), self.witness
+        if token in witness.again:
+            witness.asks_again(token, name)
+            return
         if token in witness.for_all:
             message, intent = witness.for_all[token]
-            counts = [witness.says_yes(each, name, place, TTL, now) for each in message.things if intent == "confirm"]
+            answered = [each for each in message.things if intent == "confirm"]
+            counts = [self._says_yes(each, name, place, now) for each in answered]
             if counts and all(counts):
                 witness.selects(message.things)
             return
         thing, intent = witness.tokens[token]
         match intent:
             case "confirm":
-                witness.says_yes(thing, name, place, TTL, now)
+                self._says_yes(thing, name, place, now)
             case "cancel":
+                thing.changing = None
                 witness.says_no(thing, name, place, now)
-            case "standing" if witness.says_yes(thing, name, place, TTL, now):
-                witness.permissions.give((name, place, thing.folder), thing.release, now)
+            case "standing" if self._says_yes(thing, name, place, now):
+                witness.permissions.give(thing, now)
+
+    def _says_yes(self, thing: Thing, name: str, place: str, now: float) -> bool:
+        """By a button, a code or a reply, which also decides what is being changed."""
+        thing.changing = None
+        return self.witness.says_yes(thing, name, place, TTL, now)
 
     async def types_code(self, name: str, place: str, thing: Thing, word: str, *, standing: bool = False) -> None:
         """A person writes a word and a code, perhaps the one that also gives the permission."""
@@ -588,16 +516,17 @@ class World:
         for other in self.witness.things:
             if code and code in (other.codes.get(place), other.standing_code):
                 if word == "no":
+                    other.changing = None
                     self.witness.says_no(other, name, place, now)
-                elif self.witness.says_yes(other, name, place, TTL, now) and code == other.standing_code:
-                    self.witness.permissions.give((name, place, other.folder), other.release, now)
+                elif self._says_yes(other, name, place, now) and code == other.standing_code:
+                    self.witness.permissions.give(other, now)
         await self.says(name, place, f"{word} {code}")
 
     async def replies(self, name: str, number: int, word: str) -> None:
         """A person answers one message of the bot, in its chat."""
         message = self.witness.shown[number]
         if word == "yes" and len(message.things) == 1:
-            self.witness.says_yes(message.things[0], name, message.place, TTL, await self.now())
+            self._says_yes(message.things[0], name, message.place, await self.now())
         await self.says(name, message.place, word, reply_to=str(number))
 
     async def answers(self, name: str, place: str, word: str, **flags: Any) -> None:
@@ -609,14 +538,19 @@ class World:
             self.yes_events.append(len(self.events))
         await self.says(name, place, word, **flags)
 
-    async def selects(self, name: str, place: str, words: str, numbers: Sequence[int]) -> None:
-        """A person confirms these items of the plan that was shown last, by their numbers or in other words."""
-        things = self.witness.plan_asked_last(name, place)
-        named = [things[number - 1] for number in numbers if number <= len(things)]
-        now = await self.now()
-        counts = [self.witness.says_yes(each, name, place, ANSWER_WINDOW, now) for each in named]
-        if counts and all(counts):
-            self.witness.selects(named)
+    async def selects(self, name: str, place: str, words: str) -> None:
+        """A person answers the list that was shown last, by numbers or in other words."""
+        listed, now = self.witness.list_said_last(name, place), await self.now()
+        if listed is not None:
+            everything = words in ("all", "both")
+            named = listed.named(meaning(words, len(listed.things)), everything=everything)
+            counts = [
+                self.witness.says_yes(each, name, place, ANSWER_WINDOW, now, since=listed.at)
+                for each in named
+                if each.changing != self.witness.doubts
+            ]
+            if counts and all(counts) and not listed.intent:
+                self.witness.selects(named)
         await self.says(name, place, words)
 
     async def edits(self, name: str, place: str, text: str) -> None:
@@ -631,12 +565,6 @@ class World:
         )
         await self._do(edit, name)
 
-    async def opts(self, name: str, *, out: bool) -> None:
-        """A person wants to hear nothing more, or to hear from the bot again."""
-        ids = (f"o{len(self.events)}",)
-        event = OptOut(event_ids=ids, address=address(name), person=person(name), opted_in=not out, told=False)
-        await self._do(event, name)
-
     async def again(self, number: int) -> None:
         """The platform delivers an event once more: nobody does anything."""
         await self._deliver(self.events[number])
@@ -644,11 +572,12 @@ class World:
     async def replay(self, number: int, *, decides: bool) -> None:
         """An operator replays an event as if it had been put aside: it may ask, and answers nothing."""
         context, event = self.workers[0].context, self.events[number]
-        verb = event.text.rpartition(", but ")[2].partition(" ")[0] if isinstance(event, Message) else ""
-        if verb in ASKED_ONCE:
+        text = event.text if isinstance(event, Message) else ""
+        verb = wish_in(text).partition(" ")[0]
+        if verb in ASKED_ONCE or text.startswith("withdraw "):
             return
         if isinstance(event, Message) and verb in TOOLS:
-            self.witness.wanted.update(_invoices(event.text))
+            self.witness.wanted.update(invoices_in(wish_in(event.text)))
         where, now = conversation(event.address.place), await self.store.now()
         waiting = Waiting(
             seq=0, conversation=where, stamp=now, body=event_body(context.keyring, where, event, now), pointed=False
@@ -744,24 +673,6 @@ def address(place: str) -> Address:
 def conversation(place: str) -> str:
     """Return the key of the conversation there."""
     return f"agent/{address(place)}"
-
-
-def person(name: str) -> Person:
-    return Person(channel="test", account="bot", user_id=name, name=name.capitalize())
-
-
-def _invoices(text: str) -> list[str]:
-    return [word for word in text.split() if word.startswith("INV-")]
-
-
-def _copies(text: str) -> int:
-    """Return the number behind the folder, or 1."""
-    numbers = [word for word in text.split() if word.isdecimal()]
-    return int(numbers[1]) if len(numbers) > 1 else 1
-
-
-def _people(names: Iterable[str]) -> list[str]:
-    return [str(person(name)) for name in sorted(names)]
 
 
 def _now() -> datetime:

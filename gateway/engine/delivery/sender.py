@@ -196,10 +196,15 @@ class _Lane:
         return state, PartFacts(
             absent=absent,
             worker_died=died,
-            settled=tried and state == "none" and not died and await self._is_settled(out),
+            settled=self._was_held_up and state == "none" and not died and await self._is_settled(out),
             harmless=out.is_harmless,
             may_repeat=context.bot.in_doubt == "repeat",
         )
+
+    @property
+    def _was_held_up(self) -> bool:
+        """True if a part of this outbox was tried before. The parts behind it have waited with it."""
+        return self._lease.tries > 0 or any(queued.tries for queued in self._lease.parts)
 
     async def _has_opted_out(self, queued: QueuedPart) -> bool:
         key = keys.key(self._context.store, queued.conversation, keys.opted_out)

@@ -1,0 +1,167 @@
+"""The meaning of the bot's messages, read from their English text alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "BEGUN_BY_PERMISSION",
+    "CHANGED",
+    "DONE_BY_PERMISSION",
+    "REFUSED",
+    "REPLACED",
+    "UNDELIVERED",
+    "VOTE_COUNTED",
+    "Asked",
+    "End",
+    "Told",
+    "changing_in",
+    "ends_in",
+    "highest_number",
+    "invoice_in",
+    "is_answer_to_stop",
+    "numbered_list",
+    "questions_in",
+    "range_of",
+    "standing_code_in",
+    "subject_of",
+]
+
+End = Literal["done", "failed", "not done", "unknown", "tampered"]
+
+_VERBS = "pay|archive|move|send|file|sign|share|copy|stamp"
+_QUESTION = re.compile(
+    rf"(?:(\d+)\\\. )?\*\*({_VERBS}) invoice “?(INV\\-\d+)”?(?: to folder “?(\d+)”?)?\?\*\*.*?"
+    r"\*\*(?:OK|NO) ([0-9A-Z]{4})\*\*",
+    re.DOTALL | re.IGNORECASE,
+)
+_NUMBERS = re.compile(r"Or write the numbers of those to confirm, for example 1, (\d+)")
+_WHICH = {"Which one shall I do?": "confirm", "Which one shall I not do?": "cancel"}
+_LINE = re.compile(r"^\d+\. .* \(([0-9A-Z]{4})\)$", re.MULTILINE)
+_RANGE = re.compile(r"\w+ (\d+)–(\d+)")
+_STANDING = re.compile(r"\*\*OK ([0-9A-Z]{4})\*\* to also allow it")
+_SUBJECT = re.compile(rf"({_VERBS}) invoice “?(INV-\d+)(?!\d)", re.IGNORECASE)
+_LEAD = re.compile(r"^(?:\d+\. )?(?:[✅❌❔🚫] )?")
+_DONE = re.compile(rf"({_VERBS}) (INV-\d+) is settled")
+
+CHANGED = "I have changed it:"
+REFUSED = ("Not done: ", "Not done. ")
+UNDELIVERED = "This did not arrive in time"
+REPLACED = "Changed meanwhile"
+VOTE_COUNTED = "Your yes is counted"
+BEGUN_BY_PERMISSION = "I am doing it, as you allowed until"
+DONE_BY_PERMISSION = "Done under your permission"
+_TAMPERED = "The record of this was changed from outside the chat"
+_UNKNOWN = "This may or may not have happened"
+_NOT_DONE = (
+    *REFUSED,
+    "Not done, because ",
+    "Taken back: ",
+    "This has expired and nothing was done",
+    UNDELIVERED,
+    "This is no longer as it was shown",
+    "It could not be checked whether",
+    "The bot has been changed since",
+    "This was confirmed, but could not be started",
+)
+_FAILED = "This was confirmed, but "
+
+
+class Asked(NamedTuple):
+    """A question of a message."""
+
+    number: int
+    """Its number in the list; 0 without one."""
+    tool: str
+    invoice: str
+    folder: str
+    code: str
+
+
+class Told(NamedTuple):
+    """What a line says became of a call; without an invoice, the text ends with a code."""
+
+    end: End
+    tool: str
+    invoice: str
+    line: str
+
+
+def questions_in(text: str) -> list[Asked]:
+    """Return the questions that a message asks, in order."""
+    return [
+        Asked(int(number or 0), verb.lower(), invoice.replace("\\", ""), folder, code)
+        for number, verb, invoice, folder, code in _QUESTION.findall(text)
+    ]
+
+
+def highest_number(text: str) -> int:
+    """Return the number of questions of the list that this message says can be answered by numbers; 0: none."""
+    found = _NUMBERS.search(text)
+    return int(found[1]) if found is not None else 0
+
+
+def numbered_list(text: str) -> tuple[str, list[str]] | None:
+    """Return what a number means in answer to this message, and the codes of its lines; None for any other message."""
+    intent = next((intent for asks, intent in _WHICH.items() if asks in text), None)
+    return (intent, _LINE.findall(text)) if intent is not None else None
+
+
+def range_of(label: str) -> tuple[int, int] | None:
+    """Return the first and the last number on a button for several questions."""
+    found = _RANGE.fullmatch(label)
+    return (int(found[1]), int(found[2])) if found is not None else None
+
+
+def standing_code_in(text: str) -> str:
+    """Return the code that also gives a permission; empty without one."""
+    found = _STANDING.search(text)
+    return found[1] if found is not None else ""
+
+
+def invoice_in(text: str) -> str:
+    """Return the first invoice of a text; empty without one."""
+    found = re.search(r"INV-\d+", text)
+    return found[0] if found is not None else ""
+
+
+def subject_of(text: str) -> tuple[str, str] | None:
+    """Return the tool and the invoice that a text is about."""
+    found = _SUBJECT.search(text.replace("\\", ""))
+    return (found[1].lower(), found[2]) if found is not None else None
+
+
+def changing_in(text: str) -> tuple[str, str] | None:
+    """Return the tool and the invoice of the question that the person is asked how to change."""
+    return subject_of(text) if text.startswith("Write what should be different: ") else None
+
+
+def ends_in(text: str) -> Iterator[Told]:
+    """Yield what each line of a message says became of a call."""
+    for line in text.replace("\\", "").split("\n"):
+        said = _LEAD.sub("", line)
+        end = _end_of(said)
+        if (done := _DONE.search(said)) is not None:
+            yield Told("done", done[1], done[2], said)
+        elif end is not None:
+            tool, invoice = subject_of(said) or ("", "")
+            yield Told(end, tool, invoice, said)
+
+
+def _end_of(said: str) -> End | None:
+    if said.startswith(_TAMPERED):
+        return "tampered"
+    if said.startswith(_UNKNOWN):
+        return "unknown"
+    if said.startswith(DONE_BY_PERMISSION):
+        return "done"
+    if said.startswith(_NOT_DONE):
+        return "not done"
+    return "failed" if said.startswith(_FAILED) else None
+
+
+def is_answer_to_stop(text: str) -> bool:
+    """Return True for the answer to /stop, which ends all that waited."""
+    return text.startswith("Stopped")
