@@ -34,8 +34,8 @@ from gateway.pending import (
     transitions,
 )
 from gateway.pending.actions import ConversationActions
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.changes import Changes
-from gateway.pending.deciding import BareReply
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters
 from gateway.pending.prompt import statement

@@ -12,7 +12,7 @@ from typing import Any
 from channels import Address, Json, Person
 from gateway.pending import prompting
 from gateway.pending.actions import ConversationActions
-from gateway.pending.deciding import BareReply
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import Showing
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.propose import ProposalRefused, propose_action

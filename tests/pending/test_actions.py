@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.pending import deciding, prompting, settling
-from gateway.pending.deciding import BareReply
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import Showing
 from gateway.pending.seal import Keyring
 from gateway.store.errors import Conflict

@@ -16,7 +16,7 @@ from channels.telegram.channel import TelegramChannel
 from channels.twilio.channel import SmsChannel, WhatsAppChannel
 from gateway.pending import deciding, prompting
 from gateway.pending.actions import ConversationActions
-from gateway.pending.deciding import BareReply
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import Showing
 from gateway.pending.selecting import read_selection
 from gateway.pending.words import words_of

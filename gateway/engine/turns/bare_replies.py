@@ -21,7 +21,7 @@ from gateway.engine.turns.commits import finish_turn, note_acted
 from gateway.engine.turns.notes import keep_folded
 from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
-from gateway.pending.deciding import BareReply
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import LATELY, Index, Showing
 from gateway.pending.reading import Answer, is_near_answer, name_of, read_words, reads_as_answer
 from gateway.pending.selecting import LEAST_ITEMS, Selection, read_selection
