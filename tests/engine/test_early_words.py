@@ -180,7 +180,9 @@ async def test_word_behind_the_question_waits_for_its_receipt(story: Story, word
     story.phone.may_answer.clear()
     await story.begins()
     await story.answers(*words)
-    assert not story.tasks[-1].done(), "it waits"
+    turn, looks = story.tasks[-1], story.chat.wire.calls["outbox"]
+    await until(lambda: turn.done() or story.chat.wire.calls["outbox"] > looks + 2)
+    assert not turn.done(), "it waits"
     await story.goes_on()
     assert await story.end() == end
 
