@@ -260,8 +260,9 @@ def numbers_without_receipts(patch: pytest.MonkeyPatch) -> None:
         return []
 
     def decides_list(self: BareReply, items: Sequence[PendingAction], person: Person) -> bool:
-        last = self.shown[-1:]
-        return all(self._decides(self.intent or "confirm", item, person, each) for item in items for each in last)
+        intent = self.intent or "confirm"
+        there = [item for item in items if item.open and item.shown_at is not None]
+        return all(self._decides(intent, item, person, each) for item in there for each in self.shown[-1:])
 
     patch.setattr(BareReplyHandler, "_queued_before", none_queued)
     patch.setattr(BareReply, "decides_list", decides_list)
