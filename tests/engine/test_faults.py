@@ -18,7 +18,7 @@ from gateway.engine.retrying import attempts
 from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.wording import say
 from tests.machine.places import OnRedis, OnSqlite, Places
-from tests.machine.witness import TTL
+from tests.machine.things import TTL
 from tests.machine.world import LEASE, World
 
 ONE = "ana"
