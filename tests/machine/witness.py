@@ -441,6 +441,8 @@ class Witness:
             text = message.text.replace("\\", "")
             if message.place == place and not message.things and invoice_in(text) == thing.invoice:
                 return True
+            if message.place == place and is_answer_to_stop(text) and message.at >= thing.showings[0].at:
+                return True
         return False
 
     def _check_permitted_calls(self, aside: str) -> None:
