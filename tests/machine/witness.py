@@ -476,7 +476,8 @@ class Witness:
                 counted = [text for text in here if text.startswith(VOTE_COUNTED) and self._headline(thing) in text]
                 if any(times > self._count_same(thing) + again for times in told.values()):
                     self.violations.append(f"{thing.tool} {thing.invoice}: its end was told twice in {place}")
-                if len(counted) > thing.tried[place] + again:
+                same = [each for each in self.things if (each.tool, each.invoice) == (thing.tool, thing.invoice)]
+                if len(counted) > sum(each.tried[place] for each in same) + again:
                     self.violations.append(f"{thing.tool} {thing.invoice}: a yes was counted twice in {place}")
 
     def _count_same(self, thing: Thing) -> int:
