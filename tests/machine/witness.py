@@ -455,8 +455,9 @@ class Witness:
         for invoice in sorted(used - begun):
             if invoice not in aside:
                 self.violations.append(f"{invoice}: nobody was told that it was permitted")
+        stopped = {message.place for message in self.shown if is_answer_to_stop(message.text)}
         for invoice in sorted(begun - ended):
-            if invoice not in aside and not changed:
+            if invoice not in aside and not changed and self.asked_in[invoice] not in stopped:
                 self.violations.append(f"{invoice}: permitted, and its end was told nobody")
 
     def check_every_prompt_is_settled(self) -> None:
