@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.machine.places import Places
-from tests.machine.world import Worker, World
+from tests.machine.processes import Worker
+from tests.machine.world import World
 
 WAITS_SECONDS = 60.0
 

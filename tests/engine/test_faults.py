@@ -13,15 +13,13 @@ from typing import Literal, get_args
 
 import pytest
 
-from channels import OptOut
 from gateway.engine import retrying
 from gateway.engine.retrying import attempts
 from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.wording import say
-from tests.machine.bot import person
 from tests.machine.places import OnRedis, OnSqlite, Places
 from tests.machine.things import TTL
-from tests.machine.world import LEASE, World, address
+from tests.machine.world import LEASE, World
 
 ONE = "ana"
 EVERY = 4
@@ -47,22 +45,15 @@ class Story:
             case "expired":
                 self.world.jump(TTL + 1)
             case "opted out":
-                await self._opts(out=True)
+                await self.world.opts(ONE, out=True)
         await self._until(lambda: len(self.world.witness.shown) > 1)
         self.world.jump(LEASE)
         await self.world.work_off()
         if ending == "opted out":
-            await self._opts(out=False)
+            await self.world.opts(ONE, out=False)
             await self.world.work_off()
             self.world.jump(LEASE)
             await self.world.work_off()
-
-    async def _opts(self, *, out: bool) -> None:
-        """The person wants to hear nothing more, or to hear from the bot again."""
-        event = OptOut(
-            event_ids=(f"opted {out}",), address=address(ONE), person=person(ONE), opted_in=not out, told=False
-        )
-        await self.world._do(event, ONE)
 
     async def _until(self, there: Callable[[], object]) -> None:
         for _ in range(3):

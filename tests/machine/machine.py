@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.machine.places import OnRedis, OnSqlite
+from tests.machine.processes import PLATFORMS, Mood
 from tests.machine.tampering import Change, Tamperer
 from tests.machine.things import ASKED_ONCE, Thing
-from tests.machine.world import PLATFORMS, Behaviour, Mood, World
+from tests.machine.world import Behaviour, World
 
 __all__ = ["NUMBERS", "Ground", "Machine", "Violated"]
 

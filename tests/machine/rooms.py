@@ -10,8 +10,9 @@ from hypothesis.stateful import precondition, rule
 from tests.machine.bot import WORDS
 from tests.machine.machine import NUMBERS, Ground, Machine
 from tests.machine.places import RelayStep
+from tests.machine.processes import Mood
 from tests.machine.things import ASKED_ELSEWHERE, SIGNERS, Thing
-from tests.machine.world import Behaviour, Mood
+from tests.machine.world import Behaviour
 
 __all__ = ["Allowing", "Approving", "Changing", "Planning", "Rooms", "TakingBack"]
 

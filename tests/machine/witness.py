@@ -441,6 +441,8 @@ class Witness:
             text = message.text.replace("\\", "")
             if message.place == place and not message.things and invoice_in(text) == thing.invoice:
                 return True
+            if message.place == place and is_answer_to_stop(text) and message.at >= thing.showings[0].at:
+                return True
         return False
 
     def _check_permitted_calls(self, aside: str) -> None:
@@ -453,8 +455,9 @@ class Witness:
         for invoice in sorted(used - begun):
             if invoice not in aside:
                 self.violations.append(f"{invoice}: nobody was told that it was permitted")
+        stopped = {message.place for message in self.shown if is_answer_to_stop(message.text)}
         for invoice in sorted(begun - ended):
-            if invoice not in aside and not changed:
+            if invoice not in aside and not changed and self.asked_in[invoice] not in stopped:
                 self.violations.append(f"{invoice}: permitted, and its end was told nobody")
 
     def check_every_prompt_is_settled(self) -> None:
@@ -474,7 +477,8 @@ class Witness:
                 counted = [text for text in here if text.startswith(VOTE_COUNTED) and self._headline(thing) in text]
                 if any(times > self._count_same(thing) + again for times in told.values()):
                     self.violations.append(f"{thing.tool} {thing.invoice}: its end was told twice in {place}")
-                if len(counted) > thing.tried[place] + again:
+                same = [each for each in self.things if (each.tool, each.invoice) == (thing.tool, thing.invoice)]
+                if len(counted) > sum(each.tried[place] for each in same) + again:
                     self.violations.append(f"{thing.tool} {thing.invoice}: a yes was counted twice in {place}")
 
     def _count_same(self, thing: Thing) -> int:
