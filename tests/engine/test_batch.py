@@ -82,7 +82,7 @@ async def test_they_are_not_joined_across_a_command(batch: Rig, script: Scripted
     assert batch.platform.texts() == ["answer 1", "Nothing is waiting for your answer.", "answer 2"]
 
 
-@pytest.mark.ledger("PYG-05", "PYG-07")
+@pytest.mark.ledger("PYG-07")
 async def test_what_comes_during_a_turn_makes_the_next_one() -> None:
     hold = asyncio.Event()
     script = ScriptedProvider([hold, "first", "second"])

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from gateway.engine.expiry import Expiry
 from gateway.engine.turns.batch import choose
 from gateway.engine.turns.checkpoint import StoreJournal
 from gateway.operations.operator import Operator
+from gateway.retention import Retention
 from gateway.store.transaction import Put, Timer, Transaction
 from gateway.store.types import Dead, Incoming
+from gateway.stored import keys
 from tests.engine.bots import Invoices
 from tests.engine.planting import ODD, plant
 from tests.engine.rig import Rig, code_of, rig
@@ -211,6 +214,16 @@ async def test_action_without_a_readable_record_is_told_to_all(
     await chat.hears("ana", "delete INV-2")
     await chat.handles("ana", f"OK {code_of(chat.platform.texts('ana')[-1])}")
     assert invoices.deleted == ["INV-2"]
+
+
+@pytest.mark.parametrize("value", [10**18, 8 * 10**15, -1, 10**400, "soon"])
+async def test_no_planted_time_puts_off_the_removal_of_what_expired(chat: Rig, value: Any) -> None:
+    partition = chat.store.partition(keys.EXPIRY)
+    await chat.store.commit(Transaction(partition=partition, puts={keys.EXPIRY: Put(7)}))
+    await plant(chat.store, keys.EXPIRY, "record", keys.EXPIRY, json.dumps(value).encode())
+    sweep = Expiry(chat.store, Retention())
+    assert await sweep.run(await chat.store.now())
+    assert not await sweep.run(await chat.store.now()), "the next one is due in a day"
 
 
 async def test_transcripts(chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,6 +18,7 @@ from gateway.store.sqlite.files import KEPT_BYTES, warn_of_network
 
 _APPLICATION_ID = 0x41534B46  # "ASKF", in the header of every file of ours
 
+_TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 _TABLES = """
 CREATE TABLE clock (
     high_water INTEGER NOT NULL        -- the latest moment any row knows of
@@ -271,11 +273,13 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
     """Raise StoreRefused for a file of another program or of another form, or a damaged one."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     application: int = db.execute("PRAGMA application_id").fetchone()[0]
-    tables: int = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and application != _APPLICATION_ID:
         raise StoreRefused(f"{path} is a database of another program. Name another file in ASKFIRST_STORE.")
-    if tables and version != FORM:
+    if (tables or version) and version != FORM:
         raise StoreRefused(f"{path} {other_form(version)}")
+    if version and (lost := sorted({*_TABLE.findall(_TABLES)} - tables)):
+        raise StoreRefused(f"{path} is damaged (no table {lost[0]}). It was left as it is: {_way_back(path)}.")
     damage: str = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
         raise StoreRefused(f"{path} is damaged ({damage}). It was left as it is: {_way_back(path)}.")

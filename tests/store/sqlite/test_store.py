@@ -146,6 +146,22 @@ async def test_file_of_another_form_is_refused_and_left_as_it_is(store: SqliteSt
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("form", [7, FORM + 1])
+async def test_file_of_another_form_without_tables_is_refused(tmp_path: Path, form: int) -> None:
+    with closing(sqlite3.connect(tmp_path / "empty.db")) as other:
+        other.execute(f"PRAGMA user_version = {form}")
+    with pytest.raises(StoreRefused, match=f"has form {form}, and this release"):
+        await SqliteStore(tmp_path / "empty.db").open()
+
+
+async def test_file_without_one_of_its_tables_is_refused(store: SqliteStore, path: Path) -> None:
+    await store.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("DROP TABLE clock")
+    with pytest.raises(StoreRefused, match=r"is damaged \(no table clock\)"):
+        await SqliteStore(path).open()
+
+
 async def test_a_directory_one_may_not_write_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreRefused, match="Give this user a directory"):
