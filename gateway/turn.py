@@ -220,9 +220,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     if answer.text or answer.media:
         outcome.replies.append(answer)
     outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
-    for name in proposer.unreached:
-        people = plain(name) if name is not None else say("deciders", turn.language)
-        outcome.replies.append(Reply(text=say("approvers_unreached", turn.language, people=people), exact=True))
+    outcome.replies += [Reply(text=_unreached(name, turn.language), exact=True) for name in proposer.unreached]
     outcome.replies[:0] = [
         Reply(text=say("heard", turn.language, text=plain(each.transcript)))
         for each in turn.context.attachments
@@ -296,8 +294,9 @@ class ActionProposer:
         from gateway.pending.standing import is_covered
 
         def is_counted(ask: Ask, verdict: Verdict) -> bool:
-            new = isinstance(verdict, Asked) and actions.get(verdict.action.pending_action_id) is None
-            return new and isinstance(verdict, Asked) and not is_covered(actions, verdict.action, ask.tool)
+            if not isinstance(verdict, Asked) or actions.get(verdict.action.pending_action_id) is not None:
+                return False
+            return not is_covered(actions, verdict.action, ask.tool)
 
         counted = [is_counted(ask, verdict) for ask, verdict in zip(asks, verdicts, strict=True)]
         if not any(counted) or await self._turn.may_ask(sum(counted)):
@@ -367,6 +366,13 @@ def _taken_over(turn: Turn, action: PendingAction) -> PendingAction:
     from gateway.pending.propose import taken_over
 
     return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
+
+
+def _unreached(name: str | None, language: str) -> str:
+    """Return the text about approvers out of reach, by the author's name for them."""
+    from gateway.pending.prompt import deciders
+
+    return say("approvers_unreached", language, people=deciders(name, language))
 
 
 def _excuse(stop_reason: StopReason, language: str) -> str:

@@ -69,10 +69,10 @@ def hold(actions: ConversationActions, action: PendingAction, text: str, at: dat
 def release(
     actions: ConversationActions, action: PendingAction, text: str, *, late: bool = False
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return the text of the held ends and of this one, the ids that it tells, and the ids to show behind it.
+    """Return the text of the held ends and of this one, the ids of these items, and the ids to show behind the text.
 
-    `text` is empty for an end that is told elsewhere. The held ends stay held, and the text is `text` alone, while
-    other confirmed items are still to run. `late`: they are told all the same.
+    `text` is that of this end; empty: another message tells it. While other confirmed items are still to run, the held
+    ends stay held and the result is `text` alone. `late`: the held ends are told all the same.
     """
     mine = action.pending_action_id
     progress = actions.index.progress(action.plan or "")

@@ -242,9 +242,9 @@ def asker(action: PendingAction) -> str:
     return f"{named(action.requester_name)} ({known})" if action.requester_name else known
 
 
-def deciders(action: PendingAction) -> str:
-    """Return the people whose approval an action needs, as Markdown: by the author's name for them, by no address."""
-    return plain(visible(action.approvers_name)) if action.approvers_name else say("deciders", action.language)
+def deciders(name: str | None, language: str) -> str:
+    """Return the approvers, as Markdown: by the author's `name` for them, by no address."""
+    return plain(visible(name)) if name else say("deciders", language)
 
 
 def is_confirmed_here(action: PendingAction) -> bool:
@@ -264,7 +264,7 @@ def is_in_group(action: PendingAction) -> bool:
 
 def waits_for(action: PendingAction, letters: Callable[[str], str]) -> str:
     """Return the line that names the people whose approval an open action waits for."""
-    values = {"people": deciders(action), "preview": statement(action.preview)}
+    values = {"people": deciders(action.approvers_name, action.language), "preview": statement(action.preview)}
     return say("waits_for", action.language, letters, **values)
 
 
@@ -295,7 +295,7 @@ def decided_by(action: PendingAction) -> str:
         return say("you", action.language)
     if action.decided_name:
         return named(action.decided_name)
-    return deciders(action) if action.approvers else _person(action.decided_by or "")
+    return deciders(action.approvers_name, action.language) if action.approvers else _person(action.decided_by or "")
 
 
 def is_you(action: PendingAction) -> bool:
@@ -408,7 +408,8 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     need = action.need if action.ballot_of is None else action.ballot_of.need
     if action.approvers and (need > 1 or action.ballot_of is None):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
-        return f"{answer} {say(key, language, letters, people=deciders(action), need=need)}"
+        people = deciders(action.approvers_name, language)
+        return f"{answer} {say(key, language, letters, people=people, need=need)}"
     if is_in_group(action):
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer

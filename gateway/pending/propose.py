@@ -91,7 +91,7 @@ def propose_action(
         tool,
         args,
         preview,
-        code=(code := make_code(taken := codes_of([*actions.open, *proposed]))),
+        taken=codes_of([*actions.open, *proposed]),
         supersedes=twins[-1].pending_action_id if twins else None,
         person=person,
         conversation=actions.conversation,
@@ -101,7 +101,6 @@ def propose_action(
         ballots=sent,
         plan=plan,
         replaces=replaces,
-        standing=_offer(tool, taken | {code}, plan),
         proposed=proposed,
         at=_after(actions.now, proposed),
     )
@@ -215,7 +214,7 @@ def _new_action(
     args: dict[str, Json],
     preview: Preview,
     *,
-    code: str,
+    taken: set[str],
     supersedes: str | None,
     person: Person,
     conversation: str,
@@ -225,11 +224,11 @@ def _new_action(
     ballots: tuple[Ballot, ...],
     plan: str | None,
     replaces: str | None,
-    standing: StandingOffer | None,
     proposed: Sequence[PendingAction],
     at: datetime,
 ) -> PendingAction:
-    """Return the record of a new question, without its digest."""
+    """Return the record of a new question, without its digest. `taken`: the codes of the others."""
+    code = make_code(taken)
     approvers, need = _approvers(tool, str(person))
     rule = tool.confirm.approvers if tool.confirm is not None else None
     return PendingAction(
@@ -266,7 +265,7 @@ def _new_action(
         plan=plan,
         place=1 + sum(before.plan == plan for before in proposed) if plan is not None else 0,
         replaces=replaces,
-        standing=standing,
+        standing=_offer(tool, taken | {code}, plan),
         on_item_failure=tool.confirm.on_item_failure if tool.confirm is not None else "continue",
     )
 

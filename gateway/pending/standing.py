@@ -57,13 +57,10 @@ def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, 
     """
     at = actions.now
     _drop_ended(actions, at)
-    if tool is None or not is_covered(actions, action, tool):
-        return False
-    held = permissions_of(actions, action.requester)
-    giver = next((each for each in held if covers(each, action, tool)), None)
+    giver = _giver(actions, action, tool) if tool is not None else None
     if giver is None or giver.grant is None or giver.standing is None:
         return False
-    if any(_repeats(each, action, heard) for each in held):
+    if any(_repeats(each, action, heard) for each in permissions_of(actions, action.requester)):
         return False
     actions.put(replace(action, plan=None), "asked", action.requester, at)
     asked = replace(actions.by_id[action.pending_action_id], permission=giver.pending_action_id)
@@ -84,9 +81,15 @@ def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, 
 
 def is_covered(actions: ConversationActions, action: PendingAction, tool: Tool) -> bool:
     """Return True if a permission of its requester covers a new action, so that it need not be asked."""
+    return _giver(actions, action, tool) is not None
+
+
+def _giver(actions: ConversationActions, action: PendingAction, tool: Tool) -> PendingAction | None:
+    """Return the action whose permission covers a new one, or None. A child of a change is always asked."""
     if action.replaces is not None or action.supersedes is not None:
-        return False
-    return any(covers(each, action, tool) for each in permissions_of(actions, action.requester))
+        return None
+    held = permissions_of(actions, action.requester)
+    return next((each for each in held if covers(each, action, tool)), None)
 
 
 def revoke(
@@ -97,9 +100,9 @@ def revoke(
     why: Literal["revoked", "stopped"],
     action_id: str | None = None,
 ) -> list[PendingAction]:
-    """End the permissions of a person, or the one that this action gave, and return the actions that gave them.
+    """End the permissions of a person, and return the actions that gave them.
 
-    With `person` None an operator ends it.
+    `action_id`: only the permission of this action ends. Without `person`, an operator ends it.
     """
     _drop_ended(actions, at)
     named = [each for each in actions.index.permissions if person in (None, each.person)]

@@ -70,10 +70,10 @@ def is_stale(action: PendingAction, at: datetime) -> bool:
 
 
 def may_ask_again(action: PendingAction) -> bool:
-    """Return True for an action that one press asks anew: it failed, has expired or drifted, and was not tampered with.
+    """Return True for an action that one press asks anew.
 
-    So may a question that did not arrive and had taken the place of another one, and one that an approver refused. A
-    ballot is asked anew with its action.
+    It failed, expired, drifted or was refused by an approver. A child of a change may also have missed its person. A
+    tampered action is not asked again, and a ballot only with its action.
     """
     if action.ballot_of is not None or action.detail == "tampered":
         return False

@@ -164,7 +164,7 @@ def _lost(actions: ConversationActions, action: PendingAction, person: str, at: 
         return
     gone = {ballot.person for ballot in lost.ballots if ballot.state == "lost"}
     able = {*lost.approvers, *lost.standins} - gone | {vote.person for vote in lost.votes}
-    values = {"people": deciders(lost)}
+    values = {"people": deciders(lost.approvers_name, lost.language)}
     if len(able) < lost.need:
         text = say("approvers_unreached", lost.language, actions.letters, **values)
         close(actions, actions.by_id[lost.pending_action_id], "undelivered", at)

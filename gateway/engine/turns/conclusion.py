@@ -210,7 +210,7 @@ class TurnConcluder:
     def _is_permitted(self, actions: ConversationActions, running: RunningTurn, action: PendingAction) -> bool:
         """Decide a new action by a standing permission.
 
-        Returns False if it has to be asked, as every question is that a person has asked again.
+        Returns False if it has to be asked. A question that a person has asked again always has to.
         """
         batch = running.batch
         heard = batch.at if batch.messages else None
