@@ -11,7 +11,7 @@ from typing import Any, Final
 from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.form import FORM, other_form
 from gateway.store.redis.client import Client
-from gateway.store.redis.keys import Keys
+from gateway.store.redis.keys import PARTITIONS, Keys
 
 log = logging.getLogger("askfirst.store")
 
@@ -25,16 +25,35 @@ async def check(client: Client, keys: Keys) -> None:
     Raises StoreRefused, and StoreUnavailable when the server does not answer. Warns if a restart would lose data.
     """
     judge(await client.command("INFO"))
-    found = await client.command("GET", keys.format)
+    for name in (keys.format, *_forms(keys)):
+        await _stamp(client, name)
+
+
+def _forms(keys: Keys) -> list[str]:
+    """Return the key of each partition's form, which every script compares with its own."""
+    return [f"{keys.base(partition)}:format" for partition in PARTITIONS]
+
+
+async def _stamp(client: Client, name: str) -> None:
+    """Store the form, unless one is stored. Raises StoreRefused for another one."""
+    found = await client.command("GET", name)
     if found is None:  # not before: a server whose memory is full accepts no new key, and is opened all the same
-        await client.command("SET", keys.format, FORM, "NX")
-        found = await client.command("GET", keys.format)
-    if (form := found.decode(errors="replace")) != str(FORM):
-        raise StoreRefused(f"What is stored there {other_form(form)}")
+        await client.command("SET", name, FORM, "NX")
+        found = await client.command("GET", name)
+    if not _is_ours(found):
+        raise StoreRefused(f"What is stored there {other_form(_text(found))}")
+
+
+def _is_ours(found: bytes) -> bool:
+    return _text(found) == str(FORM)
+
+
+def _text(found: bytes) -> str:
+    return found.decode(errors="replace")
 
 
 class Watch:
-    """Logs when the server has lost its data while this process runs, or may evict data from now on.
+    """Logs when the server has lost its data while this process runs, may evict data from now on, or has another form.
 
     Data was lost when a counter that only grows went back: the server was restarted without its file or with an older
     one, was emptied, or was replaced by a replica that was behind.
@@ -46,6 +65,8 @@ class Watch:
         self._count = 0
         self._policy = _KEEPS
         self._next = 0.0
+        self.refused: str | None = None
+        """Why nothing is stored or read there: the store was given another form while this process runs."""
 
     async def look(self) -> None:
         """Look at most once in `look_seconds`. It raises no error: the next call finds out if the server answers."""
@@ -60,7 +81,9 @@ class Watch:
                     "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies "
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
                 )
-                await self._client.command("SET", self._keys.format, FORM, "NX")
+                for name in (self._keys.format, *_forms(self._keys)):
+                    await self._client.command("SET", name, FORM, "NX")
+            self._compare(await self._client.command("GET", self._keys.format))
             before_policy, self._policy = self._policy, _policy(await self._client.command("INFO", "memory"))
             if self._policy not in (before_policy, _KEEPS):
                 log.error(
@@ -69,6 +92,14 @@ class Watch:
                     self._policy,
                     _KEEPS,
                 )
+
+    def _compare(self, found: bytes | None) -> None:
+        """Refuse the store while its form is another one. A change is logged once."""
+        is_other = found is not None and not _is_ours(found)
+        refused = f"what is stored there {other_form(_text(found))}" if found is not None and is_other else None
+        if refused is not None and self.refused is None:
+            log.error("Redis is not used any more: %s", refused)
+        self.refused = refused
 
 
 def _policy(info: Mapping[str, Any]) -> str:

@@ -177,6 +177,8 @@ def unavailable(error: Exception) -> StoreUnavailable:
             why = _unreached(error.__cause__ or error.__context__)
         case _ if str(error).startswith("OTHERFORM "):
             why = f"what is stored there {other_form(str(error).removeprefix('OTHERFORM '))}"
+        case _ if str(error).startswith("WRONGTYPE"):
+            why = "a key there holds another kind of value: another program writes to it, give it one of its own"
         case _ if str(error).startswith("MISCONF"):
             why = "it cannot write to its disk: make room there, and see its log"
         case _ if str(error).startswith("NOREPLICAS"):

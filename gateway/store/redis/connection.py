@@ -194,8 +194,9 @@ class Server:
         return self._has_headroom
 
     async def look_for_losses(self) -> None:
-        """Log if the server has lost data; see `Watch`."""
-        self.check_open()
+        """Log if the server has lost data or has another form; see `Watch`. Raises StoreUnavailable once closed."""
+        if not self._open:
+            raise StoreUnavailable("the store is closed")
         await self.to_its_end(self._watch.look())
 
     async def scan_keys(
@@ -254,9 +255,11 @@ class Server:
         return await asyncio.shield(running)
 
     def check_open(self) -> None:
-        """Raise StoreUnavailable once the store is closed."""
+        """Raise StoreUnavailable once the store is closed, and while it has another form."""
         if not self._open:
             raise StoreUnavailable("the store is closed")
+        if self._watch.refused is not None:
+            raise StoreUnavailable(f"Redis cannot be used now: {self._watch.refused}")
 
     def _elapsed(self) -> int:
         return self._elapsed_ns() // 1000

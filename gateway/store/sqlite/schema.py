@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from gateway.store.errors import StoreInUse, StoreRefused
+from gateway.store.errors import StoreInUse, StoreRefused, StoreUnavailable
 from gateway.store.form import FORM, other_form
 from gateway.store.private import keep_private
 from gateway.store.sqlite.files import KEPT_BYTES, warn_of_network
@@ -267,6 +267,13 @@ def mend(errorname: str) -> str | None:
         if errorname.startswith(f"SQLITE_{kind}"):
             return what
     return None
+
+
+def check_form(db: sqlite3.Connection) -> None:
+    """Raise StoreUnavailable if another program has given the file another form while it is open."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    if version != FORM:
+        raise StoreUnavailable(f"the store cannot be used: it {other_form(version)}")
 
 
 def _check(db: sqlite3.Connection, path: Path) -> None:

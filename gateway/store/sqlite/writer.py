@@ -208,10 +208,12 @@ class Writer:
             at = self._clock.tick()
             if at.real >= next_clean:
                 growth.look()
-                with suppress(sqlite3.Error):  # it is retried later
+                with suppress(sqlite3.Error, StoreUnavailable):  # it is retried later
+                    schema.check_form(db)
                     next_clean = at.real + (0.0 if cleanup.clean(db, at) else self._timings.look_up_seconds)
         if lost is None:
-            with suppress(sqlite3.Error):  # the last write has stored a moment already
+            with suppress(sqlite3.Error, StoreUnavailable):  # the last write has stored a moment already
+                schema.check_form(db)
                 cleanup.set_high_water(db, self._clock.tick())
 
     def _collect(self, db: sqlite3.Connection) -> tuple[list[Job], set[WriterCommand]]:
@@ -258,11 +260,16 @@ class Writer:
             self._fail(jobs, _unavailable(error))
             return
         try:
+            schema.check_form(db)
             answers, waiting, looked = self._transact(db, jobs, look_up=look_up, apart=apart)
             db.execute("COMMIT")
         except _HalfDone:
             db.execute("ROLLBACK")
             self._run(db, jobs, look_up=look_up, apart=True)
+            return
+        except StoreUnavailable as error:
+            db.execute("ROLLBACK")
+            self._fail(jobs, str(error))
             return
         except sqlite3.Error as error:
             if db.in_transaction:  # some errors have rolled it back already
@@ -280,6 +287,7 @@ class Writer:
     def _run_alone(self, db: sqlite3.Connection, jobs: list[Job]) -> None:
         for job in jobs:
             try:
+                schema.check_form(db)
                 self._tell(_deliver, [JobResult(job, job.run(db, self._clock.tick()), None)])
             except StoreUnavailable as error:
                 self._tell(_deliver, [JobResult(job, None, error)])

@@ -159,6 +159,36 @@ async def test_store_that_changes_form_is_refused_at_the_next_call(server: Redis
     assert await server.command("HGET", f"{base}:record:r", "value") == b'"old"'
 
 
+async def test_one_partition_of_another_form_is_refused_at_start(server: RedisServer) -> None:
+    await server.command("SET", f"{Keys('askfirst').base('07')}:format", FORM + 1)
+    with pytest.raises(StoreRefused, match=rf"has form {FORM + 1}, and this release"):
+        await RedisStore(server.url).open()
+
+
+async def test_a_number_of_the_whole_store_stops_each_call(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RedisStore(server.url)
+    await store.open()
+    await looked(store, server, 1)
+    await server.command("SET", "askfirst:format", FORM + 1)
+    await looked(store, server, 3)
+    for call in (store.accept([message()]), store.get([Key("07", "r")]), store.ping(), store.stats()):
+        with pytest.raises(StoreUnavailable, match=rf"has form {FORM + 1}, and this release, .* start anew"):
+            await call
+    assert len([record for record in caplog.records if "is not used any more" in record.message]) == 1
+    await server.command("SET", "askfirst:format", FORM)
+    await looked(store, server, 4)
+    await store.accept([message()])
+    await store.close()
+
+
+async def test_a_form_that_is_a_list_is_told_with_the_mend(server: RedisServer) -> None:
+    await server.command("RPUSH", "askfirst:format", "9")
+    with pytest.raises(StoreUnavailable, match="another kind of value: another program writes to it"):
+        await RedisStore(server.url).open()
+
+
 async def test_a_wrong_password_is_told_and_not_shown(server: RedisServer) -> None:
     await server.command("CONFIG", "SET", "requirepass", "right")
     url = server.url.replace("//", "//:very-secret@")

@@ -146,6 +146,29 @@ async def test_file_of_another_form_is_refused_and_left_as_it_is(store: SqliteSt
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("form", [0, FORM - 1, FORM + 1])
+async def test_file_that_changes_form_is_refused_at_the_next_call(store: SqliteStore, path: Path, form: int) -> None:
+    await store.commit(Transaction(partition="00", puts={"r": Put("old")}))
+    with closing(sqlite3.connect(path)) as other:
+        other.execute(f"PRAGMA user_version = {form}")
+    for call in (
+        store.accept([Incoming(conversation="c", event_ids=("e",), body={})]),
+        store.commit(Transaction(partition="00", puts={"r": Put("new")})),
+        store.get([Key("00", "r")]),
+        store.lease("w", ["turn", "action", "out"]),
+        store.run_timers(),
+        store.stats(),
+        store.scrub(anew=True),
+    ):
+        with pytest.raises(StoreUnavailable, match=rf"has form {form}, and this release, .* start anew"):
+            await call
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT value FROM record WHERE name = 'r'").fetchall() == [('"old"',)]
+        other.execute(f"PRAGMA user_version = {FORM}")
+    key = Key("00", "r")
+    assert (await store.get([key]))[key].value == "old"
+
+
 @pytest.mark.parametrize("form", [7, FORM + 1])
 async def test_file_of_another_form_without_tables_is_refused(tmp_path: Path, form: int) -> None:
     with closing(sqlite3.connect(tmp_path / "empty.db")) as other:
