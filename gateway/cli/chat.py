@@ -68,9 +68,9 @@ def chat(bot: BotRef, files: Path) -> None:
         stack = contextlib.AsyncExitStack()
         engine = runner.run(stack.enter_async_context(in_memory(agent, {terminal.name: terminal})))
         try:
-            choices: dict[str, _ButtonChoice] = {}
+            letters = _Letters()
             for line in _lines():
-                pressed = choices.get(line.lower())
+                pressed = letters.given.get(line.lower())
                 if pressed is not None:
                     said = pressed.press(agent)
                 elif line.partition(" ")[0] != "/file":
@@ -80,9 +80,8 @@ def chat(bot: BotRef, files: Path) -> None:
                 else:
                     continue
                 _show(runner.run(said), engine, files)
-                choices = dict(zip(_letters(), runner.run(_open(engine)), strict=False))
-                if choices:
-                    click.echo("  ".join(f"{letter} {choice.label}" for letter, choice in choices.items()) + "\n")
+                if shown := [f"{letters.name(choice)} {choice.label}" for choice in runner.run(_open(engine))]:
+                    click.echo("  ".join(shown) + "\n")
         finally:
             runner.run(stack.aclose())
 
@@ -165,11 +164,27 @@ async def _open(engine: Engine) -> list[_ButtonChoice]:
     ]
 
 
-def _letters() -> Iterator[str]:
-    """Yield a, b, c ..., then aa, ab ...: the names of buttons. A number names a question, and y and n are answers."""
-    letters = sorted({*ascii_lowercase} - {"y", "n"})
-    for length in itertools.count(1):
-        yield from map("".join, itertools.product(letters, repeat=length))
+class _Letters:
+    """The names of buttons: a, b, c ..., then a2, b2 ... A name is given once, so a late line presses no other button.
+
+    A number names a question. The letters y and n are answers, and so are words of two letters.
+    """
+
+    def __init__(self) -> None:
+        self.given: dict[str, _ButtonChoice] = {}
+        """Name -> button, also of questions that are closed: the answer to a late press says so."""
+        letters = sorted({*ascii_lowercase} - {"y", "n"})
+        rounds: Iterator[str] = itertools.chain([""], map(str, itertools.count(2)))
+        self._names: Iterator[str] = (letter + number for number in rounds for letter in letters)
+
+    def name(self, choice: _ButtonChoice) -> str:
+        """Return the name of a button: its own, if it has one, or the next."""
+        for name, named in self.given.items():
+            if (named.action_id, named.intent) == (choice.action_id, choice.intent):
+                return name
+        name = next(self._names)
+        self.given[name] = choice
+        return name
 
 
 def _lines() -> Iterator[str]:

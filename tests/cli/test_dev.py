@@ -12,6 +12,7 @@ import aiohttp
 import pypdf
 from yarl import URL
 
+from gateway.cli.chat import _ButtonChoice, _Letters
 from gateway.wording import LANGUAGES, say
 from tests.cli.processes import Page, Process, askfirst, forked, running
 from tests.fakes.telegram import FakeTelegram
@@ -289,6 +290,21 @@ async def test_of_two_questions_each_button_has_its_letter(here: Path) -> None:
     [codes] = re.findall(r"a Confirm (\w{4})  b Cancel (\w{4})  c Confirm (\w{4})  d Cancel (\w{4})\n", out)
     assert codes[0] == codes[1] != codes[2] == codes[3]
     assert in_order(out, "Not done: Delete invoice INV-7", "a Confirm  b Cancel", "INV-42 of Café Aurora is deleted.")
+
+
+async def test_a_letter_typed_twice_presses_no_other_button(here: Path) -> None:
+    out = await chat(here, "delete invoice INV-42", "delete invoice INV-7", "a", "a", "list invoices", "d")
+    assert in_order(out, "INV-42 of Café Aurora is deleted.", "c Confirm  d Cancel", "already done", "Blue Bakery")
+    assert in_order(out, "Blue Bakery", "Not done: Delete invoice INV-7"), out
+    assert out.count("is deleted.") == 1
+
+
+def test_names_of_buttons_go_on_and_are_no_words() -> None:
+    letters = _Letters()
+    names = [letters.name(_ButtonChoice("Confirm", "confirm", str(number))) for number in range(73)]
+    assert (names[0], names[23], names[24], names[72]) == ("a", "z", "a2", "a4")
+    assert len({*names}) == 73
+    assert letters.name(_ButtonChoice("Confirm K7P2", "confirm", "24")) == "a2"
 
 
 THREE = """
