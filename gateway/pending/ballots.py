@@ -130,6 +130,7 @@ def _ballot(action: PendingAction, ballot: Ballot, at: datetime) -> PendingActio
         requested_at=at,
         expires_at=action.expires_at,
         run_id=action.run_id,
+        again=action.again,
         ballot_of=BallotOf(
             conversation=action.conversation,
             action_id=action.pending_action_id,
@@ -145,7 +146,7 @@ def _ballot(action: PendingAction, ballot: Ballot, at: datetime) -> PendingActio
 def report(
     actions: ConversationActions,
     ballot: PendingAction,
-    what: Literal["shown", "lost", "confirm", "cancel"],
+    what: Literal["shown", "lost", "held_back", "confirm", "cancel"],
     at: datetime,
     *,
     name: str | None = None,

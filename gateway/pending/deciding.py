@@ -189,7 +189,8 @@ def _ask_again(
     if not _is_requester(actions, action, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
-    if transitions.was_refused(action):
+    lately = actions.index.approvers_refused(action.kind, action.requester, at)
+    if transitions.was_refused(action) or lately is not None:
         index = actions.index.asked_again(action.kind, action.requester, at)
         if index is None:
             return PressFeedback(key="asked_often", language=action.language)
@@ -499,6 +500,8 @@ def _pass_on(
         remark=remark or None,
     )
     actions.put(voted, "ballot_voted", voter, at)
+    if intent == "cancel":
+        actions.index = actions.index.refused_by_approver(ballot.kind, ballot.requester, at)
     actions.changes.no_longer_due(voted, "undelivered")
     report(actions, voted, intent, at, name=name)
     return PressFeedback(key="vote_passed_on", told=True)

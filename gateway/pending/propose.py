@@ -104,6 +104,7 @@ def propose_action(
         proposed=proposed,
         at=_after(actions.now, proposed),
     )
+    action = replace(action, again=again)
     if not twins and (why := _over_quota(mine, plan, replaces)) and not is_covered(actions, action, tool):
         return ProposalRefused(why)
     shown = filed_if_long(actions, action)
@@ -361,6 +362,7 @@ _ASKED = (
     "on_item_failure",
     "replaces",
     "standing",
+    "again",
 )
 """The fields that `propose_action` fills in. The other fields hold the later life of the action."""
 

@@ -21,6 +21,7 @@ from gateway.pending.ballots import (
     end_ballots,
     marked,
     remind_ballots,
+    report,
 )
 from gateway.pending.deciding import take_vote
 from gateway.pending.prompt import asker, deciders, ending
@@ -41,6 +42,9 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     asked = PendingAction.from_json(event.record)
     if asked.ballot_of is None or asked.conversation != actions.conversation:
         raise ValueError("the record of a ballot is not of this conversation")
+    if not _may_reach(actions, asked, at):
+        report(actions, asked, "held_back", at)
+        return
     language = actions.index.last_asked_language() or asked.language
     ballot = replace(asked, code=make_code(codes_of(actions.open)), language=language)
     actions.put(ballot, "ballot_asked", ballot.requester, at)
@@ -54,6 +58,18 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     ballot = shown
     actions.due_delivery(ballot)
     show_prompt(actions, [ballot], intro=say("asks_approval", language, actions.letters, name=asker(ballot)))
+
+
+def _may_reach(actions: ConversationActions, ballot: PendingAction, at: datetime) -> bool:
+    """Return True unless this approver refused a call of this tool and requester, in any chat, within the last hour.
+
+    Then a question comes only by the requester's press to ask again, three times an hour.
+    """
+    if actions.index.approvers_refused(ballot.kind, ballot.requester, at) is None:
+        return True
+    index = actions.index.asked_again(ballot.kind, ballot.requester, at) if ballot.again else None
+    actions.index = index or actions.index
+    return index is not None
 
 
 def take_update(actions: ConversationActions, event: BallotUpdate, at: datetime) -> None:
@@ -109,7 +125,9 @@ def take_news(actions: ConversationActions, event: BallotNews, at: datetime) -> 
     ballot = ballot_of_person(action, event.person) if action is not None else None
     if action is None or ballot is None:
         return
-    if event.what == "lost":
+    if event.what == "held_back":
+        _held_back(actions, action, at)
+    elif event.what == "lost":
         _lost(actions, action, event.person, at)
     elif event.what == "shown":
         _shown(actions, action, event.person, at)
@@ -153,6 +171,13 @@ def _shown(actions: ConversationActions, action: PendingAction, person: str, at:
         first_shown(actions, transitions.show(shown, at, None), at)
     else:
         actions.change(shown, at)
+
+
+def _held_back(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
+    """Refuse an action by the no that one of its approvers has given lately, in another chat of the requester."""
+    if action.open:
+        actions.index = actions.index.refused_by_approver(action.kind, action.requester, at)
+        close(actions, action, "refused", at, tell="cancelled")
 
 
 def _lost(actions: ConversationActions, action: PendingAction, person: str, at: datetime) -> None:

@@ -102,15 +102,16 @@ class BallotAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BallotNews:
-    """A ballot was shown, is lost, or brings a vote. Handed over to the conversation of its action; worked in its
-    decision lane."""
+    """A ballot was shown, is lost or held back, or brings a vote. Handed over to the conversation of its action; worked
+    in its decision lane."""
 
     event_id: str
     action_id: str
     """The id of the action."""
     person: str
     name: str | None = None
-    what: Literal["shown", "lost", "confirm", "cancel"]
+    what: Literal["shown", "lost", "held_back", "confirm", "cancel"]
+    """``held_back``: this approver has refused a call of this tool and requester within the last hour."""
     digest: str
     """The digest of the question that the ballot shows."""
     parser_version: str = ""
@@ -313,7 +314,7 @@ def _ballot_event(
             return BallotAsked(event_id=event_id, action_id=action_id, record=record)
         case "ballot_update", ("ended" | "remind" | "answer") as told:
             return BallotUpdate(event_id=event_id, action_id=action_id, what=told, record=record)
-        case "ballot_news", ("shown" | "lost" | "confirm" | "cancel") as news:
+        case "ballot_news", ("shown" | "lost" | "held_back" | "confirm" | "cancel") as news:
             return BallotNews(
                 event_id=event_id,
                 action_id=action_id,

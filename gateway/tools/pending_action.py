@@ -229,6 +229,8 @@ class PendingAction:
     """The time after which a silent approver is reminded; None: half of the time to answer."""
     ballots: tuple[Ballot, ...] = ()
     """The questions to approvers in other chats."""
+    again: bool = False
+    """True if the requester has pressed to have it asked again."""
     ballot_of: BallotOf | None = None
     """The action in another conversation that this record asks a vote for. Such a record is never executed."""
     vote: Literal["confirm", "cancel"] | None = None

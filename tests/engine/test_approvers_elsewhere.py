@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import OptOut, Parsed, Person, WebhookResponse
+from channels import ButtonPress, OptOut, Parsed, Person, WebhookResponse
 from gateway import Approvers, Confirm
 from gateway.pending.seal import Keyring
 from gateway.store.transaction import Put, Transaction
@@ -443,6 +443,33 @@ async def test_another_person_does_not_press_it_and_is_not_held_back(invoices: I
         asked = len(said(chat, "ben"))
         await chat.says("cat", "delete 42")
         assert len(said(chat, "ben")) == asked + 1
+
+
+def times_asked(chats: Rig) -> int:
+    return sum(text.startswith("Ana (test ana) asks for your approval.") for text in chats.platform.texts("ben"))
+
+
+async def test_a_no_holds_from_every_chat_of_the_requester(chats: Rig, invoices: Invoices) -> None:
+    await chats.says("ana", "delete 42")
+    await settle(chats)
+    await chats.says("ben", f"NO {code_in(chats, 'ben')}")
+    await settle(chats)
+    other = "thread of ana"
+    await chats.says("ana", "delete 43", place=other)
+    await settle(chats)
+    assert any(text.startswith("Not done: Delete invoice “43”") for text in chats.platform.texts(other))
+    assert times_asked(chats) == 1
+    for pressed in (1, 2, 3, 4):
+        buttons = [button for place, part in chats.platform.sent if place == other for button in part.buttons]
+        ana = Person.parse(ANA)
+        ids = (f"press number {pressed}",)
+        await chats.take(ButtonPress(event_ids=ids, address=here(other), person=ana, token=buttons[-1].token))
+        await settle(chats)
+        assert times_asked(chats) == 1 + min(pressed, 3)
+        if pressed <= 3:
+            await chats.says("ben", f"NO {code_in(chats, 'ben')}")
+            await settle(chats)
+    assert invoices.deleted == []
 
 
 async def test_requester_reads_the_authors_name_for_the_approvers(invoices: Invoices) -> None:

@@ -78,6 +78,7 @@ OTHER: dict[str, Any] = {
     "standins": (str(BOB),),
     "remind_seconds": 60.0,
     "ballots": (Ballot(person=str(BOB), conversation="bot/test:bot:bob"),),
+    "again": True,
     "ballot_of": BallotOf(conversation="bot/test:bot:ana", action_id="00" * 16, people=(str(BOB),), need=1),
     "vote": "confirm",
     "plan": "00" * 16,
