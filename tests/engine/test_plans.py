@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from channels import Address, Message, Parsed, Person, WebhookResponse
 from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
+from tests.engine.rig import Platform, rig
 
 
 class Shop:
@@ -135,6 +137,19 @@ async def test_numbers_count_only_right_after_the_plan(three: ChatDriver, shop: 
     await three.says("ana", "1,3", after=before)
     assert shop.deleted == []
     assert "Which one do you mean?" in three.last.text or "waiting" in three.last.text
+
+
+@pytest.mark.parametrize(("words", "first"), [(("none", "all"), ""), (("1", "hello"), "1"), (("all", "thanks"), "1")])
+async def test_words_about_items_are_joined_with_no_other_message(
+    shop: Shop, tmp_path: Path, words: tuple[str, str], first: str
+) -> None:
+    async with rig(shop.bot, tmp_path, Platform(numbers=True)) as chat:
+        await chat.hears("ana", "delete 1 2 3")
+        for text in words:
+            await chat.says("ana", text)
+        await chat.work()
+        assert "".join(shop.deleted[:1]) == first
+        assert any("Not done" in text for text in chat.platform.texts()) == (words[0] == "none")
 
 
 async def test_bare_yes_to_a_plan_asks_which(plan: ChatDriver, shop: Shop) -> None:

@@ -10,6 +10,9 @@ from typing import Final
 
 from channels import Event, Message, MessageEdited
 from gateway.pending.reading import name_of, reads_as_answer
+from gateway.pending.selecting import read_selection
+from gateway.pending.words import words_of
+from gateway.pending.words.plan import MOST_ITEMS
 from gateway.providers.base import ModelMessage
 from gateway.store.types import Waiting
 from gateway.stored.events import ActionSettled, AskAgain, FollowUp, event_of, is_note
@@ -88,12 +91,13 @@ def choose(
     one: bool = False,
     only: Sequence[int] = (),
     begun: bool = False,
+    several: bool = False,
     is_said: Callable[[str], bool] = lambda text: False,
 ) -> Batch:
     """Return the first of these events, in order, that one turn takes together.
 
     Messages are joined if they are of the same person. A message that reads as yes or no, or is a command, is never
-    joined. With `one`, the batch has at most one message, since one of several may make turns fail. `only`: the
+    joined. With `several` questions open, neither is one that names items of a plan, as "1, 3" and "all" do. With `one`, the batch has at most one message, since one of several may make turns fail. `only`: the
     sequence numbers of a turn that another worker began. The batch takes no other events. `begun`: an earlier attempt
     may have shown a text, so that a yes or no may be meant for it. The turn that shows it ends before that is judged.
     The edit of a taken message is applied wherever it waits. An edit to a text that `is_said` already is ignored.
@@ -111,7 +115,7 @@ def choose(
                 break
             forged = isinstance(error, _NotGenuine)
             return Batch(taken=[waiting], forged=forged, unreadable=not forged)
-        if not _add(batch, waiting, event, language=language, one=one, begun=begun, is_said=is_said):
+        if not _add(batch, waiting, event, language=language, one=one, begun=begun, several=several, is_said=is_said):
             break
         left.remove(waiting)
     _take_edits(batch, left, genuine, language)
@@ -119,9 +123,15 @@ def choose(
     return batch
 
 
-def is_plain(message: Message, language: str) -> bool:
-    """Return True if a message may be joined with others and wait for them: it is no command, no yes and no no."""
-    return message.command is None and not reads_as_answer(message.text, language, name_of(message.person))
+def is_plain(message: Message, language: str, *, several: bool = False) -> bool:
+    """Return True if a message may be joined with others and wait for them: it is no command, no yes and no no.
+
+    With `several` questions open, it also names no items of a plan.
+    """
+    name = name_of(message.person)
+    if message.command is not None or reads_as_answer(message.text, language, name):
+        return False
+    return not several or read_selection(message.text, MOST_ITEMS, words_of(language), name) is None
 
 
 def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | ActionSettled | AskAgain | FollowUp:
@@ -142,6 +152,7 @@ def _add(
     language: str,
     one: bool,
     begun: bool,
+    several: bool,
     is_said: Callable[[str], bool],
 ) -> bool:
     """Add an event to the batch. Returns False when it belongs to a later turn."""
@@ -162,9 +173,9 @@ def _add(
             if batch.follow_up is None or batch.follow_up.depth < event.depth:
                 batch.follow_up = event
         case Message():
-            if begun and batch.resumes and not is_plain(event, language):
+            if begun and batch.resumes and not is_plain(event, language, several=several):
                 return False
-            if not _joins(batch, event, language, one):
+            if not _joins(batch, event, language, one, several):
                 return False
             batch.messages.append(event)
             batch.began, batch.written = batch.began or waiting.stamp, waiting
@@ -202,14 +213,14 @@ def _follows(batch: Batch, event: FollowUp) -> bool:
     return batch.follow_up is None or batch.follow_up.person == event.person
 
 
-def _joins(batch: Batch, message: Message, language: str, one: bool) -> bool:
+def _joins(batch: Batch, message: Message, language: str, one: bool, several: bool) -> bool:
     if batch.follow_up is not None and batch.follow_up.person != str(message.person):
         return False
     if not batch.messages:
         return True
     before = batch.messages[-1]
     same = str(message.person) == str(before.person)
-    return not one and same and is_plain(before, language) and is_plain(message, language)
+    return not one and same and all(is_plain(each, language, several=several) for each in (before, message))
 
 
 def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:

@@ -130,11 +130,13 @@ class TurnRunner:
 
     def _choose(self, lease: Lease, history: AttemptHistory) -> Batch:
         context = self._context
+        read = context.prefetched_index(lease)
         return choose(
             lease.events,
             language=context.language(None),
             one=history.one_by_one and not lease.steps,
             begun=bool(lease.tries),
+            several=read is not None and len(read.index.open) > 1,
             only=events_of(lease) if are_genuine(context, lease) else (),
             genuine=lambda waiting: context.is_genuine("event", lease.lane, waiting.body),
             is_said=lambda text: is_said(lease.lines, text),
