@@ -97,10 +97,11 @@ def choose(
     """Return the first of these events, in order, that one turn takes together.
 
     Messages are joined if they are of the same person. A message that reads as yes or no, or is a command, is never
-    joined. With `several` questions open, neither is one that names items of a plan, as "1, 3" and "all" do. With `one`, the batch has at most one message, since one of several may make turns fail. `only`: the
-    sequence numbers of a turn that another worker began. The batch takes no other events. `begun`: an earlier attempt
-    may have shown a text, so that a yes or no may be meant for it. The turn that shows it ends before that is judged.
-    The edit of a taken message is applied wherever it waits. An edit to a text that `is_said` already is ignored.
+    joined. With `several` questions open, neither is one that names items of a plan, as "1, 3" and "all" do. With
+    `one`, the batch has at most one message, since one of several may make turns fail. `only`: the sequence numbers of
+    a turn that another worker began. The batch takes no other events. `begun`: an earlier attempt may have shown a
+    text, so that a yes or no may be meant for it. The turn that shows it ends before that is judged. The edit of a
+    taken message is applied wherever it waits. An edit to a text that `is_said` already is ignored.
     """
     batch = Batch()
     events = [waiting for waiting in events if not only or waiting.seq in only]
