@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -279,11 +279,6 @@ def held_end_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settling, "release", release)
 
 
-def held_end_told_late(patch: pytest.MonkeyPatch) -> None:
-    """A plan holds its ends for as long as an item runs."""
-    patch.setattr(plans, "_HELD_AT_MOST", timedelta(days=1))
-
-
 def no_in_a_list_confirms(patch: pytest.MonkeyPatch) -> None:
     """A number in answer to the list that asks what not to do confirms."""
     real: Any = deciding._meant
@@ -448,7 +443,6 @@ OF_APPROVING: tuple[Plant, ...] = (
 OF_PLANNING: tuple[Plant, ...] = (
     button_takes_the_whole_plan,
     held_end_dropped,
-    held_end_told_late,
     items_at_once,
     no_in_a_list_confirms,
     numbers_without_receipts,
