@@ -519,6 +519,16 @@ async def test_old_index_renews_no_use(allowed: Rig, till: Till) -> None:
     assert till.paid == [("C7", 10), ("C7", 20), ("C7", 30)]
 
 
+async def test_stop_names_the_permitted_call_that_it_prevents(allowed: Rig, till: Till) -> None:
+    await allowed.says("ana", "charge C7 20")
+    await allowed.worker.turn()
+    await allowed.says("ana", "/stop")
+    await allowed.work()
+    assert till.paid == [("C7", 10)]
+    (told,) = [text for text in allowed.platform.texts() if "Withdrawn. Nothing was done." in text]
+    assert "20" in told and "Stopped" in told
+
+
 async def test_old_index_does_not_renew_one_of_two_uses(allowed: Rig, till: Till) -> None:
     before = await read(allowed, f"open/{CHAT}")
     await allowed.handles("ana", "charge C7 20")

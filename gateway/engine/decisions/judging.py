@@ -23,7 +23,7 @@ from gateway.observe.runs import run_id_of
 from gateway.pending import deciding, settling, standing, voting
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.index import Index
-from gateway.pending.prompt import covered, statement
+from gateway.pending.prompt import covered, ending, statement
 from gateway.pending.prompting import move
 from gateway.pending.reading import (
     Answer,
@@ -281,6 +281,7 @@ class Judge:
         lines = [say("stopped_running", a.language, preview=statement(a.preview)) for a in going]
         if withdrawn or running or not going:
             lines.insert(0, say("stopped" if withdrawn or running or revoked else "stopped_nothing", language))
+        lines += [ending(actions.by_id[a.pending_action_id], at) for a in withdrawn if a.state == "approved"]
         lines += [say("standing_revoked", language, covered=covered(each, language)) for each in revoked]
         tells = tuple(action.pending_action_id for action in (*withdrawn, *going))
         reply = Reply(text="\n\n".join(lines), exact=True)
