@@ -22,6 +22,7 @@ from gateway.observe.events import GuardrailTriggered, InterceptorVetoed, Policy
 from gateway.observe.teller import RunTeller
 from gateway.providers.aside import Aside
 from gateway.providers.base import ProviderError, ToolCall, Usage
+from gateway.providers.calls import UNUSABLE
 from gateway.tools import (
     NothingDone,
     OutcomeUnknown,
@@ -106,6 +107,8 @@ class CallChecker:
 
     async def check(self, key: str, call: ToolCall, verdict: Verdict | None) -> CheckedCall | RefusedCall:
         """Check a call. `verdict` is the decision of an earlier attempt at this turn; None: there is none."""
+        if call.parse_error in UNUSABLE:
+            return RefusedCall(text=f"Tool call for {call.name!r} was not run: {call.parse_error}.")
         if call.parse_error is not None:
             return RefusedCall(
                 text=f"Tool call for {call.name!r} had malformed arguments ({call.parse_error}). "

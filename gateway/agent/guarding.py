@@ -21,7 +21,7 @@ from gateway.logs import describe_error
 from gateway.observe.events import GuardrailTriggered
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ModelMessage, ToolCall
-from gateway.providers.history import no_constant
+from gateway.providers.calls import no_constant
 from gateway.tools import Tool, ToolContext
 from gateway.tools.stopping import Stopped
 from gateway.wording import say

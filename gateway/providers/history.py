@@ -1,15 +1,14 @@
-"""Helpers that all vendors share: the rendering of a conversation, and the reading of a tool call."""
+"""Helpers that all vendors share for the rendering of a conversation."""
 
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from channels import Media
-from gateway.providers.base import ModelMessage, ToolCall
+from gateway.providers.base import ModelMessage
 
 NO_RESULT = "No result was recorded for this call."
 """The text in place of a result that the history has lost."""
@@ -75,25 +74,3 @@ def results_in(following: Sequence[ModelMessage]) -> dict[str, list[str]]:
         if message.role == "tool" and message.call_id:
             results.setdefault(message.call_id, []).append(plain_text(message.content))
     return results
-
-
-def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    """Return a call with arguments from JSON text. An empty text means no arguments."""
-    try:
-        args = json.loads(arguments or "{}", parse_constant=no_constant)
-    except (ValueError, RecursionError) as error:
-        return ToolCall(call_id=call_id, name=name, parse_error=fault_of(error))
-    if isinstance(args, dict):
-        return ToolCall(call_id=call_id, name=name, args=args)
-    return ToolCall(call_id=call_id, name=name, parse_error="not a JSON object")
-
-
-def fault_of(error: Exception) -> str:
-    """Return the `parse_error` of a call whose text a JSON decoder refused."""
-    where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-    return f"not valid JSON: {where}"
-
-
-def no_constant(name: str) -> None:
-    """Refuse NaN and the infinities, as a decoder's `parse_constant`. Raises ValueError."""
-    raise ValueError(f"{name} is not a JSON value")

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.providers.base import KnowsModels, ModelMessage, Provider, Request, Response, ToolCall, ToolSpec
+from gateway.providers.calls import fault_of, no_constant
 from gateway.providers.completing import pieces_of
-from gateway.providers.history import NO_RESULT, fault_of, no_constant, results_in
+from gateway.providers.history import NO_RESULT, results_in
 
 MOST_CHARACTERS: Final = 8_000
 """The most characters of the JSON of a call. A longer call is not parsed."""

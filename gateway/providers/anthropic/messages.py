@@ -26,6 +26,7 @@ from pydantic import BaseModel
 
 from channels import Json, Media
 from gateway.providers.base import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
+from gateway.providers.calls import CallAssembler
 from gateway.providers.history import (
     NO_RESULT,
     echoed,
@@ -34,7 +35,6 @@ from gateway.providers.history import (
     results_in,
     said_text,
     shown_files,
-    tool_call,
     tool_name,
 )
 from gateway.providers.prices import STANDARD_TERMS, priced
@@ -245,10 +245,8 @@ class _Event(BaseModel):
 @dataclass(slots=True)
 class _Block:
     type: str
-    call_id: str = ""
-    name: str = ""
     text: str = ""
-    """The text or the thinking, or the arguments of a call."""
+    """The text or the thinking."""
     signature: str = ""
     data: str = ""
 
@@ -265,6 +263,14 @@ class _Block:
                 return {"type": self.type, "text": self.text}
 
 
+_ENDS = ("end_turn", "tool_use", "stop_sequence")
+_CUT = ("max_tokens", "model_context_window_exceeded", "pause_turn")
+"""The reasons with which an answer ends whole, and those with which it does not.
+
+Source: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons.
+"""
+
+
 @dataclass(slots=True)
 class AnthropicAnswer:
     """The part of an answer that has arrived so far."""
@@ -277,6 +283,7 @@ class AnthropicAnswer:
     tokens: _Tokens = field(default_factory=_Tokens)
     blocks: list[_Block] = field(default_factory=list)
     open_blocks: dict[int | None, _Block] = field(default_factory=dict)
+    calls: CallAssembler = field(default_factory=CallAssembler)
 
     def add(self, answered: object) -> str:
         """Add an event, and return its piece of the text. Raises pydantic.ValidationError."""
@@ -291,8 +298,9 @@ class AnthropicAnswer:
         if event.delta:
             self.stop_reason = event.delta.stop_reason or self.stop_reason
             piece = event.delta.text or ""
+            self.calls.add(index=event.index, arguments=event.delta.partial_json)
             if block := self.open_blocks.get(event.index):
-                block.text += piece or event.delta.partial_json or event.delta.thinking or ""
+                block.text += piece or event.delta.thinking or ""
                 block.signature += event.delta.signature or ""
         self._count(event.usage)
         self.ended = self.ended or event.type == "message_stop"
@@ -300,13 +308,12 @@ class AnthropicAnswer:
         return piece
 
     def _begin(self, index: int | None, begun: _Begun) -> str:
-        # Anthropic starts with {} and sends the arguments in pieces; other servers may send them whole here.
-        arguments = json.dumps(begun.input) if begun.input else ""
+        if begun.type == "tool_use":
+            # Anthropic starts with {} and sends the arguments in pieces; other servers may send them whole here.
+            self.calls.add(index=index, call_id=begun.id, name=begun.name, arguments=begun.input or None)
         block = _Block(
             begun.type,
-            call_id=begun.id or "",
-            name=begun.name or "",
-            text=arguments or begun.text or begun.thinking or "",
+            text=begun.text or begun.thinking or "",
             signature=begun.signature or "",
             data=begun.data or "",
         )
@@ -327,11 +334,11 @@ class AnthropicAnswer:
         """
         if not self.ended or self.stop_reason is None:
             raise ProviderError("anthropic", "the answer broke off before its end", retryable=True)
-        calls = self._tool_calls()
+        calls = self.calls.calls(self.answer_id, ended=self.stop_reason in _ENDS, cut=self.stop_reason in _CUT)
         finish: Literal["stop", "tools", "length", "refused"] = "tools" if calls else "stop"
         if self.stop_reason == "refusal":
             finish, calls = "refused", ()
-        elif self.stop_reason in ("max_tokens", "model_context_window_exceeded", "pause_turn"):
+        elif self.stop_reason in _CUT:
             finish = "length"
         blocks = self._thought_blocks(calls) if finish in ("stop", "tools") else []
         return Response(
@@ -355,13 +362,6 @@ class AnthropicAnswer:
             provider="anthropic",
         )
 
-    def _tool_calls(self) -> tuple[ToolCall, ...]:
-        called = [block for block in self.blocks if block.type == "tool_use"]
-        return tuple(
-            tool_call(block.call_id or f"{self.answer_id}_{number}", block.name, block.text)
-            for number, block in enumerate(called)
-        )
-
     def _thought_blocks(self, calls: tuple[ToolCall, ...]) -> list[Json]:
         """Return all blocks of an answer with thoughts; none when they cannot be sent back unchanged.
 
@@ -370,6 +370,8 @@ class AnthropicAnswer:
         """
         kept = [block for block in self.blocks if block.type != "text" or block.text.strip()]
         types = [block.type for block in kept]
+        if types.count("tool_use") != len(calls):
+            return []
         if not {"text", "tool_use", *THOUGHTS}.issuperset(types) or not THOUGHTS.intersection(types):
             return []
         unreadable = any(call.parse_error for call in calls)

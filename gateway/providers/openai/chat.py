@@ -17,14 +17,15 @@ observed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from channels import Json
-from gateway.providers.base import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
+from gateway.providers.base import ModelMessage, ProviderError, Request, Response, Usage
+from gateway.providers.calls import CallAssembler
 from gateway.providers.history import (
     NO_RESULT,
     echoed,
@@ -33,11 +34,12 @@ from gateway.providers.history import (
     results_in,
     said_text,
     shown_files,
-    tool_call,
     tool_name,
 )
 from gateway.providers.prices import priced
 
+_ENDS = ("stop", "tool_calls", "function_call")
+"""The reasons with which a whole answer ends: https://platform.openai.com/docs/api-reference/chat/object."""
 _MAX_CALL_ID = 40
 """The most characters of a call's id: https://github.com/vercel/ai/issues/5171"""
 
@@ -115,7 +117,7 @@ def _assistant(message: ModelMessage, model: str, results: dict[str, list[str]])
 
 class _Function(BaseModel):
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, Any] | None = None
 
 
 class _CallPart(BaseModel):
@@ -181,13 +183,6 @@ class _Chunk(BaseModel):
 
 
 @dataclass(slots=True)
-class _Call:
-    call_id: str | None = None
-    name: str = ""
-    arguments: str = ""
-
-
-@dataclass(slots=True)
 class OpenAIAnswer:
     """The part of an answer that has arrived so far."""
 
@@ -199,8 +194,7 @@ class OpenAIAnswer:
     finish: str | None = None
     service_tier: str | None = None
     usage: Usage = field(default_factory=Usage)
-    calls: list[_Call] = field(default_factory=list)
-    open_calls: dict[int, _Call] = field(default_factory=dict)
+    calls: CallAssembler = field(default_factory=CallAssembler)
 
     def add(self, answered: object) -> str:
         """Add a chunk, or the whole answer, and return its piece of the text. Raises pydantic.ValidationError."""
@@ -216,26 +210,16 @@ class OpenAIAnswer:
         said = choice.message or choice.delta or _Said()
         self.finish = choice.finish_reason or self.finish
         for part in said.tool_calls or ():
-            self._add_call(part)
+            function = part.function or _Function()
+            if choice.message is not None:
+                self.calls.add_whole(call_id=part.id, name=function.name, arguments=function.arguments)
+            else:
+                self.calls.add(index=part.index, call_id=part.id, name=function.name, arguments=function.arguments)
         self.text += said.content or ""
         self.refusal += said.refusal or ""
         if said.reasoning_content is not None:
             self.reasoning = (self.reasoning or "") + said.reasoning_content
         return said.content or ""
-
-    def _add_call(self, part: _CallPart) -> None:
-        call = None if part.index is None else self.open_calls.get(part.index)
-        # Some compatible servers give every call of a reply the same index:
-        # https://github.com/ai-dynamo/dynamo/pull/4723
-        if call is None or (part.id and call.call_id and part.id != call.call_id):
-            call = _Call()
-            self.calls.append(call)
-            if part.index is not None:
-                self.open_calls[part.index] = call
-        call.call_id = call.call_id or part.id
-        if part.function:
-            call.name += part.function.name or ""
-            call.arguments += part.function.arguments or ""
 
     def response(self, model: str, url: str, at: float) -> Response:
         """Return the whole answer of this model, with its price at the server with this URL, at this POSIX time.
@@ -244,7 +228,7 @@ class OpenAIAnswer:
         """
         if self.finish is None:
             raise ProviderError("openai", "the answer broke off before its end", retryable=True)
-        calls = tuple(_tool_calls(self.calls, self.answer_id))
+        calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=self.finish == "length")
         finish: Literal["stop", "tools", "length", "refused"] = "stop"
         if self.refusal or self.finish == "content_filter":
             finish, calls = "refused", ()
@@ -262,15 +246,3 @@ class OpenAIAnswer:
             finish=finish,
             echo=thought if calls and self.reasoning is not None else None,
         )
-
-
-def _tool_calls(calls: Sequence[_Call], answer_id: str) -> Iterator[ToolCall]:
-    taken: set[str] = set()
-    for number, call in enumerate(calls):
-        # Compatible servers leave ids out, or repeat one:
-        # https://github.com/openclaw/openclaw/pull/47136
-        call_id = call.call_id or f"{answer_id}_{number}"
-        if call_id in taken:
-            call_id = f"{call_id}_{number}"
-        taken.add(call_id)
-        yield tool_call(call_id, call.name, call.arguments)

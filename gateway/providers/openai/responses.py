@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from channels import Json
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import ModelMessage, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
+from gateway.providers.calls import CallAssembler, tool_call
 from gateway.providers.history import (
     NO_RESULT,
     echoed,
@@ -33,7 +34,6 @@ from gateway.providers.history import (
     results_in,
     said_text,
     shown_files,
-    tool_call,
     tool_name,
 )
 from gateway.providers.prices import priced
@@ -311,9 +311,12 @@ class ResponsesAnswer:
         if whole.status not in ("completed", "incomplete"):
             error = whole.error or _Error()
             raise self._vendor.failed(error.code, error.message)
-        calls = tuple(
-            tool_call(item.call_id, item.name, item.arguments) for item in whole.output if item.type == "function_call"
-        )
+        assembler = CallAssembler()
+        for item in whole.output:
+            if item.type == "function_call":
+                assembler.add_whole(call_id=item.call_id, name=item.name, arguments=item.arguments)
+        ended = whole.status == "completed"
+        calls = assembler.calls("call", ended=ended, cut=not ended)
         refused = "".join(item.refused for item in whole.output)
         reason = whole.incomplete_details.reason if whole.incomplete_details else None
         finish: Literal["stop", "tools", "length", "refused"] = "tools" if calls else "stop"

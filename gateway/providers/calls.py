@@ -1,0 +1,220 @@
+"""The tool calls of a reply, put together from the pieces in which a server sends them.
+
+The pieces of a call belong together by the index and the id that the APIs prescribe. Servers that speak an API of
+another vendor leave both out, repeat them or let them drift, and their pieces are placed where only one place is
+possible. A reply with a piece that fits two places is doubtful: none of its calls is used, because a call with the
+arguments of another one, or with none, is another action. The model is told to say such calls again.
+
+Reports of the deviations: https://github.com/agno-agi/agno/issues/8879 (an index that drifts),
+https://github.com/ai-dynamo/dynamo/pull/4723 (one index for all calls),
+https://github.com/openclaw/openclaw/pull/47136 (ids left out or repeated),
+https://github.com/NousResearch/hermes-agent/issues/8259 (a name in each piece) and
+https://github.com/ggml-org/llama.cpp/issues/20198 (arguments as an object).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.providers.base import ToolCall
+
+DOUBTFUL: Final = "the server mixed up the calls of this reply, and none of them ran. Call one tool at a time"
+_UNENDED: Final = "the arguments are missing, and the reply has no known end. Call the tool again"
+_CUT: Final = "the arguments were cut off at the limit of tokens. Call the tool again with less, or in several calls"
+UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT)
+"""The faults of a call that say by themselves what to do. Its JSON may be right."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call so far. Its text is the JSON of its arguments."""
+
+    call_id: str | None
+    name: str
+    text: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the text is one JSON value, so that no piece of it can follow."""
+        try:
+            json.loads(self.text)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+class CallAssembler:
+    """Takes the pieces of a reply's calls in their order, and gives the calls.
+
+    A piece with a known id belongs to its call. A new id begins a call, and so does a new name. A piece with neither
+    belongs to the latest call of its index or, where the index has begun none, to the call that is being written.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, list[_Call]] = {}
+        self._written: _Call | None = None
+        """The call of the latest piece."""
+        self._passed_over: list[_Call] = []
+        """The latest call at each time when a piece with neither id nor name was placed on an earlier one."""
+        self._is_doubtful = False
+
+    def add(
+        self,
+        *,
+        index: int | None = None,
+        call_id: str | None = None,
+        name: str | None = None,
+        arguments: str | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a piece. `arguments` is a part of their JSON text, or all of them as an object."""
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(dict(arguments))
+        seen = next((call for call in reversed(self._calls) if call_id and call.call_id == call_id), None)
+        if seen is not None:
+            call = self._of_known_id(seen, name or "", text)
+        elif call_id:
+            call = self._of_new_id(index, call_id, name or "")
+        elif name:
+            call = self._of_name(index, name, text)
+        elif text.strip():
+            call = self._continued(index)
+        else:
+            return
+        if index is not None and call not in (begun := self._by_index.setdefault(index, [])):
+            begun.append(call)
+        self._written = call
+        is_again = (call_id or name) and text == call.text and call.is_whole
+        call.text += "" if is_again else text
+
+    def add_whole(self, *, call_id: str | None, name: str | None, arguments: str | Mapping[str, Any] | None) -> None:
+        """Add a call of an answer in one piece."""
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(dict(arguments))
+        self._begin(call_id, name or "").text = text
+
+    def calls(self, answer_id: str, *, ended: bool, cut: bool = False) -> tuple[ToolCall, ...]:
+        """Return the calls. Those that cannot be used have a `parse_error`.
+
+        `answer_id` makes ids for calls without one. `ended`: the reply has a known good end. `cut`: it was cut off at
+        the limit of tokens.
+        """
+        values = [_value(call.text) for call in self._calls]
+        doubtful = self._is_doubtful or any(value is _SEVERAL for value in values) or self._lacks_something()
+        malformed = any(value is _MALFORMED for value in values)
+        found: list[ToolCall] = []
+        for number, (call, value) in enumerate(zip(self._calls, values, strict=True)):
+            call_id = call.call_id or f"{answer_id}_{number}"
+            if any(call_id == before.call_id for before in found):
+                call_id = f"{call_id}_{number}"
+            if cut and number == len(values) - 1 and not isinstance(value, dict):
+                fault: str | None = _CUT
+            elif doubtful:
+                fault = DOUBTFUL
+            elif not call.text.strip() and (malformed or not ended):
+                fault = _UNENDED
+            else:
+                fault = None
+            found.append(
+                ToolCall(call_id=call_id, name=call.name, parse_error=fault)
+                if fault is not None
+                else tool_call(call_id, call.name, call.text)
+            )
+        return tuple(found)
+
+    def _lacks_something(self) -> bool:
+        """Return True if a call has no name, if only some have an id, or if one without arguments may lack a piece."""
+        ids = {call.call_id is not None for call in self._calls}
+        return len(ids) > 1 or any(not call.name for call in self._calls) or any(not c.text for c in self._passed_over)
+
+    def _begin(self, call_id: str | None, name: str) -> _Call:
+        call = _Call(call_id or None, name)
+        self._calls.append(call)
+        return call
+
+    def _home(self, index: int | None) -> _Call | None:
+        """Return the latest call of this index; without an index, the one that is being written."""
+        if index is None:
+            return self._written
+        begun = self._by_index.get(index)
+        return begun[-1] if begun else None
+
+    def _of_known_id(self, call: _Call, name: str, text: str) -> _Call:
+        if call.is_whole and name and text not in ("", call.text):  # some servers give two calls the same id
+            return self._begin(call.call_id, name)
+        call.name = call.name or name
+        self._is_doubtful = self._is_doubtful or name not in ("", call.name)
+        return call
+
+    def _of_new_id(self, index: int | None, call_id: str, name: str) -> _Call:
+        home = self._home(index)
+        if home is not None and home.call_id is None and not name:
+            home.call_id = call_id
+            return home
+        return self._begin(call_id, name)
+
+    def _of_name(self, index: int | None, name: str, text: str) -> _Call:
+        home = self._home(index)
+        if home is not None and not home.name:
+            home.name = name
+            return home
+        if home is not None and home.name == name and home.call_id is not None:
+            return self._continued(index) if text.strip() else home  # some servers repeat it in each piece
+        if home is None or home.is_whole:
+            # an index that drifts, and its name once more?
+            self._is_doubtful |= any(call.name == name and not call.is_whole for call in self._calls)
+            return self._begin(None, name)
+        if home.name == name and home.text:
+            return self._continued(index) if text.strip() else home
+        self._is_doubtful = True
+        return self._begin(None, name)
+
+    def _continued(self, index: int | None) -> _Call:
+        """Return the call of a piece with neither id nor name. It is doubtful if it fits another call, too."""
+        fitting = self._by_index.get(index) if index is not None else None
+        call = fitting[-1] if fitting else self._written
+        if call is None:
+            self._is_doubtful = True
+            return self._begin(None, "")
+        others = [each for each in fitting or self._calls if each is not call]
+        self._is_doubtful = self._is_doubtful or any(not each.is_whole for each in others)
+        if call is not self._calls[-1]:
+            self._passed_over.append(self._calls[-1])
+        return call
+
+
+_MALFORMED: Final = object()
+_SEVERAL: Final = object()
+
+
+def _value(text: str) -> object:
+    """Return the arguments of this text: _MALFORMED if it is no JSON, _SEVERAL if it is more than one value."""
+    try:
+        return json.loads(text or "{}", parse_constant=no_constant)
+    except json.JSONDecodeError as error:
+        return _SEVERAL if error.msg == "Extra data" else _MALFORMED
+    except (ValueError, RecursionError):
+        return _MALFORMED
+
+
+def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
+    """Return a call with arguments from JSON text. An empty text means no arguments."""
+    try:
+        args = json.loads(arguments or "{}", parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:
+        return ToolCall(call_id=call_id, name=name, parse_error=fault_of(error))
+    if isinstance(args, dict):
+        return ToolCall(call_id=call_id, name=name, args=args)
+    return ToolCall(call_id=call_id, name=name, parse_error="not a JSON object")
+
+
+def fault_of(error: Exception) -> str:
+    """Return the `parse_error` of a call whose text a JSON decoder refused."""
+    where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+    return f"not valid JSON: {where}"
+
+
+def no_constant(name: str) -> None:
+    """Refuse NaN and the infinities, as a decoder's `parse_constant`. Raises ValueError."""
+    raise ValueError(f"{name} is not a JSON value")
