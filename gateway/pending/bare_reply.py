@@ -28,7 +28,7 @@ class BareReply:
     shown: tuple[Showing, ...]
     """The bot's last messages before it that make one list; empty if there was none, or another was being sent."""
     written: Literal["after", "unknown", "before"]
-    """The order of the two messages, as the platform tells."""
+    """The order of this message and the `shown` ones, as the platform tells."""
     acted: datetime | None = None
     """The time when the person last wrote or pressed anything here before it."""
     beneath: str | None = None

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from channels import Address, Message, Parsed, Person, WebhookResponse
+from channels import Address, DeliveryReport, Message, Parsed, Person, WebhookResponse
 from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Platform, rig
+from tests.engine.rig import Platform, here, rig
 
 
 class Shop:
@@ -244,12 +244,16 @@ class Post:
             self.sent.append(name)
             return f"Letter {name} is sent."
 
-        self.bot = ChannelAgent(Agent([send_letter], provider=Invoices().model))
+        self.tool = send_letter
+
+    def bot(self, *names: str) -> ChannelAgent:
+        """Return a bot whose first turn asks for these letters, and whose other turns say "I see."."""
+        calls = [ToolCall("send_letter", {"name": name, "text": name * 2_500}) for name in names]
+        return ChannelAgent(Agent([self.tool], provider=ScriptedProvider([calls, *["I see."] * 9])))
 
     def chat(self, *names: str, clock: FakeClock | None = None) -> ChatDriver:
-        """Return a chat whose first turn asks for these letters, and whose other turns say "I see."."""
-        calls = [ToolCall("send_letter", {"name": name, "text": name * 2_500}) for name in names]
-        return ChatDriver(self.bot, provider=ScriptedProvider([calls, *["I see."] * 9]), clock=clock)
+        """Return a chat with that bot."""
+        return ChatDriver(self.bot(*names), clock=clock)
 
 
 @pytest.fixture
@@ -285,6 +289,26 @@ async def test_numbers_and_all_count_over_the_messages_of_a_plan(post: Post) -> 
         assert post.sent == ["A", "D"]
         await chat.says("ana", "all")
         assert post.sent == ["A", "D", "B", "C"]
+
+
+@pytest.mark.parametrize(("arrived", "sent"), [("", ""), ("1", ""), ("2", ""), ("12", "ABC")])
+async def test_words_count_where_each_message_of_a_plan_was_reported(tmp_path: Path, arrived: str, sent: str) -> None:
+    post, platform = Post(), Platform(numbers=True, max_text=6000, bare_yes="reported", reports=True, edit=False)
+    async with rig(post.bot(*"ABC"), tmp_path, platform) as chat:
+        await chat.hears("ana", "send them all")
+        for number in arrived:
+            report = DeliveryReport(
+                event_ids=(f"report {number}",),
+                address=here("ana"),
+                person=None,
+                message_id=number,
+                status="delivered",
+            )
+            await chat.take(report)
+        await chat.advance(5)
+        await chat.says("ana", "all")
+        await chat.work()
+        assert "".join(post.sent) == sent
 
 
 async def test_every_end_of_a_plan_in_two_messages_is_told(post: Post) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
@@ -153,7 +153,7 @@ class BareReplyHandler:
             at=batch.at,
             fresh=plain and (message.reply_to is None or replies_by_thread(message)) and not batch.edited,
             shown=shown,
-            written=await self._written(conversation, message, batch.at, shown[-1] if shown else None),
+            written=await self._written(conversation, message, batch.at, shown),
             acted=max([*acted, *batch.acted_beside(batch.written)], default=None),
             beneath=message.reply_to if replies_by_thread(message) else None,
             sending=next((item.listed for item in queued if item.listed), ()),
@@ -175,18 +175,24 @@ class BareReplyHandler:
         return batch.written is not None and self._context.may_decide(batch.written)
 
     async def _written(
-        self, conversation: str, message: Message, at: datetime, last: Showing | None
+        self, conversation: str, message: Message, at: datetime, shown: Sequence[Showing]
     ) -> Literal["after", "unknown", "before"]:
-        """Return the order of a message and the bot's last one, as the platform tells it."""
+        """Return the order of a message and the bot's last ones, as the platform tells it.
+
+        An order of the platform's own puts what follows the last one behind all of them. A report tells of one alone.
+        """
         channel = self._context.channels.get(message.address.channel)
-        if channel is None or last is None or last.message_id is None:
+        if channel is None or not shown or any(each.message_id is None for each in shown):
             return "unknown"
         match channel.capabilities.bare_yes:
             case "ordered" if isinstance(channel, CanOrder):
-                return "after" if self._follows(message, last) else "before"
+                return "after" if self._follows(message, shown[-1]) else "before"
             case "reported":
-                arrived = await reports.arrived_at(self._context, conversation, last.message_id)
-                return "after" if arrived is not None and at - arrived >= _REPORTED_FOR else "unknown"
+                for message_id in [each.message_id for each in shown]:
+                    arrived = await reports.arrived_at(self._context, conversation, message_id or "")
+                    if arrived is None or at - arrived < _REPORTED_FOR:
+                        return "unknown"
+                return "after"
         return "unknown"
 
     async def _wait_for_prompts(self, conversation: str, at: datetime) -> None:
