@@ -281,11 +281,11 @@ class ActionProposer:
         ballots = await turn.find_ballots(elsewhere) if elsewhere else {}
         actions = await turn.actions()
         plan = make_action_id() if len(asks) > 1 else None
-        if self.changing is not None and any(_is_call(self.changing, ask) for ask in asks):
-            verdicts = [self._verdict(actions, ask, ballots, plan) for ask in asks]  # the person wants both
-        else:
-            verdicts = [self._child(actions, ask, ballots, plan) for ask in asks]
-        return await self._within_quota(actions, asks, verdicts)
+        changing = self.changing
+        verdicts = await self._within_quota(actions, asks, [self._child(actions, ask, ballots, plan) for ask in asks])
+        if not any(isinstance(verdict, Asked) and verdict.action.replaces is not None for verdict in verdicts):
+            self.changing = changing  # the child was refused, so its question is still being changed
+        return verdicts
 
     async def _within_quota(
         self, actions: ConversationActions, asks: Sequence[Ask], verdicts: Sequence[Verdict]
@@ -397,7 +397,7 @@ def _waiting_note(waiting: Sequence[PendingAction], names: Mapping[str, str], ch
     if changing is not None:
         lines.append(
             f"The person's message says how to change this one: {changing.kind} ({changing.preview}). Call the tool "
-            "with the changed arguments: the new question replaces it. If they want both, call it for both."
+            "with the changed arguments: the new question replaces it."
         )
     return "\n".join(lines)
 
@@ -409,6 +409,8 @@ def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
     """
     from gateway.pending.reading import continues, name_of
 
+    if not turn.messages:  # the turn goes on after an outcome, and no wish of the person is in it
+        return None
     if (changing := actions.changed_by(str(turn.person))) is not None:
         return changing
     mine = [action for action in actions.open if action.requester == str(turn.person) and action.ballot_of is None]
@@ -417,10 +419,6 @@ def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
     languages, name = (turn.language, mine[0].language), name_of(turn.person)
     said = {continues(message.text, languages, name) for message in turn.messages}
     return mine[0] if "change" in said and "add" not in said else None
-
-
-def _is_call(action: PendingAction, ask: Ask) -> bool:
-    return action.kind == ask.tool.name and dict(action.args) == dict(ask.args)
 
 
 # ── messages and replies ──

@@ -136,6 +136,8 @@ def select(
     selection = selects(len(said.listed)) if len(said.listed) >= LEAST_ITEMS else None
     if selection is None or not any(item.open for item in items):
         return False
+    if actions.changed_by(str(person)) in items:  # the number may be what they want instead
+        return False
     meant = _meant(selection, items, said.intent)
     doubts = {entry.action_id: entry.doubted for entry in actions.index.open if entry.doubted is not None}
     if meant is None or len(items) < len(said.listed) or not said.decides_list(items, person, doubts):
@@ -241,6 +243,12 @@ def reply(
         action = actions.get(entries[0].action_id)
         if action is None or reads(action.verb, action.language) != "cancel":
             return False
+    changing = actions.changed_by(str(person)) if person is not None else None
+    if changing is not None and [entry.action_id for entry in entries] == [changing.pending_action_id]:
+        if reads(changing.verb, changing.language) != "unclear":
+            ask_for_code(actions, changing)
+            return True
+        return False
     return bool(entries) and _answered(actions, entries, reads, person, at, language)
 
 
@@ -264,7 +272,7 @@ def word(actions: ConversationActions, reads: Reads, person: Person, said: BareR
     if intent == "cancel":
         actions.index = actions.index.doubted([each.pending_action_id for each in mine], actions.now)
     if len(mine) > 1:
-        return _which(actions, actions.index.open, person, language, intent=intent)
+        return _which(actions, actions.index.open, person, language, intent=None if changing else intent)
     ask_for_code(actions, action)
     return True
 

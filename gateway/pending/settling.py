@@ -34,7 +34,7 @@ def close_undelivered(actions: ConversationActions, action_id: str, at: datetime
     """Close an open action that was never shown, as undelivered or drifted."""
     action = actions.get(action_id)
     if action is not None and action.open and action.shown_at is None and not close_if_drifted(actions, action, at):
-        close(actions, action, "undelivered", at, tell=_missed(action))
+        close(actions, action, "undelivered", at, tell="undelivered")
 
 
 def not_arrived(actions: ConversationActions, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:
@@ -56,13 +56,8 @@ def not_arrived(actions: ConversationActions, message_id: str, action_ids: Itera
         if other_showings:
             actions.change(replace(action, prompts=others), at)
         else:
-            close(actions, replace(action, prompts=others), "undelivered", at, tell=_missed(action))
+            close(actions, replace(action, prompts=others), "undelivered", at, tell="undelivered")
     return found
-
-
-def _missed(action: PendingAction) -> str | None:
-    """Return the sentence for a question that did not arrive, if it took the place of another one."""
-    return "undelivered" if action.replaces is not None else None
 
 
 def launch(actions: ConversationActions, action_id: str, fence: int, at: datetime) -> PendingAction | None:

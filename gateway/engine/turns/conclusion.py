@@ -184,7 +184,7 @@ class TurnConcluder:
         Those that were open before are shown again, or withdrawn.
         """
         asked = {action.pending_action_id: action for action in outcome.asked}
-        known = [found for action_id in asked if (found := actions.get(action_id)) is not None]
+        known = [action_id for action_id in asked if actions.get(action_id) is not None]
         mine = [replace(action, run_id=running.events.run_id) for action in asked.values()]
         fresh = [action for action in mine if actions.get(action.pending_action_id) is None]
         new = [actions.ask(action) for action in fresh if not self._is_permitted(actions, running, action)]
@@ -197,7 +197,8 @@ class TurnConcluder:
         if asked and self._was_stopped(running):
             withdraw(actions, person, actions.now)
         elif asked:
-            show_once_more(actions, [action for action in known if action.open], new=new, intro=intro)
+            still_open = [found for action_id in known if (found := actions.by_id[action_id]).open]
+            show_once_more(actions, still_open, new=new, intro=intro)
             others = [action for action in actions.open_for(person) if action.pending_action_id not in asked]
             remind_now_and_then(actions, person, others)
         elif self._context.bot.on_unrelated == "drop":
