@@ -230,8 +230,8 @@ def other_item_selected(patch: pytest.MonkeyPatch) -> None:
     """An item runs that was not named."""
     real: Any = selecting.read_selection
 
-    def read(text: str, items: int, words: Any) -> Selection | None:
-        found: Selection | None = real(text, items, words)
+    def read(*given: Any) -> Selection | None:
+        found: Selection | None = real(*given)
         return Selection(found.confirmed | {2}, found.refused - {2}) if found is not None and found.confirmed else found
 
     patch.setattr(bare_replies, "read_selection", read)
@@ -259,7 +259,7 @@ def numbers_without_receipts(patch: pytest.MonkeyPatch) -> None:
     async def none_queued(self: BareReplyHandler, conversation: str, at: datetime) -> list[QueuedPart]:
         return []
 
-    def decides_list(self: BareReply, items: Sequence[PendingAction], person: Person) -> bool:
+    def decides_list(self: BareReply, items: Sequence[PendingAction], person: Person, doubts: Any) -> bool:
         intent = self.intent or "confirm"
         there = [item for item in items if item.open and item.shown_at is not None]
         return all(self._decides(intent, item, person, each) for item in there for each in self.shown[-1:])

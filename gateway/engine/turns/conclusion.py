@@ -197,10 +197,10 @@ class TurnConcluder:
         if asked and self._was_stopped(running):
             withdraw(actions, person, actions.now)
         elif asked:
+            others = [action for action in actions.open_for(person) if action.pending_action_id not in asked]
+            remind_now_and_then(actions, person, others)  # before the new ones: words and numbers answer the last
             still_open = [found for action_id in known if (found := actions.by_id[action_id]).open]
             show_once_more(actions, still_open, new=new, intro=intro)
-            others = [action for action in actions.open_for(person) if action.pending_action_id not in asked]
-            remind_now_and_then(actions, person, others)
         elif self._context.bot.on_unrelated == "drop":
             withdraw(actions, person, actions.now)
             actions.says.insert(0, OutgoingReply(reply=Reply(text=say("dropped", language))))
