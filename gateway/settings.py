@@ -147,6 +147,7 @@ class Settings(BaseSettings):
 
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
     openai_base_url: ModelUrl | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
+    openai_compat: str | None = Field(default=None, validation_alias="OPENAI_COMPAT")
     anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
     anthropic_base_url: ModelUrl | None = Field(default=None, validation_alias="ANTHROPIC_BASE_URL")
 

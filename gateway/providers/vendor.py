@@ -12,10 +12,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from channels import Json
 from gateway.providers import prices
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import ProviderConfigurationError, ProviderError
+from gateway.providers.lenient import where
 
 _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 """Codes of an account without credit.
@@ -23,6 +26,8 @@ _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 Some come with 429, and no wait helps (https://platform.openai.com/docs/guides/error-codes,
 https://platform.claude.com/docs/en/api/rate-limits).
 """
+_TRANSIENT = re.compile(r"tool_use_failed|json_validate_failed")
+"""Codes of a 400 for what the model wrote, which another try may write better (https://github.com/pydantic/pydantic-ai/pull/2774)."""
 _CODE = re.compile(r"[A-Za-z_]{1,64}")
 _TOO_LONG = re.compile(r"context_length_exceeded|exceed_context_size|too_large")
 _SAID_TOO_LONG = re.compile(
@@ -125,6 +130,10 @@ class Vendor:
             raise ProviderError(self.name, "the connection failed or broke off", retryable=True) from None
         except self.answers as error:
             raise self._answered(error) from None
+        except ValidationError as error:
+            raise ProviderError(
+                self.name, f"the answer is not what the API answers ({where(error)})", retryable=True
+            ) from None
         except (self.others, ValueError):
             raise ProviderError(self.name, "the answer is not what the API answers", retryable=True) from None
 
@@ -139,7 +148,8 @@ class Vendor:
         too_long = status in (400, 413, 422) and (
             status == 413 or any(map(_TOO_LONG.search, codes)) or _SAID_TOO_LONG.search(str(error)) is not None
         )
-        invalid = status in (400, 422) and not unpaid
+        transient = status == 400 and any(map(_TRANSIENT.search, codes))
+        invalid = status in (400, 422) and not unpaid and not transient
         said = f"{status} {code_text}".strip()
         if too_long:
             return self._too_long(said, str(getattr(error, "body", None) or error))
@@ -147,7 +157,7 @@ class Vendor:
             self.name,
             ": ".join(filter(None, [said, self._mend(status, unpaid=unpaid)])),
             refusal="invalid" if invalid else None,
-            retryable=not unpaid and (status in (408, 409, 429) or status >= 500),
+            retryable=not unpaid and (transient or status in (408, 409, 429) or status >= 500),
             rate_limited=not unpaid and status == 429,
             retry_after_seconds=_retry_after_seconds(error.response.headers),
         )

@@ -37,6 +37,7 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
+from gateway.providers.lenient import Count, Loose, Name, told_once
 from gateway.providers.prices import STANDARD_TERMS, priced
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -179,7 +180,7 @@ def _bytes(value: Any) -> bytes:
 
 
 class _Written(BaseModel):
-    ephemeral_1h_input_tokens: int | None = None
+    ephemeral_1h_input_tokens: Count = None
 
 
 class _Tokens(BaseModel):
@@ -188,14 +189,14 @@ class _Tokens(BaseModel):
     `input_tokens` does not include the tokens that are read from or written to a cache.
     """
 
-    input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation: _Written | None = None
-    service_tier: str | None = None
-    speed: str | None = None
-    inference_geo: str | None = None
+    input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    output_tokens: Count = None
+    cache_creation: Loose[_Written] = None
+    service_tier: Name = None
+    speed: Name = None
+    inference_geo: Name = None
 
     def terms(self) -> str | None:
         """Return the term that has other prices than the standard ones, if there is one."""
@@ -206,20 +207,20 @@ class _Tokens(BaseModel):
 
 
 class _StartedMessage(BaseModel):
-    id: str | None = None
-    model: str | None = None
-    usage: _Tokens | None = None
+    id: Name = None
+    model: Name = None
+    usage: Loose[_Tokens] = None
 
 
 class _Begun(BaseModel):
     type: str
-    id: str | None = None
-    name: str | None = None
-    input: dict[str, Any] | None = None
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    data: str | None = None
+    id: Name = None
+    name: Name = None
+    input: dict[str, Any] | str | None = None
+    text: Loose[str] = None
+    thinking: Loose[str] = None
+    signature: Loose[str] = None
+    data: Loose[str] = None
 
 
 class _Delta(BaseModel):
@@ -239,7 +240,7 @@ class _Event(BaseModel):
     message: _StartedMessage | None = None
     content_block: _Begun | None = None
     delta: _Delta | None = None
-    usage: _Tokens | None = None
+    usage: Loose[_Tokens] = None
 
 
 @dataclass(slots=True)
@@ -279,7 +280,6 @@ class AnthropicAnswer:
     model: str = ""
     text: str = ""
     stop_reason: str | None = None
-    ended: bool = False
     tokens: _Tokens = field(default_factory=_Tokens)
     blocks: list[_Block] = field(default_factory=list)
     open_blocks: dict[int | None, _Block] = field(default_factory=dict)
@@ -303,7 +303,6 @@ class AnthropicAnswer:
                 block.text += piece or event.delta.thinking or ""
                 block.signature += event.delta.signature or ""
         self._count(event.usage)
-        self.ended = self.ended or event.type == "message_stop"
         self.text += piece
         return piece
 
@@ -332,8 +331,10 @@ class AnthropicAnswer:
         It has its price at the server with this URL, at this POSIX time. Raises ProviderError when the answer has no
         end.
         """
-        if not self.ended or self.stop_reason is None:
+        if self.stop_reason is None:  # some servers leave the last event out
             raise ProviderError("anthropic", "the answer broke off before its end", retryable=True)
+        if self.stop_reason not in (*_ENDS, *_CUT, "refusal"):
+            told_once(f"anthropic: the server ends an answer of {model} with {self.stop_reason[:40]!r}, not known")
         calls = self.calls.calls(self.answer_id, ended=self.stop_reason in _ENDS, cut=self.stop_reason in _CUT)
         finish: Literal["stop", "tools", "length", "refused"] = "tools" if calls else "stop"
         if self.stop_reason == "refusal":

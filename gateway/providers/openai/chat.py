@@ -16,8 +16,11 @@ observed.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -36,16 +39,22 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
+from gateway.providers.lenient import Count, Loose, Name, Said, told_once
+from gateway.providers.openai.compat import Compat
 from gateway.providers.prices import priced
 
+_BROKE_OFF = re.compile(r"error|abort|cancel|timeout|fail|insufficient|interrupt", re.IGNORECASE)
+"""Reasons of other servers for an answer that is not whole (https://github.com/anomalyco/opencode/issues/26170)."""
 _ENDS = ("stop", "tool_calls", "function_call")
 """The reasons with which a whole answer ends: https://platform.openai.com/docs/api-reference/chat/object."""
+_NOTED = "Noted."
+"""The model's word where a server wants one. It claims nothing about what was done."""
 _MAX_CALL_ID = 40
 """The most characters of a call's id: https://github.com/vercel/ai/issues/5171"""
 
 
-def chat_messages(request: Request, model: str) -> list[dict[str, Any]]:
-    """Return the messages of one call.
+def chat_messages(request: Request, model: str, compat: Compat = frozenset()) -> list[dict[str, Any]]:
+    """Return the messages of one call, for a server with these rules of its own.
 
     Results without their call are left out. Calls without a result get a note instead.
     """
@@ -67,6 +76,30 @@ def chat_messages(request: Request, model: str) -> list[dict[str, Any]]:
                 chat.extend(_assistant(message, model, results_in(request.messages[index + 1 :])))
     if events:
         chat.append({"role": "user", "content": "\n\n".join(events)})
+    if "user_after_tool" in compat:
+        chat = list(_with_a_word_between(chat))
+    return _with_short_ids(chat) if "call_ids" in compat else chat
+
+
+def _with_a_word_between(chat: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the messages, with one of the model's between the result of a tool and a person's message."""
+    for before, message in zip([None, *chat], chat, strict=False):
+        if before is not None and (before["role"], message["role"]) == ("tool", "user"):
+            yield {"role": "assistant", "content": _NOTED}
+        yield message
+
+
+def _with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with ids of calls of nine letters and digits."""
+    short: dict[str, str] = {}
+    for id_ in [call["id"] for message in chat for call in message.get("tool_calls", ())]:
+        counted = (hashlib.sha256(f"{id_}/{number}".encode()).hexdigest()[:9] for number in itertools.count())
+        short.setdefault(id_, next(name for name in counted if name not in short.values()))
+    for message in chat:
+        for call in message.get("tool_calls", ()):
+            call["id"] = short[call["id"]]
+        if "tool_call_id" in message:
+            message["tool_call_id"] = short[message["tool_call_id"]]
     return chat
 
 
@@ -116,20 +149,20 @@ def _assistant(message: ModelMessage, model: str, results: dict[str, list[str]])
 
 
 class _Function(BaseModel):
-    name: str | None = None
+    name: Name = None
     arguments: str | dict[str, Any] | None = None
 
 
 class _CallPart(BaseModel):
     index: int | None = None
-    id: str | None = None
+    id: Name = None
     function: _Function | None = None
 
 
 class _Said(BaseModel):
-    content: str | None = None
-    reasoning_content: str | None = None
-    refusal: str | None = None
+    content: Said = None
+    reasoning_content: Loose[str] = None
+    refusal: Loose[str] = None
     tool_calls: list[_CallPart] | None = None
 
 
@@ -140,22 +173,22 @@ class _Choice(BaseModel):
 
 
 class _PromptDetails(BaseModel):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
 
 
 class _CompletionDetails(BaseModel):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Count = None
 
 
 class _TokenCounts(BaseModel):
     """Token counts. `prompt_tokens` includes the tokens that are read from or written to a cache."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
+    prompt_tokens: Count = None
+    completion_tokens: Count = None
+    total_tokens: Count = None
+    prompt_tokens_details: Loose[_PromptDetails] = None
+    completion_tokens_details: Loose[_CompletionDetails] = None
 
     def usage(self) -> Usage:
         prompt, completion = self.prompt_tokens or 0, self.completion_tokens or 0
@@ -175,11 +208,11 @@ class _TokenCounts(BaseModel):
 class _Chunk(BaseModel):
     """The used fields of a chat completion or chunk, validated here because the library passes answers on unchecked."""
 
-    id: str | None = None
-    model: str | None = None
-    choices: list[_Choice]
-    usage: _TokenCounts | None = None
-    service_tier: str | None = None
+    id: Name = None
+    model: Name = None
+    choices: list[_Choice] | None = None
+    usage: Loose[_TokenCounts] = None
+    service_tier: Name = None
 
 
 @dataclass(slots=True)
@@ -226,8 +259,10 @@ class OpenAIAnswer:
 
         Raises ProviderError when the answer has no end.
         """
-        if self.finish is None:
+        if self.finish is None or _BROKE_OFF.search(self.finish):
             raise ProviderError("openai", "the answer broke off before its end", retryable=True)
+        if self.finish not in (*_ENDS, "length", "content_filter"):
+            told_once(f"openai: the server ends an answer of {model} with {self.finish[:40]!r}, which is not known")
         calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=self.finish == "length")
         finish: Literal["stop", "tools", "length", "refused"] = "stop"
         if self.refusal or self.finish == "content_filter":

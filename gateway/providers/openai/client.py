@@ -9,19 +9,24 @@ https://platform.openai.com/docs/guides/error-codes (errors).
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
+from urllib.parse import urlsplit
 
 import openai
-from openai.resources.chat import AsyncCompletions
 
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import Request, Response, ToolSpec
 from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
+from gateway.providers.openai.compat import LIMITS, VARIABLE, Compat, compat_of, known_of, refused_in
 from gateway.providers.openai.responses import ResponsesAnswer, responses_parameters
 from gateway.providers.vendor import Vendor, VendorProvider
+from gateway.structured import build_schema_instruction
+
+log = logging.getLogger("askfirst.providers")
 
 _VENDORS_MODEL = re.compile(r"(^|[/:])(gpt-|chatgpt-|o\d)")
 """The vendor's newer models, which refuse `max_tokens`.
@@ -36,6 +41,8 @@ reply.
 """
 _WITHOUT_SCHEMAS = re.compile(r"(^|[/:])(gpt-3|gpt-4(-|$)|o1-(mini|preview))")
 """The vendor's models that do not keep to a schema: https://platform.openai.com/docs/guides/structured-outputs."""
+_MOST_LEARNT = 4
+"""The most calls that are made again for one reply."""
 _ROOM_TO_REASON = 8000
 """The tokens that are added for that reasoning, so that a short limit does not end a reply before its first word."""
 
@@ -59,6 +66,20 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
 
     vendor, name = _VENDOR, _VENDOR.name
 
+    def __init__(self, model: str, *, compat: Compat = frozenset(), **given: Any) -> None:
+        """`compat`: what the server does not take, some of `compat.NAMES`; for the rest see VendorProvider."""
+        super().__init__(model, **given)
+        self._compat = compat | known_of(self._url)
+        self._learnt: dict[str, Compat] = {}
+        """Model -> what its server did not take."""
+
+    @classmethod
+    def from_environ(cls, model: str, environ: Mapping[str, str]) -> Self:
+        """Make the provider as VendorProvider does, with ``OPENAI_COMPAT``. Raises ProviderConfigurationError."""
+        made = super().from_environ(model, environ)
+        made._compat |= compat_of(environ)
+        return made
+
     async def complete(self, request: Request) -> Response:
         """Return the reply. Raises ProviderError.
 
@@ -70,9 +91,9 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
             with _VENDOR.errors_mapped():
                 whole.end(await self._respond(request, model))
             return whole.response(model, self._url, self._clock())
-        answer, completions = OpenAIAnswer(), await self._completions()
+        answer = OpenAIAnswer()
         with _VENDOR.errors_mapped():
-            answer.add(await completions.create(**_parameters(request, model)))
+            answer.add(await self._ask(request, model))
         return answer.response(model, self._url, self._clock())
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
@@ -82,12 +103,9 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
             async for item in self._response_stream(request, model):
                 yield item
             return
-        answer, completions = OpenAIAnswer(), await self._completions()
+        answer = OpenAIAnswer()
         with _VENDOR.errors_mapped():
-            chunks = await completions.create(
-                **_parameters(request, model), stream=True, stream_options={"include_usage": True}
-            )
-            async with chunks:
+            async with await self._ask(request, model, stream=True) as chunks:
                 async for chunk in chunks:
                     if piece := answer.add(chunk):
                         yield piece
@@ -120,22 +138,65 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         plain = replace(request, messages=[replace(message, echo=None) for message in request.messages])
         return await responses.create(**responses_parameters(plain, model, _ROOM_TO_REASON), **how)
 
-    async def _completions(self) -> AsyncCompletions:
-        return (await self._connections.client()).chat.completions
+    async def _ask(self, request: Request, model: str, *, stream: bool = False) -> Any:
+        """Call Chat Completions, again without what the server refuses, and remember what helped."""
+        completions = (await self._connections.client()).chat.completions
+        learnt: list[str] = []
+        while True:
+            compat = self._compat | self._learnt.get(model, frozenset()) | frozenset(learnt)
+            parameters = _parameters(request, model, compat, stream=stream)
+            try:
+                answer = await completions.create(**parameters)
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                name = refused_in(error.body, _named(parameters))
+                if name is None or name in compat or len(learnt) == _MOST_LEARNT:
+                    raise
+                learnt.append(name)
+                continue
+            if learnt:
+                self._learn(model, learnt)
+            return answer
+
+    def _learn(self, model: str, names: Sequence[str]) -> None:
+        self._learnt[model] = self._learnt.get(model, frozenset()) | frozenset(names)
+        log.warning(
+            "openai: the server %s does not take %s for the model %s, and answers without: %s=%s keeps it so",
+            urlsplit(self._url).hostname,
+            ", ".join(names),
+            model,
+            VARIABLE,
+            ",".join(sorted(self._compat | self._learnt[model])),
+        )
 
 
-def _parameters(request: Request, model: str) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"model": model, "messages": chat_messages(request, model)}
+def _named(parameters: Mapping[str, Any]) -> set[str]:
+    """Return the names of what is sent, with those inside the format of the answer."""
+    return {*parameters, *parameters.get("response_format", {}).get("json_schema", {})}
+
+
+def _parameters(request: Request, model: str, compat: Compat, *, stream: bool) -> dict[str, Any]:
+    if request.schema is not None and "response_format" in compat:
+        instruction = build_schema_instruction(request.schema)
+        system = "\n\n".join(filter(None, [request.system, instruction]))
+        request = replace(request, system=system, schema=None)
+    parameters: dict[str, Any] = {"model": model, "messages": chat_messages(request, model, compat)}
+    if stream:
+        parameters["stream"] = True
+        if "stream_options" not in compat:
+            parameters["stream_options"] = {"include_usage": True}
     if request.tools:
         parameters["tools"] = [_tool(tool) for tool in request.tools]
     reasons = _REASONS.search(model) is not None
-    if request.temperature is not None and not reasons:
+    if request.temperature is not None and not reasons and "temperature" not in compat:
         parameters["temperature"] = request.temperature
     if request.max_tokens is not None:
-        limit = "max_completion_tokens" if _VENDORS_MODEL.search(model) else "max_tokens"
+        limits = LIMITS[::-1] if _VENDORS_MODEL.search(model) else LIMITS
+        limit = next((name for name in limits if name not in compat), limits[0])
         parameters[limit] = request.max_tokens + (_ROOM_TO_REASON if reasons else 0)
     if request.schema is not None:
         answer = {"name": "answer", "schema": strict_schema(request.schema), "strict": True}
+        if "strict" in compat:
+            del answer["strict"]
         parameters["response_format"] = {"type": "json_schema", "json_schema": answer}
     if request.timeout_seconds is not None:
         parameters["timeout"] = request.timeout_seconds

@@ -1,0 +1,69 @@
+"""Types for the fields of an answer that no reply depends on: a value of another shape counts as missing.
+
+Servers that speak an API of another vendor send token counts as fractions, texts as lists of parts, and ids as numbers.
+A good answer is not lost for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+log = logging.getLogger("askfirst.providers")
+
+T = TypeVar("T")
+
+
+def _or_none(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and abs(value) < 1e15 else value
+
+
+def _written(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _said(value: object) -> object:
+    """Return the text of a list of parts, without those that are no text, such as thoughts."""
+    if not isinstance(value, list | tuple):
+        return value
+    return "".join(text for part in value if isinstance(text := _text_in(part), str))
+
+
+def _text_in(part: object) -> object:
+    if isinstance(part, str):
+        return part
+    held = part if isinstance(part, dict) else part.model_dump() if isinstance(part, BaseModel) else {}
+    return held.get("text") if held.get("type") in ("text", "output_text", None) else None
+
+
+Count: TypeAlias = Annotated[int | None, BeforeValidator(_whole), WrapValidator(_or_none)]
+"""A number of tokens, without its fraction."""
+Name: TypeAlias = Annotated[str | None, BeforeValidator(_written), WrapValidator(_or_none)]
+"""An id or a name."""
+Said: TypeAlias = Annotated[str | None, BeforeValidator(_said)]
+"""A text, or the texts of a list of parts."""
+Loose: TypeAlias = Annotated[T | None, WrapValidator(_or_none)]
+"""A part that may have any other shape."""
+
+
+@cache
+def told_once(text: str) -> None:
+    """Log a warning of a server's deviation, once for each text."""
+    log.warning("%s", text)
+
+
+def where(error: ValidationError) -> str:
+    """Return the field that could not be read and the type of its value, and no value."""
+    first = error.errors(include_input=True, include_url=False)[0]
+    path = ".".join(str(step) for step in first["loc"] if isinstance(step, int) or step.isidentifier())
+    return f"{path or 'the whole'}: {type(first['input']).__name__}"

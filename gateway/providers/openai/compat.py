@@ -1,0 +1,133 @@
+"""What a server that speaks Chat Completions does not take: set by the operator, known by its host, or learnt.
+
+Many servers speak the API without some of its optional parameters, or with a rule of their own for the order of
+messages. A refusal that names one of these is answered by the same call without it. What helped is remembered for the
+model. The forms of the refusals are those that these projects report:
+https://github.com/openai/openai-agents-python/issues/442 and https://github.com/vercel/ai/pull/1578 (stream_options),
+https://github.com/zed-industries/zed/issues/37021 (a person's message behind a result of a tool),
+https://github.com/anomalyco/opencode/issues/1680 (ids of calls).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from gateway.providers.base import ProviderConfigurationError
+
+Compat: TypeAlias = frozenset[str]
+"""Some of `NAMES`."""
+
+VARIABLE: Final = "OPENAI_COMPAT"
+LIMITS: Final = ("max_tokens", "max_completion_tokens")
+"""The two names of the bound of a reply. It is sent under the other name, and never left out."""
+PARAMETERS: Final = ("stream_options", "temperature", *LIMITS, "strict", "response_format")
+NAMES: Final = (*PARAMETERS, "user_after_tool", "call_ids")
+"""``user_after_tool``: a person's message right behind the result of a tool. ``call_ids``: ids that have not nine
+letters and digits."""
+
+_KNOWN: Final = {"api.mistral.ai": frozenset({"user_after_tool", "call_ids"})}
+"""The hosts whose rules many have reported, as above."""
+_RULES: Final = {
+    "user_after_tool": re.compile(r"role .?user.? after role .?tool|roles must alternate|message_order", re.IGNORECASE),
+    "call_ids": re.compile(r"tool call id was .* but must be", re.IGNORECASE | re.DOTALL),
+}
+_REFUSES: Final = re.compile(
+    r"unsupported|unrecogni[sz]ed|unknown|unexpected|extra[ _]|no longer|deprecated|only the default"
+    r"|not (be )?(supported|permitted|allowed|recogni[sz]ed|accepted|available)|n[o']t (support|accept|recogni[sz]e)",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r"(?P<quote>[\"'`])(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)", re.DOTALL)
+_OF_THE_REQUEST: Final = re.compile(r"['\"](input|messages|content|body)['\"]\s*:.*", re.DOTALL)
+_READ: Final = ("error", "message", "msg", "detail", "details", "errors", "metadata", "raw", "type", "code", "reason")
+_MOST_CHARACTERS: Final = 20_000
+
+
+def compat_of(environ: Mapping[str, str]) -> Compat:
+    """Return the names in ``OPENAI_COMPAT``. Raises ProviderConfigurationError for one that is none."""
+    given = [name.strip() for name in environ.get(VARIABLE, "").split(",") if name.strip()]
+    wrong = sorted({*given} - {*NAMES})
+    if wrong:
+        raise ProviderConfigurationError(
+            "openai", f"{VARIABLE} has {wrong[0]!r}, which is none of {', '.join(NAMES)}", env_var=VARIABLE
+        )
+    return frozenset(given)
+
+
+def known_of(url: str) -> Compat:
+    """Return what the server of this URL is known not to take."""
+    return _KNOWN.get(urlsplit(url).hostname or "", frozenset())
+
+
+def refused_in(body: object, sent: Collection[str]) -> str | None:
+    """Return the name that a refusal names, if it is one of those that were `sent`, or the name of a broken rule.
+
+    `body` is what the server answered. What quotes the request in it does not count.
+    """
+    texts = list(_texts(body))
+    for name, rule in _RULES.items():
+        if any(rule.search(text) for text in texts):
+            return name
+    fields = set(_fields(body))
+    refuses = any(_REFUSES.search(text) for text in texts)
+    for name in PARAMETERS:
+        if name not in sent:
+            continue
+        named = any(re.search(rf"(?<![\w.]){name}(?!\w)", text) and _REFUSES.search(text) for text in texts)
+        if named or (name in fields and (refuses or name not in LIMITS)):
+            return name
+    return None
+
+
+def _fields(value: object) -> Iterator[str]:
+    """Yield the names of the fields that an error is about."""
+    for part in _parts(value):
+        if isinstance(param := part.get("param"), str):
+            yield from re.findall(r"\w+", param)
+        loc = part.get("loc")
+        yield from map(str, loc if isinstance(loc, list | tuple) else ())
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the words of an error, without what they quote of the request."""
+    for part in _parts(value):
+        for key in _READ:
+            if isinstance(text := part.get(key), str) and _decoded(text) is None:
+                yield _without_quotes(text)
+    if isinstance(value, str) and _decoded(value) is None:
+        yield _without_quotes(value)
+
+
+def _parts(value: object) -> Iterator[Mapping[Any, Any]]:
+    """Yield the objects of an error, also those that are written into its texts."""
+    if isinstance(value, str):
+        value = _decoded(value)
+    if isinstance(value, Mapping):
+        yield value
+        for key in _READ:
+            yield from _parts(value.get(key))
+    elif isinstance(value, list | tuple):
+        for item in value[:100]:
+            yield from _parts(item)
+
+
+def _decoded(text: str) -> object:
+    """Return the object that is written in a text as JSON or, as vLLM does, as Python; None for other texts."""
+    if not text.strip().startswith(("{", "[")) or len(text) > _MOST_CHARACTERS:
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            found: object = read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return found
+    return None
+
+
+def _without_quotes(text: str) -> str:
+    cut = _OF_THE_REQUEST.sub("", text[:_MOST_CHARACTERS])
+    return _QUOTED.sub(lambda found: found["text"] if re.fullmatch(r"[\w.]{1,40}", found["text"]) else " ", cut)
