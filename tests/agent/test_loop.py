@@ -26,7 +26,7 @@ from gateway.observe.events import (
     ToolErrorRaised,
     ToolStart,
 )
-from gateway.providers import ProviderError, Response, ToolCall
+from gateway.providers import ProviderError, Request, Response, ToolCall
 from gateway.testing import ChatDriver
 from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, ToolFailed, ToolValidationError, tool
 from tests.agent.scripted import Script, Turn, call, calls, told
@@ -412,14 +412,29 @@ async def test_a_run_and_each_iteration_are_told() -> None:
     assert [event.response.content for event in turn.told.of_kind(IterationEnd)] == ["", "ok"]
 
 
-@pytest.mark.ledger("OBS-06", "OBS-07", "OBS-09")
-async def test_each_call_of_the_model_is_told() -> None:
-    turn, _ = await ran_a_search()
-    begun, ended = turn.told.of_kind(LlmStart), turn.told.of_kind(LlmEnd)
+@pytest.mark.ledger("OBS-06")
+async def test_each_call_of_the_model_is_told_before_it_is_made() -> None:
+    class Watched(Script):
+        async def complete(self, request: Request) -> Response:
+            told_by_then.append(turn.told.of_kind(LlmStart)[-1:])
+            return await super().complete(request)
+
+    told_by_then: list[list[LlmStart]] = []
+    turn = Turn(Watched([call("search", query="a"), "ok"]), [searching()[0]], AgentConfig(model="m"))
+    await turn.run(system="be kind")
+    begun = turn.told.of_kind(LlmStart)
+    assert [event.messages for event in begun] == [request.messages for request in turn.provider.requests]
     assert [(event.system_prompt, event.model, len(event.messages)) for event in begun] == [
         ("be kind", "m", 1),
         ("be kind", "m", 3),
     ]
+    assert told_by_then == [[event] for event in begun]
+
+
+@pytest.mark.ledger("OBS-07", "OBS-09")
+async def test_each_reply_of_the_model_is_told() -> None:
+    turn, _ = await ran_a_search()
+    ended = turn.told.of_kind(LlmEnd)
     assert [event.response.content for event in ended] == ["", "ok"]
     assert [event.usage for event in turn.told.of_kind(RunUsage)] == [event.usage for event in ended]
 
