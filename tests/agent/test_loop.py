@@ -11,6 +11,7 @@ from unittest.mock import ANY
 import pytest
 
 from channels import Button, Reply
+from gateway import ToolConfig
 from gateway.agent import Agent, AgentConfig, LoopOutcome
 from gateway.agent.calls import CALLS_IN_ONE_REPLY
 from gateway.observe.events import (
@@ -208,7 +209,33 @@ async def test_a_terminal_tool_may_answer_with_a_message(buttons: Any) -> None:
         assert [shown.text for shown in chat.messages] == ["Pick *one*"]
 
 
-@pytest.mark.ledger("STOP-04", "STOP-07", "CFG-23")
+@pytest.mark.ledger("STOP-04")
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_stop_condition_reads_the_raw_result_after_terminal(terminal: bool) -> None:
+    heard: list[tuple[str, str]] = []
+
+    @tool(read_only=True, terminal=terminal)
+    async def rows(last: str) -> str:
+        """Read rows."""
+        return "row; " * 2000 + last
+
+    def is_last(name: str, result: str) -> bool:
+        heard.append((name, result))
+        return result.endswith("end")
+
+    script = Script([call("rows", last="more"), "many rows", call("rows", last="end"), "never asked"])
+    config = AgentConfig(stop_condition=is_last, tool=ToolConfig(compress_results=True))
+    turn = Turn(script, [rows], config)
+    outcome = await turn.run()
+    if terminal:
+        assert (outcome.stop_reason, heard, len(script.requests)) == ("terminal_tool", [], 1)
+        return
+    assert told(outcome)[0] == "[compressed from 10004 chars] many rows"
+    assert heard == [("rows", "row; " * 2000 + last) for last in ("more", "end")]
+    assert (outcome.stop_reason, outcome.content, len(script.requests)) == ("stop_condition", heard[-1][1], 3)
+
+
+@pytest.mark.ledger("STOP-07", "CFG-23")
 async def test_a_stop_condition_ends_the_turn_with_that_result() -> None:
     config = AgentConfig(stop_condition=lambda name, result: "tutorials" in result)
     outcome = await Turn(Script([call("search", query="tutorials")]), [searching()[0]], config).run()

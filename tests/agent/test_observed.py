@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ async def test_metadata_and_the_parent_run_are_in_the_trace(tmp_path: Path) -> N
     assert dict(first.metadata) == {"user_id": "u123", "environment": "production"}
     assert (first.parent_run_id, second.parent_run_id) == ("a" * 32, "b" * 32)
     assert first.run_id != second.run_id
+    assert all(re.fullmatch("[0-9a-f]{32}", each.run_id) for each in (first, second))
     await asyncio.to_thread(first.to_json, tmp_path / "trace.json")
     written = json.loads(await asyncio.to_thread((tmp_path / "trace.json").read_text))
     assert (written["run_id"], written["metadata"]["user_id"]) == (first.run_id, "u123")
