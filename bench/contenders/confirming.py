@@ -24,6 +24,8 @@ AT_ONCE = 64
 CONFIRMED = 26
 """Number of confirmed actions in a conversation with a long history."""
 _WARM_UP = 10
+_ASKS_OF_ONE_PERSON = 20
+"""A person is asked no more questions in 15 minutes."""
 
 Figures = dict[str, float]
 """Measurement -> seconds each."""
@@ -108,7 +110,8 @@ async def _bot(store: str, stack: AsyncExitStack) -> ChannelAgent:
 
 
 async def _ask_and_yes(bot: ChannelAgent, number: int, conversation: str) -> None:
-    asked = await bot.ask_channel("ana", f"delete {number}", conversation_id=conversation)
+    person = f"ana{number // _ASKS_OF_ONE_PERSON}"
+    asked = await bot.ask_channel(person, f"delete {number}", conversation_id=conversation)
     [action] = asked.pending
     told = await bot.decide(action.requester, "confirm", action_id=action.pending_action_id)
     if f"Invoice {number} is deleted." not in told.content:

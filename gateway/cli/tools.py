@@ -11,7 +11,7 @@ import click
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.terminal import json_text
-from gateway.tools import Permission, permissions, unasked
+from gateway.tools import Permission, permissions, unasked, unclear
 
 
 @click.command()
@@ -20,6 +20,7 @@ from gateway.tools import Permission, permissions, unasked
 def tools(bot: BotRef, *, as_json: bool) -> None:
     """List the tools of BOT: which run at once, which ask first and which never run, and why.
 
+    What the model has to guess about a tool is told as an advice: a parameter that nobody describes, choices in words.
     MCP servers are asked for their tools. What one says about the effects of a tool decides nothing.
     """
     load_settings(bot.directory)
@@ -34,6 +35,8 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
     warning = unasked(agent.agent.reach.values())
     if warning is not None:
         click.echo(f"warning: {warning}", err=True)
+    for advice in unclear(agent.agent.reach.values()):
+        click.echo(f"advice: {advice}", err=True)
 
 
 def list_sources(agent: ChannelAgent) -> None:

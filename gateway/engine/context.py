@@ -40,7 +40,7 @@ from gateway.wording import FALLBACK
 
 TRACES_TTL_SECONDS = 604_800.0
 """Life of the stored trace of a turn: a week."""
-_OTHER_RELEASE_WITHIN = timedelta(seconds=60)
+_OTHER_RELEASE_SECONDS = 60.0
 
 
 class Holding(Protocol):
@@ -271,7 +271,7 @@ class EngineContext:
         """Return True while an action may still be run by a process that has its tool as it was shown."""
         if action.state != "approved" or action.decided_at is None:
             return action.open
-        return self.clock.guess() - action.decided_at < _OTHER_RELEASE_WITHIN
+        return (self.clock.guess() - action.decided_at).total_seconds() < _OTHER_RELEASE_SECONDS
 
     # ── this process ──
 

@@ -175,18 +175,6 @@ async def people_by_pseudonym(store: Store) -> Mapping[str, str]:
     return {known.pseudonym: known.person for known in found if known is not None}
 
 
-async def forget_person(store: Store, person: str) -> int:
-    """Delete the records of a person in all partitions, and return their number.
-
-    From then on no line of the audit can be linked to the person. A later action of theirs gets a new pseudonym.
-    """
-    name = keys.pseudonym(person)
-    places = [place for place, _ in await store.scan(name) if place.name == name]
-    for place in places:
-        await store.commit(Transaction(partition=place.partition, deletes=[name]))
-    return len(places)
-
-
 class _Known(NamedTuple):
     """The content of a record."""
 

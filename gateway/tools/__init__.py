@@ -18,7 +18,16 @@ from gateway.tools.errors import (
 )
 from gateway.tools.pending_action import PendingAction, compute_args_digest
 from gateway.tools.policy import ToolPolicy
-from gateway.tools.registry import Governed, Permission, ToolRegistry, ToolSource, permission, permissions, unasked
+from gateway.tools.registry import (
+    Governed,
+    Permission,
+    ToolRegistry,
+    ToolSource,
+    permission,
+    permissions,
+    unasked,
+    unclear,
+)
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
 from gateway.tools.schema_arguments import ToolParameter
 from gateway.tools.tool import Tool, tool
@@ -60,4 +69,5 @@ __all__ = [
     "serialise",
     "tool",
     "unasked",
+    "unclear",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, overload, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, overload, runtime_checkable
 
 from gateway.tools.errors import Problem, ToolValidationError
 from gateway.tools.policy import ToolPolicy
@@ -121,6 +122,44 @@ def unasked(tools: Iterable[Governed]) -> str | None:
         f"{', '.join(names)}: runs without asking anybody. Write @tool(confirm=...), or say that it is harmless: "
         "read_only=True, or idempotent=True where a second call changes nothing more"
     )
+
+
+_CHOICES_IN_WORDS: Final = re.compile(
+    r"\b(one of|either)\b|(?P<quote>['\"`])[\w -]+(?P=quote)(,| or|,? or|/|\|) ?(?P=quote)", re.IGNORECASE
+)
+
+
+def unclear(tools: Iterable[Governed]) -> Iterator[str]:
+    """Yield what the model has to guess about each of the bot's own tools, with the remedy.
+
+    A parameter without a type and a tool without a description are errors of the definition already.
+    """
+    for tool in (each.tool for each in tools if not each.tool.origin):
+        named = tool.parameters.get("properties") or {}
+        fields = {name: field for name, field in named.items() if isinstance(field, dict)}
+        if untold := [name for name, field in fields.items() if not _is_told(tool, name, field)]:
+            yield (
+                f"{tool.name}: nobody describes {', '.join(untold)}. Write an Args: section into the docstring, or "
+                'Annotated[..., Field(description="...")]'
+            )
+        if in_words := [name for name, field in fields.items() if _has_choices_in_words(field)]:
+            yield (
+                f"{tool.name}: the choices of {', '.join(in_words)} are words only, and any text is taken. Annotate "
+                "Literal[...] or an Enum"
+            )
+
+
+def _is_told(tool: Tool, name: str, field: dict[str, Any]) -> bool:
+    """Return True for a described parameter, one of a few values, and one that the tool's own description names."""
+    if field.get("description", "") not in ("", f"Parameter '{name}'") or not field.keys().isdisjoint({"enum", "$ref"}):
+        return True
+    words = re.findall("[a-z]{3,}", name.lower().replace("_", " "))
+    return any(word in tool.description.lower() for word in words)
+
+
+def _has_choices_in_words(field: dict[str, Any]) -> bool:
+    is_open = field.get("type") == "string" and field.keys().isdisjoint({"enum", "const", "pattern", "format"})
+    return is_open and _CHOICES_IN_WORDS.search(field.get("description", "")) is not None
 
 
 def _only_there(tool: Tool) -> str:

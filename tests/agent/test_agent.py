@@ -33,8 +33,9 @@ from gateway.providers import (
     Usage,
 )
 from gateway.providers.aside import Aside
-from gateway.testing import RecordingObserver
+from gateway.testing import ChatDriver, RecordingObserver
 from gateway.tools import Tool, ToolContext, ToolValidationError, tool
+from gateway.wording import say
 from tests.agent.scripted import Script, call, calls
 
 
@@ -129,11 +130,21 @@ async def test_artifacts_belong_to_their_own_run() -> None:
 
 
 @pytest.mark.ledger("LOOP-22", "ERR-11")
-async def test_a_model_that_is_down_is_a_result_without_words() -> None:
-    agent = Agent(provider=Script([ProviderError("script", "500 password=hunter2", retryable=False)]))
-    result = await agent.run("hi")
-    assert (result.stop_reason, result.content) == ("provider_error", "")
-    assert "500" in result.error
+@pytest.mark.parametrize(("retryable", "times"), [(True, 3), (False, 1)])
+async def test_model_that_stays_down_is_a_result_without_words(retryable: bool, times: int) -> None:
+    script = Script([ProviderError("script", "500 password=hunter2", retryable=retryable) for _ in range(4)])
+    result = await Agent(provider=script, config=AgentConfig(max_retries=2, retry_backoff_seconds=0.0)).run("hi")
+    assert (result.stop_reason, result.content, len(script.requests)) == ("provider_error", "", times)
+    assert result.error == "script: 500 password=hunter2"
+    assert [step.error for step in result.trace.filter(type="error")] == [result.error] * times
+
+
+@pytest.mark.ledger("LOOP-22")
+async def test_person_reads_no_detail_of_a_model_that_is_down() -> None:
+    script = Script([ProviderError("script", "500 password=hunter2", retryable=False)])
+    async with ChatDriver(Agent(provider=script)) as chat:
+        await chat.says("ana", "hi")
+        assert [each.text for each in chat.messages] == [say("model_down", "en")]
 
 
 @pytest.mark.ledger("LOOP-06")

@@ -61,6 +61,16 @@ async def test_a_task_is_handed_over_and_its_answer_comes_back() -> None:
     assert inside == run_id_of(outside, "1.1")
 
 
+@pytest.mark.ledger("TRC-19")
+async def test_run_of_an_inner_agent_names_the_outer_one() -> None:
+    outer, inner = Script([call("ask_accountant", task="what is a?"), "It is seven."]), Script(["a is seven."])
+    seen = RecordingObserver()
+    result = await two_agents(outer, inner, observers=(seen,)).run("a?")
+    within, whole = (fields["result"].trace for name, fields in seen.events if name == "run_end")
+    assert (within.parent_run_id, whole.parent_run_id) == (result.trace.run_id, None)
+    assert whole.run_id == result.trace.run_id != within.run_id
+
+
 async def test_inner_tool_asks_the_person_of_the_outer_turn() -> None:
     inner = Script([calls(call("refund", name="a"), call("refund", name="b"), content="Two refunds.")])
     outer = Script([call("ask_accountant", task="refund a and b")])

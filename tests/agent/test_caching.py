@@ -78,10 +78,13 @@ async def test_a_hit_is_saved_and_not_billed() -> None:
 @pytest.mark.ledger("CACHE-02", "CACHE-11", "OBS-08")
 async def test_a_hit_is_told_like_a_call() -> None:
     seen = RecordingObserver()
-    agent = asking(Script([ANSWER]), observers=(seen,))
-    await agent.run("What is Python?")
+    script = Script([ANSWER])
+    agent = asking(script, observers=(seen,))
+    missed = await agent.run("What is Python?")
+    assert (len(script.requests), [step.type for step in missed.trace]) == (1, ["llm_call"])
     seen.events.clear()
-    await agent.run("What is Python?")
+    found = await agent.run("What is Python?")
+    assert (len(script.requests), [step.type for step in found.trace]) == (1, ["cache_hit"])
     told = [name for name, _ in seen.events if name in ("llm_start", "cache_hit", "llm_end", "usage")]
     assert told == ["llm_start", "cache_hit", "llm_end", "usage"]
     hit = dict(seen.events)["cache_hit"]

@@ -11,6 +11,7 @@ from unittest.mock import ANY
 import pytest
 
 from channels import Button, Reply
+from gateway import ToolConfig
 from gateway.agent import Agent, AgentConfig, LoopOutcome
 from gateway.agent.calls import CALLS_IN_ONE_REPLY
 from gateway.observe.events import (
@@ -26,7 +27,7 @@ from gateway.observe.events import (
     ToolErrorRaised,
     ToolStart,
 )
-from gateway.providers import ProviderError, Response, ToolCall
+from gateway.providers import ProviderError, Request, Response, ToolCall
 from gateway.testing import ChatDriver
 from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, ToolFailed, ToolValidationError, tool
 from tests.agent.scripted import Script, Turn, call, calls, told
@@ -208,7 +209,33 @@ async def test_a_terminal_tool_may_answer_with_a_message(buttons: Any) -> None:
         assert [shown.text for shown in chat.messages] == ["Pick *one*"]
 
 
-@pytest.mark.ledger("STOP-04", "STOP-07", "CFG-23")
+@pytest.mark.ledger("STOP-04")
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_stop_condition_reads_the_raw_result_after_terminal(terminal: bool) -> None:
+    heard: list[tuple[str, str]] = []
+
+    @tool(read_only=True, terminal=terminal)
+    async def rows(last: str) -> str:
+        """Read rows."""
+        return "row; " * 2000 + last
+
+    def is_last(name: str, result: str) -> bool:
+        heard.append((name, result))
+        return result.endswith("end")
+
+    script = Script([call("rows", last="more"), "many rows", call("rows", last="end"), "never asked"])
+    config = AgentConfig(stop_condition=is_last, tool=ToolConfig(compress_results=True))
+    turn = Turn(script, [rows], config)
+    outcome = await turn.run()
+    if terminal:
+        assert (outcome.stop_reason, heard, len(script.requests)) == ("terminal_tool", [], 1)
+        return
+    assert told(outcome)[0] == "[compressed from 10004 chars] many rows"
+    assert heard == [("rows", "row; " * 2000 + last) for last in ("more", "end")]
+    assert (outcome.stop_reason, outcome.content, len(script.requests)) == ("stop_condition", heard[-1][1], 3)
+
+
+@pytest.mark.ledger("STOP-07", "CFG-23")
 async def test_a_stop_condition_ends_the_turn_with_that_result() -> None:
     config = AgentConfig(stop_condition=lambda name, result: "tutorials" in result)
     outcome = await Turn(Script([call("search", query="tutorials")]), [searching()[0]], config).run()
@@ -412,14 +439,29 @@ async def test_a_run_and_each_iteration_are_told() -> None:
     assert [event.response.content for event in turn.told.of_kind(IterationEnd)] == ["", "ok"]
 
 
-@pytest.mark.ledger("OBS-06", "OBS-07", "OBS-09")
-async def test_each_call_of_the_model_is_told() -> None:
-    turn, _ = await ran_a_search()
-    begun, ended = turn.told.of_kind(LlmStart), turn.told.of_kind(LlmEnd)
+@pytest.mark.ledger("OBS-06")
+async def test_each_call_of_the_model_is_told_before_it_is_made() -> None:
+    class Watched(Script):
+        async def complete(self, request: Request) -> Response:
+            told_by_then.append(turn.told.of_kind(LlmStart)[-1:])
+            return await super().complete(request)
+
+    told_by_then: list[list[LlmStart]] = []
+    turn = Turn(Watched([call("search", query="a"), "ok"]), [searching()[0]], AgentConfig(model="m"))
+    await turn.run(system="be kind")
+    begun = turn.told.of_kind(LlmStart)
+    assert [event.messages for event in begun] == [request.messages for request in turn.provider.requests]
     assert [(event.system_prompt, event.model, len(event.messages)) for event in begun] == [
         ("be kind", "m", 1),
         ("be kind", "m", 3),
     ]
+    assert told_by_then == [[event] for event in begun]
+
+
+@pytest.mark.ledger("OBS-07", "OBS-09")
+async def test_each_reply_of_the_model_is_told() -> None:
+    turn, _ = await ran_a_search()
+    ended = turn.told.of_kind(LlmEnd)
     assert [event.response.content for event in ended] == ["", "ok"]
     assert [event.usage for event in turn.told.of_kind(RunUsage)] == [event.usage for event in ended]
 

@@ -37,10 +37,10 @@ async def test_too_many_calls_wait_for_cooldown_and_backoff() -> None:
 @pytest.mark.ledger("RTY-05", "CFG-06")
 async def test_a_share_of_chance_is_added_to_a_wait() -> None:
     """Clients that failed together do not come back together."""
-    turn = Turn(Script([error("boom 1"), error("boom 2"), error("boom 3")]), [])
-    with pytest.raises(ProviderError, match="boom 3"):
+    turn = Turn(Script([error(f"boom {number}") for number in range(1, 5)]), [], AgentConfig(max_retries=3))
+    with pytest.raises(ProviderError, match="boom 4"):
         await turn.run(jitter=lambda: 0.5)
-    assert turn.waits == pytest.approx([1.05, 2.1])
+    assert turn.waits == pytest.approx([1.05, 2.1, 3.15])
 
 
 @pytest.mark.ledger("RTY-05", "RTY-06", "CFG-06")

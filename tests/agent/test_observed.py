@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from gateway.observe.events import (
     ToolLoopDetected,
 )
 from gateway.options import WrongOption
-from gateway.providers import ModelMessage, ProviderError, Response, Usage
+from gateway.providers import ModelMessage, ProviderError, Request, Response, Usage
 from gateway.testing import RecordingObserver
+from gateway.tools import ToolFailed
 from tests.agent.scripted import Script, Turn, call, calls
 
 
@@ -81,6 +83,7 @@ async def test_metadata_and_the_parent_run_are_in_the_trace(tmp_path: Path) -> N
     assert dict(first.metadata) == {"user_id": "u123", "environment": "production"}
     assert (first.parent_run_id, second.parent_run_id) == ("a" * 32, "b" * 32)
     assert first.run_id != second.run_id
+    assert all(re.fullmatch("[0-9a-f]{32}", each.run_id) for each in (first, second))
     await asyncio.to_thread(first.to_json, tmp_path / "trace.json")
     written = json.loads(await asyncio.to_thread((tmp_path / "trace.json").read_text))
     assert (written["run_id"], written["metadata"]["user_id"]) == (first.run_id, "u123")
@@ -121,14 +124,24 @@ async def test_agent_sums_what_its_runs_have_used() -> None:
 
 @pytest.mark.ledger("USE-07", "USE-08", "CFG-12")
 async def test_each_tool_is_counted_if_the_config_says_so() -> None:
-    agent = Agent(
-        [search], provider=Script([call("search", query="a"), "ok"]), config=AgentConfig(enable_analytics=True)
-    )
+    @tool(read_only=True)
+    async def pay(invoice: str) -> str:
+        """Pay."""
+        if invoice == "INV-2":
+            raise ToolFailed("it is paid")
+        return "paid"
+
+    paying = [call("pay", invoice=f"INV-{number}") for number in (1, 2, 3, 4)]
+    script = Script([call("search", query="a"), *paying, "ok"])
+    agent = Agent([search, pay], provider=script, config=AgentConfig(enable_analytics=True))
     await agent.run("is it paid?")
     analytics = agent.get_analytics()
     assert analytics is not None and Agent([search]).get_analytics() is None
-    assert analytics.summary().startswith("search: 1 calls, 0 failed, ")
-    assert analytics.to_dict()["search"]["failure_rate"] == 0.0  # type: ignore[index, call-overload]
+    lines = analytics.summary().splitlines()
+    assert [line.rpartition(", ")[0] for line in lines] == ["pay: 4 calls, 1 failed", "search: 1 calls, 0 failed"]
+    of_pay, of_search = (analytics.to_dict()[name] for name in ("pay", "search"))
+    assert (of_pay["failure_rate"], of_search["failure_rate"]) == (0.25, 0.0)  # type: ignore[index, call-overload]
+    assert lines[0].endswith(f", {of_pay['average_duration_ms']:.0f} ms each")  # type: ignore[index, call-overload]
 
 
 @pytest.mark.ledger("CFG-10", "USE-05")
@@ -185,15 +198,22 @@ async def test_cost_warning_counts_the_known_prices() -> None:
 
 @pytest.mark.ledger("OBS-16")
 async def test_a_batch_is_told_with_its_counts() -> None:
-    observer = RecordingObserver()
-    script = Script(["one", ProviderError("script", "401", retryable=False), "three"])
+    class Timed(Script):
+        async def complete(self, request: Request) -> Response:
+            asked_at.append(now())
+            return await super().complete(request)
+
+    now, asked_at, observer = asyncio.get_running_loop().time, list[float](), RecordingObserver()
+    script = Timed(["one", ProviderError("script", "401", retryable=False), "three"])
     agent = Agent([], provider=script, config=AgentConfig(observers=(observer,)))
+    began = now()
     await agent.batch(["a", "b", "c"], max_concurrency=1)
+    most = (now() - began) * 1000
     (start,) = [fields for name, fields in observer.events if name == "batch_start"]
     (end,) = [fields for name, fields in observer.events if name == "batch_end"]
     assert start["prompts_count"] == 3
     assert (end["batch_id"], end["results_count"], end["errors_count"]) == (start["batch_id"], 3, 1)
-    assert end["total_duration_ms"] > 0
+    assert (asked_at[-1] - asked_at[0]) * 1000 <= end["total_duration_ms"] <= most
 
 
 @pytest.mark.ledger("CFG-13", "OBS-32", "TEST-03")
@@ -248,6 +268,7 @@ async def test_messages_left_out_of_the_window_are_told() -> None:
     (trim,) = [fields for name, fields in observer.events if name == "memory_trim"]
     assert trim["messages_removed"] + trim["messages_remaining"] == 10
     assert trim["messages_remaining"] == len(script.requests[0].messages)
+    assert trim["reason"] == "the conversation is larger than the window"
     await turn.run()
     assert turn.told.of_kind(MemoryTrim) == []
 

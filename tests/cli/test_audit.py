@@ -25,7 +25,6 @@ from gateway.control_server import control
 from gateway.operations import audit
 from gateway.operations.base import record_served
 from gateway.operations.operator import Operator
-from gateway.pending.audit import forget_person
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Usage
 from gateway.store.base import Store
@@ -82,10 +81,12 @@ async def test_the_way_of_an_action_is_shown(here: Path) -> None:
 async def test_forgotten_people_are_shown_by_pseudonyms(here: Path) -> None:
     [anas] = await paid(here, 5)
     [bobs] = await paid(here, 7, person="bob")
-    store = open_store(f"sqlite:///{here / STORE}")
+    store = await asyncio.to_thread(open_store, f"sqlite:///{here / STORE}")
     await store.open()
-    assert await forget_person(store, "app:-:bob") == 1
+    await record_served(store, "agent")
     await store.close()
+    result = await command("conversations", "forget", "app:-:bob", "--yes")
+    assert result.exit_code == 0, result.output
     assert await told("audit", "--person", "app:-:bob") == []
     lines = (await command("audit", bobs)).stdout.splitlines()
     [shown] = {line.split(maxsplit=3)[3] for line in lines if "decided" in line}

@@ -215,7 +215,64 @@ async def test_they_are_listed_the_dangerous_ones_first(here: Path) -> None:
             "delete  asks   confirm=",
         ],
     )
-    assert err.startswith("warning: wipe: runs without asking anybody.")
+    warning, advice = err.splitlines()
+    assert warning.startswith("warning: wipe: runs without asking anybody.")
+    assert advice.startswith("advice: delete: nobody describes name. Write an Args: section")
+
+
+VAGUE_BOT = """
+import enum
+from typing import Annotated, Literal
+from pydantic import Field
+from gateway import Agent, ChannelAgent, tool
+
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+@tool(read_only=True)
+async def order(
+    size: Annotated[Size, Field(description="Either small or large")],
+    way: Annotated[Literal["card", "cash"], Field(description="One of card and cash")],
+    colour: Annotated[str, Field(description="The colour: 'red' or 'blue'")],
+    speed: Annotated[str, Field(description="One of slow and fast")],
+    note: Annotated[str, Field(description="What the cook should know")],
+    plate: Size,
+    cake_id: str,
+    number: int,
+) -> str:
+    "Order a cake."
+    return ""
+
+bot = ChannelAgent(Agent([order], provider="demo"))
+"""
+
+
+@pytest.mark.ledger("TOOL-56")
+async def test_what_the_model_has_to_guess_is_told_with_its_mend(here: Path) -> None:
+    (here / "bot.py").write_text(VAGUE_BOT)
+    code, out, err = await askfirst("tools", "bot.py", cwd=here)
+    assert (code, out.splitlines()) == (0, ["order  runs   read_only"])
+    assert err.splitlines() == [
+        "advice: order: nobody describes number. Write an Args: section into the docstring, or "
+        'Annotated[..., Field(description="...")]',
+        "advice: order: the choices of colour, speed are words only, and any text is taken. Annotate Literal[...] or "
+        "an Enum",
+    ]
+
+
+@pytest.mark.ledger("TOOL-56")
+@pytest.mark.parametrize(
+    ("written", "changed", "mend"),
+    [
+        ("number: int", "number", "number: has no annotation. Say its type"),
+        ('    "Order a cake."\n', "", "has no description. Write a docstring or give description="),
+    ],
+)
+async def test_tool_without_types_or_description_is_an_error(here: Path, written: str, changed: str, mend: str) -> None:
+    (here / "bot.py").write_text(VAGUE_BOT.replace(written, changed))
+    code, _, err = await askfirst("tools", "bot.py", cwd=here)
+    assert code == 1 and mend in err
 
 
 async def test_json_and_doctor_list_the_unasked_tools_first(here: Path) -> None:

@@ -17,7 +17,7 @@ from gateway.engine.turns.interrupts import interrupt
 from gateway.memory import HISTORY
 from gateway.providers.base import ProviderError
 from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming
-from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, Worker, here, message, rig, until, user_lines
@@ -50,6 +50,24 @@ async def test_messages_are_not_joined_across_another_person(batch: Rig, script:
     assert user_lines(script) == ["one", "two", "three", "four"]
     speakers = [each.speaker for each in script.requests[-1].messages if each.role == "user"]
     assert speakers == ["Ana", "Ana", "Bob", "Ana"]
+
+
+@pytest.mark.ledger("PYG-05")
+async def test_each_message_that_waits_for_no_other_is_one_turn(script: ScriptedProvider, tmp_path: Path) -> None:
+    watch = RecordingObserver()
+    bot = ChannelAgent(Agent(provider=script, config=AgentConfig(observers=(watch,))))
+    async with rig(bot, tmp_path) as chat:
+        for person, text in (("ana", "one"), ("bob", "two"), ("ana", "three")):
+            await chat.says(person, text, place="#team")
+        await chat.turns()
+        await chat.hears("ana", "four", place="#team")
+    assert [request.messages[-1].content for request in script.requests] == ["one", "two", "three", "four"]
+    begun, ended = ([fields for name, fields in watch.events if name == f"turn_{end}"] for end in ("start", "end"))
+    assert [each["run_id"] for each in begun] == [each["run_id"] for each in ended]
+    assert len({each["run_id"] for each in begun}) == 4
+    assert len({event_id for each in begun for event_id in each["event_ids"]}) == 4
+    assert [len(each["event_ids"]) for each in begun] == [1, 1, 1, 1]
+    assert chat.platform.texts("#team") == [f"answer {number}" for number in range(1, 5)]
 
 
 async def test_a_turn_has_the_person_who_wrote_it(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from gateway.engine.event_bodies import event_body
 from gateway.forgetting import NotForgotten
 from gateway.observe.runs import run_id_of
 from gateway.operations.operator import Operator
-from gateway.pending.audit import Pseudonyms, forget_person, is_pseudonym, people_by_pseudonym
+from gateway.pending.audit import Pseudonyms, is_pseudonym, people_by_pseudonym
 from gateway.pending.seal import compute_digest
 from gateway.providers.base import ModelMessage, Request, Response, Usage
 from gateway.providers.base import ToolCall as Call
@@ -533,7 +533,7 @@ async def test_after_forgetting_no_byte_tells_of_a_person(
     assert {action.ballot_of is None for action in actions} == {True, False}
     assert all(action.run_id for action in actions)
     for person in PEOPLE:
-        assert await forget_person(store, person)
+        assert await conversations(approving).forget(person)
     assert await people_by_pseudonym(store) == {}
     verified, told = await operator(approving).verify_audit(), await operator(approving).audit()
     assert (verified["actions"], verified["faults"]) == (len(actions), {})
@@ -563,8 +563,11 @@ async def test_forgetting_one_person_leaves_the_others(approving: ChatDriver) ->
     await approved(approving)
     store, ask = store_of(approving), operator(approving)
     whole = await ask.audit()
-    assert await forget_person(store, BEN) == len({store.partition(f"agent/test:bot:{at}") for at in (CLERK, MANAGER)})
-    assert await forget_person(store, BEN) == 0
+    assert [key.partition for key, _ in await store.scan(keys.pseudonym(BEN))] == sorted(
+        {store.partition(f"agent/test:bot:{at}") for at in (CLERK, MANAGER)}
+    )
+    assert await conversations(approving).forget(BEN)
+    assert await conversations(approving).forget(BEN) == {}
     told = await ask.audit()
     gone = [line for line in told if line.get("forgotten")]
     assert [line["head"] for line in gone] == [line["head"] for line in whole if line["person"] == BEN]
@@ -578,9 +581,9 @@ async def test_forgetting_one_person_leaves_the_others(approving: ChatDriver) ->
 
 async def test_who_comes_back_has_another_pseudonym(approving: ChatDriver) -> None:
     await approved(approving)
-    store, ask = store_of(approving), operator(approving)
+    ask = operator(approving)
     before = {line["pseudonym"] for line in await ask.audit(person=PEOPLE[0])}
-    await forget_person(store, PEOPLE[0])
+    await conversations(approving).forget(PEOPLE[0])
     await approved(approving, "INV-2")
     after = {line["pseudonym"] for line in await ask.audit(person=PEOPLE[0])}
     assert after and not before & after
@@ -591,7 +594,7 @@ async def test_a_longer_name_is_another_person(approving: ChatDriver) -> None:
     transaction = Transaction(partition=store.partition(""))
     named = await Pseudonyms(store).name([BEN, longer], transaction)
     await store.commit(transaction)
-    assert await forget_person(store, BEN) == 1
+    assert await conversations(approving).forget(BEN) == {"records": 1}
     assert await people_by_pseudonym(store) == {named[longer]: longer}
 
 
@@ -615,7 +618,7 @@ async def test_no_line_is_written_with_a_key_just_deleted(approving: ChatDriver)
     await Pseudonyms(store).name([BEN], first)
     await store.commit(first)
     await Pseudonyms(store).name([BEN], second)
-    await forget_person(store, BEN)
+    await conversations(approving).forget(BEN)
     with pytest.raises(Conflict):
         await store.commit(second)
 

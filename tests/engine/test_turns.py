@@ -52,6 +52,16 @@ async def test_model_down_is_told_once_and_retried_with_backoff(tmp_path: Path) 
         script.assert_used_up()
 
 
+@pytest.mark.ledger("RTY-05")
+async def test_wait_for_a_retry_ends_with_the_turns_deadline(tmp_path: Path) -> None:
+    script = ScriptedProvider([ProviderError("openai", "503", retryable=True), "Here I am."])
+    patient = ChannelAgent(Agent(provider=script, config=AgentConfig(retry_backoff_seconds=3600.0)))
+    async with rig(patient, tmp_path) as chat:
+        await chat.says("ana", "hello")
+        outcome = await chat.worker.turn(deadline_seconds=1.0)  # time enough to have asked
+        assert outcome is not None and (outcome.stop_reason, len(script.requests)) == ("timeout", 1)
+
+
 @pytest.mark.both_stores
 async def test_message_given_up_after_retries_can_be_replayed(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN] * 5 + ["Here I am."])

@@ -35,9 +35,13 @@ async def test_kill_in_the_model_call_answers_after_the_restart(stage: Stage) ->
     hold = asyncio.Event()
     await stage.says("hi", Say("never seen", hold=hold), Say("Hello!"))
     await stage.model.wait_for(1)
+    for text in ("one more", "and another"):
+        await stage.says(text)
     await stage.restart()
     hold.set()
     await stage.until(lambda: stage.texts() == ["Hello!"])
+    asked = [each["content"] for each in stage.model.requests[-1]["messages"] if each["role"] == "user"]
+    assert asked == ["hi", "one more", "and another"]
 
 
 async def test_message_that_kills_four_processes_is_put_aside(tmp_path: Path) -> None:
@@ -96,6 +100,7 @@ async def test_killed_turn_leaves_one_trace_with_the_steps_of_both(noted: Stage)
     assert trace.stop_reason == "answered"
 
 
+@pytest.mark.ledger("PYG-32")
 async def test_kill_in_a_tool_with_effects_tells_the_model_unknown(stage: Stage) -> None:
     await stage.says("note milk", Call("note", {"text": "milk"}), Say("I do not know whether it is noted."))
     await stage.dies_in_effect("after")

@@ -239,6 +239,7 @@ async def test_record_names_the_parser_of_its_stash(place: Place) -> None:
 @pytest.mark.ledger("PEND-35")
 async def test_dropping_lets_go_and_says_what(place: Place, pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes())
+    assert await pending.get("ana") == action
     dropped = await pending.drop("ana")
     assert dropped is not None and dropped.pending_action_id == action.pending_action_id
     assert dropped.status == "cancelled"
@@ -250,6 +251,11 @@ async def test_dropping_lets_go_and_says_what(place: Place, pending: PendingStor
     await place.later(61)
     expired = await pending.drop("ana")
     assert expired is not None and expired.status == "cancelled"
+    await stashed(pending)
+    await place.later(59)
+    assert await pending.get("ana") is not None
+    await place.later(2)
+    assert await pending.get("ana") is None
 
 
 # ── confirming by text ──

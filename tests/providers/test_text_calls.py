@@ -87,6 +87,12 @@ def test_a_call_is_the_json_object_behind_the_marker(text: str, name: str, args:
     assert (call.name, call.args, call.parse_error) == (name, args, None)
 
 
+@pytest.mark.ledger("CALL-06")
+def test_text_before_a_call_is_kept() -> None:
+    before, call = call_in('I look.\n\nTOOL_CALL\n{"tool_name": "x", "parameters": {"a": 1}}\nDone.', "id-1")
+    assert (before, call) == ("I look.", ToolCall(call_id="id-1", name="x", args={"a": 1}))
+
+
 @pytest.mark.ledger("CALL-06", "CALL-07")
 @each(
     "text",

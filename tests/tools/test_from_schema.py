@@ -61,6 +61,13 @@ async def test_parameters_by_hand_make_the_schema_of_a_signature() -> None:
     assert (await run_tool(by_hand, {"sku": "A", "count": "2", "tags": []})).value == "2 A []"
 
 
+@pytest.mark.ledger("TOOL-10")
+def test_each_type_has_its_name_in_json_schema() -> None:
+    kinds = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+    by_hand = made([ToolParameter(kind.__name__, kind, "x") for kind in kinds])
+    assert [each["type"] for each in by_hand.parameters["properties"].values()] == [*kinds.values()]
+
+
 @pytest.mark.ledger("TOOL-01")
 def test_parameter_may_be_optional_and_have_choices() -> None:
     sized = made([ToolParameter("size", str, "How big", required=False, enum=["s", "l"])])

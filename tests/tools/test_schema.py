@@ -95,9 +95,12 @@ class Line(BaseModel):
 @pytest.mark.parametrize(
     ("annotation", "schema"),
     [
+        (str, {"type": "string"}),
         (int, {"type": "integer"}),
         (float, {"type": "number"}),
         (bool, {"type": "boolean"}),
+        (list, {"type": "array", "items": {}}),
+        (dict, {"type": "object", "additionalProperties": True}),
         (list[str], {"type": "array", "items": {"type": "string"}}),
         pytest.param(
             list[int],

@@ -92,22 +92,32 @@ def parts(answer: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
     return first, dict(line.split(b": ", 1) for line in lines), rest
 
 
+class ShortWays(list[str]):
+    """The paths of the requests that went the short way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked = asyncio.Event()
+        """Set when the headers of a request have been read, and how much of its body is there."""
+
+
 @pytest.fixture
-def short_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    gone: list[str] = []
+def short_ways(monkeypatch: pytest.MonkeyPatch) -> ShortWays:
+    gone = ShortWays()
     ordinary = fast_path.is_ordinary
 
     def noted(request: BaseRequest, most_bytes: int) -> bool:
         is_so = ordinary(request, most_bytes)
         if is_so:
             gone.append(request.path)
+        gone.looked.set()
         return is_so
 
     monkeypatch.setattr("gateway.web.serving.is_ordinary", noted)
     return gone
 
 
-async def test_ordinary_webhook_takes_the_fast_path(tmp_path: Path, short_ways: list[str]) -> None:
+async def test_ordinary_webhook_takes_the_fast_path(tmp_path: Path, short_ways: ShortWays) -> None:
     channel = Odd("123456:abc", SECRET)
     async with serving(channel, tmp_path) as (running, texts):
         answer = await exchange(running.port, post("X-Twice: one", "x-twice: two"), LAST)
@@ -132,12 +142,12 @@ async def test_ordinary_webhook_takes_the_fast_path(tmp_path: Path, short_ways: 
     ],
     ids=["an old client", "a last request", "a careful client", "in two pieces", "in chunks"],
 )
-async def test_unusual_webhook_is_answered_alike(tmp_path: Path, sent: list[bytes], short_ways: list[str]) -> None:
+async def test_unusual_webhook_is_answered_alike(tmp_path: Path, sent: list[bytes], short_ways: ShortWays) -> None:
     async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         for piece in sent:
             writer.write(piece)
-            await asyncio.sleep(0.05)  # the first piece is read before the second is there
+            await short_ways.looked.wait()  # the first piece is read before the second is there
         answer = (await reader.read()).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         writer.close()
     first, headers, _ = parts(answer)

@@ -1,4 +1,4 @@
-"""The methods of selectools' pending stores, over the sealed records of this package.
+"""selectools' pending stores, over the sealed records of this package.
 
 There is no second state machine. Each action is a sealed record in a conversation of its own, and its states are those
 of `transitions`. The decision and the launch of the executor are one transaction, so only one of several concurrent
@@ -12,6 +12,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Self, TypeVar
 
 from channels import Json
@@ -21,12 +22,14 @@ from gateway.pending.seed import rules
 from gateway.pending.seed.outcome import DEFAULT_IGNORE_TTL_SECONDS, ConfirmOutcome
 from gateway.pending.seed.rules import ScopeAnswer
 from gateway.pending.seed.running import end_dead, run
-from gateway.pending.seed.state import AdapterState, Scope, state_of
+from gateway.pending.seed.state import AdapterState, Scope, at_path, at_url, state_of
 from gateway.pending.tokens import make_code
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, StoreUnavailable
+from gateway.store.sqlite import SqliteStore
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.stash import (
+    DEFAULT_TTL_SECONDS,
     Executor,
     Factory,
     PendingActionExistsError,
@@ -327,3 +330,76 @@ async def _until_written(scope: Scope, attempt: Callable[[], Awaitable[T]]) -> T
         with contextlib.suppress(Conflict):
             return await attempt()
     raise Conflict(f"others change what waits in {scope.conversation} all the time: try again")
+
+
+# ── the three stores ──
+
+
+class InMemoryPendingStore(PendingStore):
+    """A pending store in memory: its actions end with the process. For tests, and for bots that may forget."""
+
+    def __init__(
+        self,
+        *,
+        parser: ConfirmParser | None = None,
+        default_ttl_seconds: float = DEFAULT_TTL_SECONDS,
+        max_entries: int = 5000,
+    ) -> None:
+        """`max_entries` actions may wait at once, over all users. Raises ValueError for a number out of range."""
+        super().__init__(
+            None,
+            lambda: SqliteStore(":memory:"),
+            parser=parser,
+            default_ttl_seconds=default_ttl_seconds,
+            max_entries=max_entries,
+        )
+
+
+class SqlitePendingStore(PendingStore):
+    """A pending store in a file of one process: its path, ``sqlite:///path``, or an open Store.
+
+    Several pending stores of one process share the file; a second process is refused. After a restart an action runs
+    only by a factory.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | Store,
+        *,
+        parser: ConfirmParser | None = None,
+        default_ttl_seconds: float = DEFAULT_TTL_SECONDS,
+        max_entries: int = 5000,
+    ) -> None:
+        """The arguments are those of InMemoryPendingStore. A given Store is not closed with this one."""
+        given = None if isinstance(path, str | Path) else path
+        super().__init__(
+            given,
+            lambda: at_path(str(path)),
+            parser=parser,
+            default_ttl_seconds=default_ttl_seconds,
+            max_entries=max_entries,
+        )
+
+
+class RedisPendingStore(PendingStore):
+    """A pending store on a Redis server that processes share. Records are sealed with ASKFIRST_SECRET.
+
+    No code is stored there: a process that did not stash an action itself runs it only by a factory.
+    """
+
+    def __init__(
+        self,
+        url: str | Store = "redis://localhost:6379/0",
+        *,
+        parser: ConfirmParser | None = None,
+        default_ttl_seconds: float = DEFAULT_TTL_SECONDS,
+        max_entries: int = 5000,
+    ) -> None:
+        """The arguments are those of SqlitePendingStore. Raises ImportError without the package of Redis."""
+        super().__init__(
+            None if isinstance(url, str) else url,
+            at_url(url),
+            parser=parser,
+            default_ttl_seconds=default_ttl_seconds,
+            max_entries=max_entries,
+        )

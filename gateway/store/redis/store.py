@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import decode_all, decode_loosely, micros, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
-from gateway.store.redis import dead_letters, forgetting, log_names, scripts, spent, wire
+from gateway.store.redis import dead_letters, forgetting, scripts, spent, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import RedisTimings, Server
 from gateway.store.redis.ingest import RedisBatcher
@@ -41,6 +42,8 @@ from gateway.store.types import (
 )
 
 _READ_AGAIN_SECONDS: Final = 5.0
+_KEYS_SCANNED: Final = 1000
+"""The most keys, of any kind, that the server looks at in one call."""
 _PAGE: Final = 500
 """The most events or records of one partition that are read in one call, so that the call stays short."""
 
@@ -253,7 +256,10 @@ class RedisStore:
         ]
 
     async def logs(self, prefix: str, *, before: datetime | None = None) -> list[Key]:
-        return await log_names.find(self._server, prefix, None if before is None else micros(before))
+        found: set[Key] = set()
+        async for page in _log_pages(self._server, prefix):
+            found |= page if before is None else await _begun(self._server, page, micros(before))
+        return list(found)
 
     async def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         with self._server.notifications.subscribed_to_log(self._server.keys.log(*log)) as subscription:
@@ -372,3 +378,35 @@ class RedisStore:
     @property
     def _server(self) -> Server:
         return self._parts.server
+
+
+# ───────────── the names of logs, found by their keys: no append pays for an index of them ─────────────
+
+
+async def _log_pages(server: Server, prefix: str) -> AsyncIterator[set[Key]]:
+    """Yield all logs with this prefix, page by page; a log may come twice."""
+    pattern, cursor = server.keys.logs(prefix), 0
+    while True:
+        cursor, names = await server.scan_keys(cursor, pattern, _KEYS_SCANNED, "list")
+        if page := {key for name in names if (key := server.keys.log_of(name)) is not None}:
+            yield page
+        if not cursor:
+            return
+
+
+async def _begun(server: Server, logs: set[Key], before: int) -> set[Key]:
+    """Return the ones of these logs whose first line has a stamp before this one."""
+    of: defaultdict[str, list[Key]] = defaultdict(list)
+    for log in logs:
+        of[log.partition].append(log)
+    places: list[tuple[str, list[Value]]] = [
+        (server.keys.base(partition), [len(keys), *(to_bytes(key.name) for key in keys)])
+        for partition, keys in of.items()
+    ]
+    stamps = await server.run_at(scripts.STAMPS, places)
+    return {
+        key
+        for keys, shown in zip(of.values(), stamps, strict=True)
+        for key, stamp in zip(keys, shown, strict=True)
+        if 0 <= stamp < before
+    }

@@ -17,6 +17,7 @@ from channels import Address, MissingSetting, Reply
 from channels.formatting import GSM
 from gateway import Gateway, Settings, emit_artifact
 from gateway.artifacts import collecting
+from gateway.store.errors import StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.web import serve, webhooks
 from tests.channels.twilio.conftest import ANA
@@ -297,9 +298,20 @@ async def test_message_stored_after_a_moment_asks_for_no_resend(
     """Twilio waits long enough, and delivers once."""
     monkeypatch.setattr(webhooks, "INSIST_SECONDS", 60.0)
     async with open_house(tmp_path, ["Hello, Ana."]) as house:
+        refused, accept = asyncio.Semaphore(0), house.gateway.store.accept
+
+        async def noted(*args: Any, **options: Any) -> Any:
+            try:
+                return await accept(*args, **options)
+            except StoreUnavailable:
+                refused.release()
+                raise
+
+        monkeypatch.setattr(house.gateway.store, "accept", noted)
         await house.gateway.store.close()
         writing = asyncio.create_task(house.twilio.person_says(ANA, "hello"))
-        await asyncio.sleep(0.05)
+        for _ in range(2):
+            await refused.acquire()
         await house.gateway.store.open()
         assert await writing == TAKEN
         sent = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
