@@ -63,7 +63,7 @@ def test_an_answer_like_anthropics_is_not_lost_either() -> None:
     response = answer.response("m", "", "https://a.server", 0.0)
     assert (response.content, response.usage.prompt_tokens, response.usage.completion_tokens) == ("hi", 5, 2)
     (call,) = response.tool_calls
-    assert (call.name, call.args, call.parse_error) == ("a", {}, None)
+    assert (call.name, call.args, call.parse_error) == ("look", {}, None)
 
 
 @pytest.mark.parametrize("reason", ["error", "network_error", "abort", "insufficient_system_resource", "timeout"])
