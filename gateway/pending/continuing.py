@@ -32,6 +32,17 @@ def goes_on(text: str, words: Words) -> Literal["change", "add"] | None:
     return "change" if instead or begins["change"] else None
 
 
+def adds(text: str, words: Words) -> bool:
+    """Return True for a folded text with a word of adding anywhere behind its yes: "yes, but 8 too"."""
+    rest, table, beyond = _behind_yes(text, words) or text, words.continuing, 0
+    for at in _starts(rest, words):
+        change = len(_begin(rest[at:], table.change | table.instead, words, table.prefixes))
+        beyond = max(beyond, at + change)  # Japanese "but" ends with "too"
+        if at + len(_begin(rest[at:], table.add | table.too, words, table.prefixes)) > max(beyond, at):
+            return True
+    return any(any(map(str.isdigit, word)) and word.strip(_MARKS).endswith(table.suffixes) for word in rest.split())
+
+
 def acknowledges(text: str, words: Words) -> bool:
     """Return True for a folded text of only acknowledgements and politeness: "ok, thanks"."""
     return text in words.acknowledgements or (words.near.make(text) and not words.mere.make(text))

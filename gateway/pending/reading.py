@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person
-from gateway.pending.continuing import acknowledges, goes_on
+from gateway.pending.continuing import acknowledges, adds, goes_on
 from gateway.pending.folding import without_invisible
 from gateway.pending.grammar import Reading, readings
 from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
-from gateway.pending.words import INTENTS, Intent, common, heads, words_of
+from gateway.pending.words import INTENTS, UNKNOWN_VERB, Intent, common, heads, words_of
 from gateway.tools.confirm import NO_VERBS
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
@@ -32,7 +32,7 @@ Spoken: TypeAlias = str | Sequence[str]
 
 ANY_VERB = "*"
 """Stands for every verb, for callers that need only the shape of an answer."""
-_GRAMMAR = 5
+_GRAMMAR = 6
 _KEEPING = frozenset({"keep", "leave"})
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
@@ -155,11 +155,13 @@ def reads_as_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
 def continues(text: str, lang: Spoken, name: str | None = None) -> Literal["change", "add"] | None:
     """Return how a text goes on that begins with a yes: "yes, but INV-7" changes, "yes and delete 8" adds.
 
-    None for every other text, and where the two contradict: "yes, and INV-7 instead".
+    None for every other text, and where the two contradict: "yes, and INV-7 instead", "yes, but 8 too".
     """
     core = unwrapped(text, lang, name)
     tables = [words_of(each) for each in (*_each(lang), "en")] if core is not None else []
     found = {goes_on(core or "", words) for words in tables} - {None}
+    if "change" in found and any(adds(core or "", words) for words in tables):
+        return None
     return found.pop() if len(found) == 1 else None
 
 
@@ -316,7 +318,7 @@ def _said(meanings: Iterator[Reading], verb: str | None) -> Intent | None:
 
 def _answers(reading: Reading, verb: str | None) -> bool:
     """Return True for a reading that counts for a prompt of this verb; None: the prompt's verb is not known."""
-    if verb in reading.no_verbs:
+    if (verb or UNKNOWN_VERB) in reading.no_verbs:
         return False
     if reading.verb is None:
         return reading.intent == "confirm" or verb not in NO_VERBS or not _may_do_it(reading)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from gateway.pending.folding import fold, unaccented
-from gateway.pending.words import Words, common, words_of
+from gateway.pending.words import Words, common, heads, words_of
 
 _RULE = re.compile(r"[-_—–]{1,3}")
 _EDGES = " ,.!:;—–-"
@@ -38,10 +38,9 @@ def without_signature(text: str, languages: Iterable[str], name: str | None) -> 
 def _is_signature(lines: Sequence[tuple[str, str]], tables: Sequence[Words], named: frozenset[str]) -> bool:
     """Return True if the last line is a signature or a part of one."""
     raw, last = lines[-1]
-    if _RULE.fullmatch(last) or any(_closes(raw, last.strip(_EDGES), words, named) for words in tables):
+    if _RULE.fullmatch(last) or any(_closes(raw, last.strip(_EDGES), words, tables, named) for words in tables):
         return True
-    own = _is_name(raw, named) and not any(last.strip(_EDGES) in words.pieces for words in tables)
-    return own and _is_closing(lines[-2][1], tables)
+    return _is_name(raw, tables, named) and _is_closing(lines[-2][1], tables)
 
 
 def _is_closing(line: str, tables: Sequence[Words]) -> bool:
@@ -50,7 +49,7 @@ def _is_closing(line: str, tables: Sequence[Words]) -> bool:
     return _RULE.fullmatch(line) is not None or any(said in words.closings or said in words.polite for words in tables)
 
 
-def _closes(raw: str, last: str, words: Words, named: frozenset[str]) -> bool:
+def _closes(raw: str, last: str, words: Words, tables: Sequence[Words], named: frozenset[str]) -> bool:
     """Return True for a closing, alone or with the name, and for the line of a phone or mail program."""
     for pattern in words.sent_from:
         if (found := pattern.fullmatch(last)) and common().is_device(found.groupdict().get("device", "") or ""):
@@ -59,15 +58,23 @@ def _closes(raw: str, last: str, words: Words, named: frozenset[str]) -> bool:
         return True
     parts = re.split(r"[\s,]+", raw.strip(_EDGES))
     return any(
-        fold(" ".join(parts[:-count])) in words.closings and _is_name(" ".join(parts[-count:]), named)
+        fold(" ".join(parts[:-count])) in words.closings and _is_name(" ".join(parts[-count:]), tables, named)
         for count in range(1, min(_MOST_NAMES, len(parts) - 1) + 1)
     )
 
 
-def _is_name(raw: str, named: frozenset[str]) -> bool:
-    """Return True for a line of which each word is one of the person's names."""
-    words = _names(raw)
-    return bool(words) and words <= named
+def _is_name(raw: str, tables: Sequence[Words], named: frozenset[str]) -> bool:
+    """Return True for a text of which each word is one of the person's names.
+
+    None is one that also answers, doubts or changes in these languages, or is a plain no of any: somebody may be named
+    Nein.
+    """
+    words, said = _names(raw), fold(raw).strip(_EDGES)
+    if not words or not words <= named:
+        return False
+    if any(said in each.pieces or said in each.doubts or said in each.continuing.change for each in tables):
+        return False
+    return "cancel" not in heads().readings.get(said, {}).values()
 
 
 def _names(text: str) -> frozenset[str]:
