@@ -14,6 +14,7 @@ from gateway.pending.reading import read_code, reads_as_answer
 from gateway.pending.words import verb_of, words_of
 from gateway.tools import Confirm
 from gateway.tools.confirm import NO_VERBS
+from gateway.wording import LANGUAGES, say
 
 PARSER = ReplyParser()
 FOLDER = Path(__file__).parent / "corpus"
@@ -80,6 +81,13 @@ def test_not_to_want_it_is_no_refusal_to_end_it(lang: str) -> None:
     phrases = [(text, verb) for text in ENDING["unwanted"][lang] for verb in ENDS if verb is not None]
     assert [(text, verb) for text, verb in phrases if PARSER.classify(text, lang, verb=verb) != "unclear"] == []
     assert any(PARSER.classify(text, lang, verb="pay") == "cancel" for text in ENDING["unwanted"][lang])
+
+
+@pytest.mark.parametrize("spoken", sorted(set(LANGUAGES) - {"fr"}))
+def test_the_buttons_of_a_question_that_ends_may_be_typed(spoken: str) -> None:
+    """French "Oui, le faire" is no whole answer."""
+    buttons = [(spoken, say("button_do", spoken), "confirm"), (spoken, say("button_do_not", spoken), "cancel")]
+    assert [(verb, case) for verb in ENDS for case in misread(verb, buttons)] == []
 
 
 def test_the_verb_of_the_question_is_no_way_to_refuse_it() -> None:
