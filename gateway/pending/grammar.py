@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gateway.pending.words import Form, Intent, Piece, Words
+from gateway.pending.words import UNKNOWN_VERB, Form, Intent, Piece, Words
 
 _MOST_WORDS = 12
 """The most words of an answer with its politeness. In a language without spaces three characters count as a word."""
@@ -20,6 +20,9 @@ _PER_WORD = 3
 _APART = (",", ".")
 _HEADS = {"confirm": 2, "cancel": 4}
 """The most yeses or noes of an answer: "yes yes" is a yes, and more of them are impatience or a joke."""
+_ENDS = frozenset({"cancel", "close", "drop", "leave", "reject", "skip", "stop"})
+"""Verbs of prompts that would end a thing."""
+_BLANK = "_"
 _TOKEN = re.compile(r"\s*([^\s,.!—–]+)((?:\s*[,.!—–]|\s-(?=\s))*)\s*")
 _DASHES = ("—", "–", "-")
 _MARKS = re.compile(r"\s*[,.!—–]+\s*|\s-\s")
@@ -43,7 +46,7 @@ class Reading(NamedTuple):
     headed: bool
     """True if it holds a plain yes or no beside its verb."""
     no_verbs: frozenset[str]
-    """The verbs of NO_VERBS to whose prompts it is no answer."""
+    """The verbs to whose prompts it is no answer; `UNKNOWN_VERB`: nor to one whose verb is not known."""
 
 
 class _State(NamedTuple):
@@ -130,7 +133,19 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
         if confirms and (doubtful or not state.said or (not whole and _is_politer(state, ends))):
             continue
         if state.last is not None and not _says_nothing(message, state, words):
-            yield Reading(state.last.intent, state.verb, state.heads > 0, state.no_verbs)
+            no_verbs = state.no_verbs | _doubtful(message, state, words)
+            yield Reading(state.last.intent, state.verb, state.heads > 0, no_verbs)
+
+
+def _doubtful(message: _CutMessage, state: _State, words: Words) -> frozenset[str]:
+    """Return the verbs to whose prompts a text may mean the opposite: "continue", and "I don't want it"."""
+    if state.last is None or state.last.intent == "cancel":
+        return _ENDS if state.verb is None and words.says_to_want(message.text) else frozenset()
+    text = message.text
+    for start, end, form in message.verbs:  # Japanese "leave it" has a word of "as before"
+        if form.verb == state.verb:
+            text = text[:start] + _BLANK * (end - start) + text[end:]
+    return _ENDS | {UNKNOWN_VERB} if words.says_to_go_on(text) else frozenset()
 
 
 def _is_politer(state: _State, ends: Sequence[_State]) -> bool:

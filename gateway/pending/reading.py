@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person
-from gateway.pending.folding import fold, unaccented, without_invisible
+from gateway.pending.continuing import acknowledges, adds, goes_on
+from gateway.pending.folding import without_invisible
 from gateway.pending.grammar import Reading, readings
+from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
-from gateway.pending.words import INTENTS, Intent, Words, common, heads, words_of
+from gateway.pending.words import INTENTS, UNKNOWN_VERB, Intent, common, heads, words_of
 from gateway.tools.confirm import NO_VERBS
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
@@ -30,7 +32,7 @@ Spoken: TypeAlias = str | Sequence[str]
 
 ANY_VERB = "*"
 """Stands for every verb, for callers that need only the shape of an answer."""
-_GRAMMAR = 5
+_GRAMMAR = 6
 _KEEPING = frozenset({"keep", "leave"})
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
@@ -153,11 +155,13 @@ def reads_as_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
 def continues(text: str, lang: Spoken, name: str | None = None) -> Literal["change", "add"] | None:
     """Return how a text goes on that begins with a yes: "yes, but INV-7" changes, "yes and delete 8" adds.
 
-    None for every other text, and where the two contradict: "yes, and INV-7 instead".
+    None for every other text, and where the two contradict: "yes, and INV-7 instead", "yes, but 8 too".
     """
     core = unwrapped(text, lang, name)
     tables = [words_of(each) for each in (*_each(lang), "en")] if core is not None else []
-    found = {_goes_on(core or "", words) for words in tables} - {None}
+    found = {goes_on(core or "", words) for words in tables} - {None}
+    if "change" in found and any(adds(core or "", words) for words in tables):
+        return None
     return found.pop() if len(found) == 1 else None
 
 
@@ -168,7 +172,7 @@ def is_near_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
         return False
     tables = [words_of(each) for each in dict.fromkeys((*_each(lang), "en"))]
     forms = [form for form, _ in without_emoji(core)]
-    return any(_NUMBER.fullmatch(form) or any(_acknowledges(form, words) for words in tables) for form in forms)
+    return any(_NUMBER.fullmatch(form) or any(acknowledges(form, words) for words in tables) for form in forms)
 
 
 def decides(event: Event, lang: Spoken) -> bool:
@@ -256,7 +260,7 @@ def unwrapped(text: str, lang: Spoken, name: str | None = None) -> str | None:
     """Return the folded text without mention, signature, markup, quotes and end mark; None if it is no answer."""
     if len(text) > MAX_LENGTH or "?" in text or (not text.isascii() and any(map(_asks, text))):
         return None
-    lines = _without_signature(text, dict.fromkeys((*_each(lang), "en")), name)
+    lines = without_signature(text, dict.fromkeys((*_each(lang), "en")), name)
     return None if lines is None else _bare(_MENTION.sub(" ", " . ".join(lines), count=1).strip())
 
 
@@ -314,7 +318,7 @@ def _said(meanings: Iterator[Reading], verb: str | None) -> Intent | None:
 
 def _answers(reading: Reading, verb: str | None) -> bool:
     """Return True for a reading that counts for a prompt of this verb; None: the prompt's verb is not known."""
-    if verb in reading.no_verbs:
+    if (verb or UNKNOWN_VERB) in reading.no_verbs:
         return False
     if reading.verb is None:
         return reading.intent == "confirm" or verb not in NO_VERBS or not _may_do_it(reading)
@@ -372,149 +376,3 @@ def without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
         if core.endswith(emoji):
             yield _bare(core.removesuffix(emoji).strip()), fitting
             return
-
-
-# ── the signature, which is no part of the answer ──
-
-# A line under thanks or a closing is dropped only if it is the person's own name. Any other line may say something,
-# such as "not yet", so that the whole message is no answer.
-
-_RULE = re.compile(r"[-_—–]{1,3}")
-_EDGES = " ,.!:;—–-"
-_MOST_NAMES = 4
-_BETWEEN_NAMES = re.compile(r"""[\s.,;:!@_()"'’·-]+""")
-
-
-def _without_signature(text: str, languages: Iterable[str], name: str | None) -> list[str] | None:
-    """Return the folded lines of a text without the empty ones and without its signature.
-
-    `name` is the person's own name and handle. None if a line under thanks or a closing is not a word of them.
-    """
-    lines = [(raw.strip(), folded) for raw in text.splitlines() if (folded := fold(raw))]
-    if len(lines) < 2:
-        return [folded for _, folded in lines]
-    tables, named = [words_of(lang) for lang in languages], _names(name or "")
-    while len(lines) > 1 and _is_signature(lines, tables, named):
-        del lines[-1]
-    thanks = [_is_closing(folded, tables) for _, folded in lines]
-    if any(thanks[1:]) and not all(thanks[thanks.index(True, 1) :]):
-        return None
-    return [folded for _, folded in lines]
-
-
-def _is_signature(lines: Sequence[tuple[str, str]], tables: Sequence[Words], named: frozenset[str]) -> bool:
-    """Return True if the last line is a signature or a part of one."""
-    raw, last = lines[-1]
-    if _RULE.fullmatch(last) or any(_closes(raw, last.strip(_EDGES), words, named) for words in tables):
-        return True
-    own = _is_name(raw, named) and not any(last.strip(_EDGES) in words.pieces for words in tables)
-    return own and _is_closing(lines[-2][1], tables)
-
-
-def _is_closing(line: str, tables: Sequence[Words]) -> bool:
-    """Return True for thanks, for a closing, and for the rule above a signature."""
-    said = line.strip(_EDGES)
-    return _RULE.fullmatch(line) is not None or any(said in words.closings or said in words.polite for words in tables)
-
-
-def _closes(raw: str, last: str, words: Words, named: frozenset[str]) -> bool:
-    """Return True for a closing, alone or with the name, and for the line of a phone or mail program."""
-    for pattern in words.sent_from:
-        if (found := pattern.fullmatch(last)) and common().is_device(found.groupdict().get("device", "") or ""):
-            return True
-    if last in words.closings:
-        return True
-    parts = re.split(r"[\s,]+", raw.strip(_EDGES))
-    return any(
-        fold(" ".join(parts[:-count])) in words.closings and _is_name(" ".join(parts[-count:]), named)
-        for count in range(1, min(_MOST_NAMES, len(parts) - 1) + 1)
-    )
-
-
-def _is_name(raw: str, named: frozenset[str]) -> bool:
-    """Return True for a line of which each word is one of the person's names."""
-    words = _names(raw)
-    return bool(words) and words <= named
-
-
-def _names(text: str) -> frozenset[str]:
-    """Return the words of a name, without accents."""
-    return frozenset(filter(None, _BETWEEN_NAMES.split(unaccented(fold(text)))))
-
-
-# ── what is nearly an answer: a yes that goes on, and words that only acknowledge ──
-
-_MARKS = " ,.;:!-–—"
-_APART = (",", ".", "!")
-_LONGEST_PREFIX = 3
-_MOST_WORDS = 6
-"""The most words of a yes, or of a text behind it."""
-_MOST_SIGNS = 12
-"""The same in a language without spaces: its most characters."""
-
-
-def _goes_on(text: str, words: Words) -> Literal["change", "add"] | None:
-    """Return how a folded text goes on behind its yes, in one language; None: it does not, or may be either."""
-    rest = _behind_yes(text, words)
-    if not rest:
-        return None
-    table = words.continuing
-    instead = any(_begin(rest[at:], table.instead, words) for at in _starts(rest, words))
-    begins = {
-        kind: len(_begin(rest, texts, words, table.prefixes))
-        for kind, texts in (("change", table.change), ("add", table.add))
-    }
-    if begins["add"] > begins["change"]:
-        return None if instead else "add"
-    return "change" if instead or begins["change"] else None
-
-
-def _acknowledges(text: str, words: Words) -> bool:
-    """Return True for a folded text of only acknowledgements and politeness: "ok, thanks"."""
-    return text in words.acknowledgements or (words.near.make(text) and not words.mere.make(text))
-
-
-def _behind_yes(text: str, words: Words) -> str:
-    """Return what follows the yes of a text, and the politeness behind it; empty without a yes."""
-    for yes in _prefixes(text, words):
-        roles = {piece.role for piece in words.pieces.get(yes.strip(_MARKS), ()) if piece.intent == "confirm"} - {
-            "after"
-        }
-        rest = text[len(yes) :]
-        if roles and (roles != {"comma head"} or yes.endswith(_APART) or rest.lstrip().startswith(_APART)):
-            break
-    else:
-        return ""
-    rest = rest.strip(_MARKS)
-    harmless = words.polite | words.acknowledgements
-    going_on = words.continuing.change | words.continuing.add
-    while polite := _begin(rest, harmless, words):
-        if len(_begin(rest, going_on, words, words.continuing.prefixes)) >= len(polite):
-            break
-        rest = rest[len(polite) :].strip(_MARKS)
-    return rest
-
-
-def _begin(text: str, texts: Container[str], words: Words, prefixes: Container[str] = ()) -> str:
-    """Return the longest of these texts that a text begins with; empty if there is none."""
-    whole = next((prefix for prefix in _prefixes(text, words) if prefix.strip(_MARKS) in texts), "")
-    part = next(
-        (text[:end] for end in range(min(len(text) - 1, 3), 0, -1) if text[:end] in prefixes and text[:end] in texts),
-        "",
-    )
-    return whole or part
-
-
-def _prefixes(text: str, words: Words) -> Iterator[str]:
-    """Yield the begins of a text that end at the end of a word, the longest first."""
-    if not words.spaced:
-        yield from (text[:end] for end in range(min(_MOST_SIGNS, len(text)), 0, -1))
-        return
-    ends = [at for at, char in enumerate(text) if char == " "][:_MOST_WORDS]
-    ends += [len(text)] if len(ends) < _MOST_WORDS else []
-    yield from (text[:end] for end in reversed(ends))
-
-
-def _starts(text: str, words: Words) -> Iterator[int]:
-    """Yield the places where a word of a text begins."""
-    yield from (at for at in range(len(text)) if not words.spaced or at == 0 or text[at - 1] == " ")

@@ -25,7 +25,7 @@ DOUBTFUL: Final = "the server mixed up the calls of this reply, and none of them
 _UNENDED: Final = "the arguments are missing, and the reply has no known end. Call the tool again"
 _CUT: Final = "the arguments were cut off at the limit of tokens. Call the tool again with less, or in several calls"
 UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT)
-"""The faults of a call that say by themselves what to do. Its JSON may be right."""
+"""The faults of a call that name their own mend. Its JSON may be right."""
 
 
 @dataclass(slots=True)

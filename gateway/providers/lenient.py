@@ -33,7 +33,7 @@ def _written(value: object) -> object:
 
 
 def _said(value: object) -> object:
-    """Return the text of a list of parts, without those that are no text, such as thoughts."""
+    """Return the text of a list of parts, without thoughts and other parts."""
     if not isinstance(value, list | tuple):
         return value
     return "".join(text for part in value if isinstance(text := _text_in(part), str))

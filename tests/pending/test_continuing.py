@@ -35,6 +35,22 @@ def test_every_word_of_changing_and_adding_is_known(lang: str) -> None:
     assert [text for text in instead if continues(text, lang) != "change"] == []
 
 
+def test_a_word_of_adding_anywhere_begins_no_change(lang: str) -> None:
+    """ "Yes, but INV-8 too" adds; in doubt no change begins."""
+    yes, words = CORPUS["yes"][lang], words_of(lang)
+    table = words.continuing
+    adding = sorted((table.add | table.too) - table.prefixes - table.change)
+    assert table.too
+    assert len(adding) >= 8
+    changing = sorted(table.change - table.prefixes)
+    texts = [joined(lang, f"{yes},", "INV-7", instead, text) for instead in table.instead for text in adding[:3]]
+    texts += [joined(lang, f"{yes},", changing[0], "INV-7", text) for text in adding]
+    texts += [joined(lang, f"{yes},", changing[0], text, "INV-7") for text in adding]
+    texts += [joined(lang, f"{yes},", text, "8", adding[0]) for text in changing]
+    texts += [joined(lang, f"{yes},", changing[0], f"INV-8{text}") for text in table.suffixes]
+    assert [text for text in texts if continues(text, lang) == "change"] == []
+
+
 def test_a_yes_with_a_doubt_or_a_but_is_unclear(lang: str) -> None:
     yes, please, words = CORPUS["yes"][lang], CORPUS["please"][lang], words_of(lang)
     assert len(words.doubts) >= 5

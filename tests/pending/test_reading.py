@@ -489,7 +489,7 @@ def test_seeds_parser_reads_yes_and_no() -> None:
 
 @pytest.mark.ledger("PEND-46")
 def test_the_versions_name_the_rules_and_the_table() -> None:
-    assert PARSER.version == f"5-{heads().version}"
+    assert PARSER.version == f"6-{heads().version}"
     assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
 
 

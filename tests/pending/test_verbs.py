@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 
 from gateway.pending import VERBS, ReplyParser
+from gateway.pending.folding import fold
 from gateway.pending.reading import read_code, reads_as_answer
-from gateway.pending.words import verb_of
+from gateway.pending.words import verb_of, words_of
 from gateway.tools import Confirm
 from gateway.tools.confirm import NO_VERBS
+from gateway.wording import LANGUAGES, say
 
 PARSER = ReplyParser()
-CORPUS = tomllib.loads((Path(__file__).parent / "corpus" / "verbs.toml").read_text(encoding="utf-8"))
+FOLDER = Path(__file__).parent / "corpus"
+CORPUS = tomllib.loads((FOLDER / "verbs.toml").read_text(encoding="utf-8"))
+ENDING = tomllib.loads((FOLDER / "ending.toml").read_text(encoding="utf-8"))
+ENDS = ("cancel", "close", "drop", "leave", "reject", "skip", "stop", None)
+"""Verbs of questions that would end something, and the unknown verb, which may be "pause"."""
 SAID: dict[str, list[tuple[str, str, str]]] = CORPUS["said"]
 
 
@@ -46,6 +52,42 @@ def test_a_question_whose_verb_is_a_no_is_not_refused_by_one(verb: str) -> None:
     assert misread(verb, CORPUS["plain_no"]) == []
     offered = [("en", "no, keep it", "cancel"), ("en", "No, leave it as it is", "cancel")]
     assert misread(verb, offered if verb not in ("keep", "leave") else [(*row[:2], "unclear") for row in offered]) == []
+
+
+def test_to_go_on_is_no_yes_to_a_question_that_ends(lang: str) -> None:
+    """Said to "Stop the delivery?", "continue" may be a no: every phrase of the tables with such a word."""
+    words, said = words_of(lang), ENDING["said"][lang]
+    stems = [fold(f"|{stem}|").replace("| ", " ").replace(" |", " ").strip("|") for stem in ENDING["words"][lang]]
+    phrases: list[tuple[str, str | None]] = [
+        (text, "stop") for text, found in words.pieces.items() if any(piece.intent == "confirm" for piece in found)
+    ]
+    phrases += [
+        (text.replace(f"{{{form.name}}}", shape), form.verb)
+        for text in words.slots
+        for shape, forms in words.forms.items()
+        for form in forms
+        if form.verb in ENDS and f"{{{form.name}}}" in text
+    ]
+    phrases = [(text, verb) for text, verb in phrases if any(stem in f" {text} " for stem in stems)]
+    assert len(phrases) >= len(stems)
+    phrases += [(text, verb) for text in said for verb in ENDS]
+    assert [(text, verb) for text, verb in phrases if PARSER.classify(text, lang, verb=verb) == "confirm"] == []
+    assert [text for text in said if PARSER.classify(text, lang, verb="pay") == "cancel"] == []
+    assert [text for text in said if read_code(f"{text} K7P3", lang, verb="stop") is not None] == []
+
+
+def test_not_to_want_it_is_no_refusal_to_end_it(lang: str) -> None:
+    """Said to "Cancel the order?", "I don't want it" may be a yes."""
+    phrases = [(text, verb) for text in ENDING["unwanted"][lang] for verb in ENDS if verb is not None]
+    assert [(text, verb) for text, verb in phrases if PARSER.classify(text, lang, verb=verb) != "unclear"] == []
+    assert any(PARSER.classify(text, lang, verb="pay") == "cancel" for text in ENDING["unwanted"][lang])
+
+
+@pytest.mark.parametrize("spoken", sorted(set(LANGUAGES) - {"fr"}))
+def test_the_buttons_of_a_question_that_ends_may_be_typed(spoken: str) -> None:
+    """French "Oui, le faire" is no whole answer."""
+    buttons = [(spoken, say("button_do", spoken), "confirm"), (spoken, say("button_do_not", spoken), "cancel")]
+    assert [(verb, case) for verb in ENDS for case in misread(verb, buttons)] == []
 
 
 def test_the_verb_of_the_question_is_no_way_to_refuse_it() -> None:

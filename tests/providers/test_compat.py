@@ -148,7 +148,7 @@ def test_a_refusal_of_any_shape_is_read() -> None:
     assert {*PARAMETERS} < {*NAMES}
 
 
-async def test_a_conversation_goes_on_after_a_question_by_mistrals_rules(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_conversation_goes_on_by_mistrals_rules(caplog: pytest.LogCaptureFixture) -> None:
     deleted: list[str] = []
 
     @tool(confirm=Confirm("Delete {name}?"))

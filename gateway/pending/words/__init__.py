@@ -22,6 +22,7 @@ from gateway.pending.words.parsing import NAMES, parsed
 from gateway.pending.words.table import (
     CARRIER_WORDS,
     INTENTS,
+    UNKNOWN_VERB,
     Common,
     Form,
     Intent,
@@ -35,6 +36,7 @@ from gateway.pending.words.table import (
 __all__ = [
     "CARRIER_WORDS",
     "INTENTS",
+    "UNKNOWN_VERB",
     "Common",
     "Form",
     "Heads",
@@ -93,7 +95,8 @@ def common() -> Common:
         with_code={intent: fold(everywhere["with_code"][name]) for intent, name in NAMES.items()},
         exceptions={lang: frozenset(map(fold, words)) for lang, words in everywhere["except"].items()},
         same=source["same"],
-        going_on=tuple(map(fold, source["going_on"]["stems"])),
+        going_on=source["going_on"],
+        wanting=source["wanting"],
         emoji={
             each: frozenset(intent for intent in INTENTS if each in listed[intent])
             for each in sorted(listed["confirm"] | listed["cancel"], key=len, reverse=True)

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from gateway.pending.folding import fold
+from gateway.pending.folding import fold, unaccented
 from gateway.pending.words.plan import check_plan, plan_of
 from gateway.pending.words.table import (
     CARRIER_WORDS,
+    EVERY,
     INTENTS,
     UNSPACED,
     Common,
@@ -30,8 +31,6 @@ from gateway.pending.words.table import (
 from gateway.tools.confirm import NO_VERBS, VERBS
 
 _ALPHABETS = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW"})
-_ENDS = frozenset({"cancel", "drop", "reject", "skip", "stop"})
-"""Verbs of prompts that would end a thing: "yes, continue" may be a no to them."""
 _ALIKE = {"approve": ("reject",), "keep": ("keep", "leave"), "leave": ("keep", "leave")}
 """Verb -> the verbs of prompts to which it is ambiguous: "I approve" to "Reject the invoice?"."""
 _TAKES_AWAY = frozenset({"archive", "block", "cancel", "close", "delete", "drop", "leave", "stop"})
@@ -98,6 +97,8 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         prefixed=lang in UNSPACED or any(_PREFIXED.search(text) for text in slots),
         plan=plan_of(source.get("plan", {}), lang, common, answers, other),
         continuing=continuing,
+        going_on=_parts((*common.going_on[EVERY], *common.going_on.get(lang, ()))),
+        wanting=_parts(common.wanting[lang]) if lang in common.wanting else None,
     )
 
 
@@ -106,16 +107,12 @@ def _plain(
 ) -> dict[str, set[Piece]]:
     """Return the answers without the verb of a question."""
     stems = _stems(forms, lang)
-    going_on = re.compile(f"{'' if lang in UNSPACED else '(?:^| )'}(?:{'|'.join(map(re.escape, common.going_on))})")
     unneeded = frozenset(texts(source, lang, "no_unneeded"))
     exact: dict[str, set[Piece]] = defaultdict(set)
     for intent, name in NAMES.items():
         everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
         for text, piece in _plain_pieces(source, lang, intent, name, everywhere, stems):
-            if intent == "confirm":
-                doubtful = _ENDS if going_on.search(text) else frozenset[str]()
-            else:
-                doubtful = _TAKES_AWAY if text in unneeded else frozenset[str]()
+            doubtful = _TAKES_AWAY if intent == "cancel" and text in unneeded else frozenset[str]()
             exact[text].add(piece._replace(no_verbs=piece.no_verbs | doubtful))
     return exact
 
@@ -170,12 +167,22 @@ def _repeats(slot: str, bare: Parts, permitting: frozenset[str], lang: str) -> b
     return asks and bare.make(pattern.sub("{}", slot))
 
 
+def _parts(written: Iterable[str]) -> re.Pattern[str]:
+    """Return the pattern of parts of words, without accents and apostrophes."""
+    # Folding would take off the space at an end, which marks the edge of a word.
+    folded = {re.sub(r"\S.*\S|\S", lambda found: fold(found[0]), text) for text in written}
+    return re.compile("|".join(map(re.escape, sorted(unaccented(text).replace("'", "") for text in folded))))
+
+
 def _continuing(source: Mapping[str, Any], lang: str) -> Continuing:
-    """Return the words that go on behind a yes. A hyphen at the end marks the begin of a longer word."""
+    """Return the words that go on behind a yes. A hyphen at an end marks a part of a longer word."""
     spelt = {key: _spelt_list(source, lang, key) for key in ("change", "instead", "add")}
     prefixes = frozenset(text.rstrip("-") for found in spelt.values() for text in found if text.endswith("-"))
     change, instead, add = (frozenset(text.rstrip("-") for text in found) for found in spelt.values())
-    return Continuing(change, instead, add, prefixes)
+    too = _spelt_list(source, lang, "too")
+    suffixes = tuple(sorted(text.lstrip("-") for text in too if text.startswith("-")))
+    too = frozenset(text for text in too if not text.startswith("-"))
+    return Continuing(change, instead, add, too, suffixes, prefixes)
 
 
 def _plain_pieces(

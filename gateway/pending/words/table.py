@@ -26,9 +26,13 @@ CARRIER_WORDS = frozenset(
     {"cancel", "end", "optout", "quit", "revoke", "start", "stop", "stopall", "unstop", "unsubscribe", "yes"}
 )
 """Words that opt the sender out or in at the carrier, before the gateway gets them (Twilio, "Advanced Opt-Out")."""
+EVERY = "every"
+UNKNOWN_VERB = ""
+"""Stands in `no_verbs` for a prompt whose verb is not known."""
 UNSPACED = frozenset({"ja", "th", "zh"})
 """Languages that are written without spaces between words."""
 
+_BETWEEN = re.compile(r"[\s,.!—–]+")
 _MODEL = re.compile(r"[a-z]{0,2}\d{1,3}[a-z+]?")
 """The name of a device's model: s21, 15, a52s."""
 _STEM = 4
@@ -120,8 +124,12 @@ class Continuing:
     """Texts anywhere behind the yes that make it a change: instead."""
     add: frozenset[str]
     """Texts right behind the yes that begin something more: and, also."""
+    too: frozenset[str]
+    """Texts that add as well, but stand anywhere behind the yes: too."""
+    suffixes: tuple[str, ...]
+    """The same at the end of a word with a digit: Korean "8도"."""
     prefixes: frozenset[str]
-    """Texts of these three that other letters follow in the same word: Arabic "and"."""
+    """Texts of `change`, `instead` and `add` that other letters follow in the same word: Arabic "and"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +175,26 @@ class Words:
     """True if a verb may follow other letters in the same word."""
     plan: PlanWords
     continuing: Continuing
+    going_on: re.Pattern[str]
+    """Finds a word of "continue" in a bare text."""
+    wanting: re.Pattern[str] | None
+    """Finds a word of "want" or "need" in a bare text; None: the language has no list of them."""
 
     def says_nothing(self, text: str) -> bool:
         """Return True for a folded text that is no answer in this language, even if it is one in another."""
         return text.replace(",", "") in self.unclear or text in self.unclear_joined
+
+    def says_to_go_on(self, text: str) -> bool:
+        """Return True for a folded text with a word of "continue", which may be a no to "Stop the delivery?"."""
+        return self.going_on.search(self._bare(text)) is not None
+
+    def says_to_want(self, text: str) -> bool:
+        """Return True for a folded text with a word of "want" or "need", whose no may be a yes: "I don't want it"."""
+        return self.wanting is not None and self.wanting.search(self._bare(text)) is not None
+
+    def _bare(self, text: str) -> str:
+        """Return a text without marks and accents, with a space around each word."""
+        return _BETWEEN.sub(" " if self.spaced else "", f" {unaccented(text)} ").replace("'", "")
 
     @property
     def spaced(self) -> bool:
@@ -190,8 +214,10 @@ class Common:
     emoji: Mapping[str, frozenset[Intent]]
     """Emoji that may follow an answer -> the intents that it may follow."""
     devices: frozenset[str]
-    going_on: tuple[str, ...]
-    """Stems of "continue" and "keep going". After a prompt that would stop a process they may be a no."""
+    going_on: Mapping[str, Sequence[str]]
+    """Language -> parts of the words of "continue", as they are written; `EVERY`: those of all languages."""
+    wanting: Mapping[str, Sequence[str]]
+    """The same of "want" and "need"."""
     plan: Mapping[str, Any]
     """The signs that select items of a plan in every language."""
 

@@ -67,11 +67,11 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
     vendor, name = _VENDOR, _VENDOR.name
 
     def __init__(self, model: str, *, compat: Compat = frozenset(), **given: Any) -> None:
-        """`compat`: what the server does not take, some of `compat.NAMES`; for the rest see VendorProvider."""
+        """`compat`: the names that the server does not take, of `compat.NAMES`; for the rest see VendorProvider."""
         super().__init__(model, **given)
         self._compat = compat | known_of(self._url)
         self._learnt: dict[str, Compat] = {}
-        """Model -> what its server did not take."""
+        """Model -> the names that its server did not take."""
 
     @classmethod
     def from_environ(cls, model: str, environ: Mapping[str, str]) -> Self:
@@ -139,7 +139,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         return await responses.create(**responses_parameters(plain, model, _ROOM_TO_REASON), **how)
 
     async def _ask(self, request: Request, model: str, *, stream: bool = False) -> Any:
-        """Call Chat Completions, again without what the server refuses, and remember what helped."""
+        """Call Chat Completions, again without the refused parameter, and remember the call that helped."""
         completions = (await self._connections.client()).chat.completions
         learnt: list[str] = []
         while True:
@@ -170,7 +170,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
 
 
 def _named(parameters: Mapping[str, Any]) -> set[str]:
-    """Return the names of what is sent, with those inside the format of the answer."""
+    """Return the names of the parameters, also inside the format of the answer."""
     return {*parameters, *parameters.get("response_format", {}).get("json_schema", {})}
 
 

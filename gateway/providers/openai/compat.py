@@ -1,8 +1,8 @@
-"""What a server that speaks Chat Completions does not take: set by the operator, known by its host, or learnt.
+"""The parameters and orders that a compatible server does not take: set, known by its host, or learnt.
 
 Many servers speak the API without some of its optional parameters, or with a rule of their own for the order of
-messages. A refusal that names one of these is answered by the same call without it. What helped is remembered for the
-model. The forms of the refusals are those that these projects report:
+messages. A refusal that names one of these is answered by the same call without it. The omission that helped is
+remembered for the model. These projects report the forms of the refusals:
 https://github.com/openai/openai-agents-python/issues/442 and https://github.com/vercel/ai/pull/1578 (stream_options),
 https://github.com/zed-industries/zed/issues/37021 (a person's message behind a result of a tool),
 https://github.com/anomalyco/opencode/issues/1680 (ids of calls).
@@ -59,14 +59,14 @@ def compat_of(environ: Mapping[str, str]) -> Compat:
 
 
 def known_of(url: str) -> Compat:
-    """Return what the server of this URL is known not to take."""
+    """Return the names that the server of this URL is known not to take."""
     return _KNOWN.get(urlsplit(url).hostname or "", frozenset())
 
 
 def refused_in(body: object, sent: Collection[str]) -> str | None:
     """Return the name that a refusal names, if it is one of those that were `sent`, or the name of a broken rule.
 
-    `body` is what the server answered. What quotes the request in it does not count.
+    `body` is the server's answer. Quotes of the request in it do not count.
     """
     texts = list(_texts(body))
     for name, rule in _RULES.items():
@@ -93,7 +93,7 @@ def _fields(value: object) -> Iterator[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the words of an error, without what they quote of the request."""
+    """Yield the words of an error, without quotes of the request."""
     for part in _parts(value):
         for key in _READ:
             if isinstance(text := part.get(key), str) and _decoded(text) is None:
