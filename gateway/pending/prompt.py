@@ -128,6 +128,8 @@ def prompt(
             blocks.append(f"{lead}{settled_note(action, now or action.requested_at)}")
             continue
         asked = _shortened(action, letters) if action.filed else question(action)
+        if action.ballot_of is not None:
+            asked = f"{say('asks_approval', action.language, letters, name=asker(action))}\n\n{asked}"
         blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=action.filed or not tokens.each)}")
         if action.standing is not None:
             blocks.append(offered(action, action.standing, letters))
@@ -240,6 +242,17 @@ def asker(action: PendingAction) -> str:
     handle = f"@{action.requester_handle}" if action.requester_handle else ""
     known = ", ".join(plain(visible(each)) for each in (handle, f"{platform} {person.user_id}") if each)
     return f"{named(action.requester_name)} ({known})" if action.requester_name else known
+
+
+def asks_others(action: PendingAction) -> bool:
+    """Return True if other people than the requester decide where the question is shown: it names the asker there."""
+    others = {*action.approvers} - action.elsewhere - {action.requester}
+    return action.ballot_of is not None or bool(others)
+
+
+def with_asker(action: PendingAction, text: str) -> str:
+    """Return the text of a question for a list, as Markdown: behind its asker, if it asks others than them."""
+    return f"{asker(action)}: {text}" if asks_others(action) else text
 
 
 def deciders(name: str | None, language: str) -> str:
@@ -409,7 +422,10 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     if action.approvers and (need > 1 or action.ballot_of is None):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
         people = deciders(action.approvers_name, language)
-        return f"{answer} {say(key, language, letters, people=people, need=need)}"
+        rule = say(key, language, letters, people=people, need=need)
+        if action.ballot_of is None and asks_others(action):
+            rule = f"{say('asked_by', language, letters, name=asker(action))} {rule}"
+        return f"{answer} {rule}"
     if is_in_group(action):
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer

@@ -31,6 +31,7 @@ from gateway.pending.prompt import (
     statement,
     waits_for,
     what_became,
+    with_asker,
 )
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
@@ -112,7 +113,10 @@ def ask_which(
     actions.near = " ".join(action.pending_action_id for action in waiting)
     if waiting:
         yes_word, _ = map(actions.letters, safe_words(language))
-        lines = [f"{number}. {brief(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
+        lines = [
+            f"{number}. {with_asker(action, brief(action.preview))} ({action.code})"
+            for number, action in enumerate(waiting, 1)
+        ]
         takes_numbers = intent is not None and actions.has_numbers and len(waiting) > 1
         key = f"which_{intent}" if takes_numbers else "several_open"
         question = say(key, language, actions.letters, yes_word=yes_word, code=waiting[0].code)
@@ -161,7 +165,8 @@ def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> No
             actions.say(waits_for(action, actions.letters))
             continue
         yes_word, _ = map(actions.letters, safe_words(action.language))
-        values = {"preview": statement(action.preview), "yes_word": yes_word, "code": action.code}
+        preview = with_asker(action, statement(action.preview))
+        values = {"preview": preview, "yes_word": yes_word, "code": action.code}
         actions.say(say("still_open", action.language, actions.letters, **values))
 
 
