@@ -100,12 +100,15 @@ class BotCommands:
 
 
 def _open_actions(turn: Turn, actions: ConversationActions, elsewhere: Sequence[PendingAction]) -> str:
-    from gateway.pending.prompt import brief, described
+    from gateway.pending.prompt import brief, described, with_asker
     from gateway.pending.standing import permissions_of
 
     waiting, allowed = actions.open_for(str(turn.person)), permissions_of(actions, str(turn.person))
-    lines = [f"- {brief(action.preview)} ({action.code})" for action in waiting]
-    lines += [f"- {brief(action.preview)} ({plain(str(action.address))})" for action in elsewhere]
+    lines = [f"- {with_asker(action, brief(action.preview))} ({action.code})" for action in waiting]
+    for action in elsewhere:
+        mine = action.requester == str(turn.person)
+        asked = brief(action.preview) if mine else with_asker(action, brief(action.preview))
+        lines.append(f"- {asked} ({plain(str(action.address))})")
     listed = (
         "\n".join([say("pending_list", turn.language), "", *lines]) if lines else say("pending_none", turn.language)
     )

@@ -36,6 +36,7 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "prompt_votes": "the same, when several of them have to",
         "deciders": "in place of the approvers, where their rule has no name for them",
         "asks_approval": "in front of the question in the chat of an approver",
+        "asked_by": "beside the question in a group where approvers decide",
         "prompt_refuse_only": "under a question whose approvers are all in other chats",
         "prompt_numbers": "under several questions of one reply, in a one-to-one chat",
         "standing_offer": "under a question with `standing=`",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal, TypeAlias, get_args
 
 from channels import Button, Json, Person, Reply, Settled
 from channels.formatting import is_quick
@@ -26,12 +27,16 @@ _LONGEST_TITLE = 600
 _LONGEST_ESCAPE = 12
 """The most characters of Markdown that one character is escaped to."""
 _LONGEST_BRIEF = 300
+NoteForm: TypeAlias = Literal["whole", "no remark", "no rows", "sentence", "mark"]
+NOTES: tuple[NoteForm, ...] = get_args(NoteForm)
+"""The forms of a note about the end of a question, each shorter than the one before."""
 _LONGEST_FIXED = 80
 """The most characters of a value that is named again beside its question."""
 _WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
 _WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
 """The spaces of formatted amounts and dates."""
 _PLATFORMS = {"telegram": "Telegram", "slack": "Slack", "sms": "SMS", "whatsapp": "WhatsApp", "web": "Web"}
+_MARKS = {"approved": "⏳", "running": "⏳", "done": "✅", "failed": "❌", "unknown": "❔", "closed": "🚫"}
 _PERSON = re.compile(r"[\w:+%.@=/-]+", re.ASCII)
 _TEXT = "text/plain; charset=utf-8"
 
@@ -112,12 +117,13 @@ def prompt(
     intro: str | None = None,
     now: datetime | None = None,
     letters: Callable[[str], str] = str,
+    note: NoteForm = "whole",
 ) -> Reply:
     """Return a message that asks one question or several: buttons for each, or how to answer in words.
 
     A question that has been answered shows its outcome. `listed` is the place of the message in a longer list; None: it
     is the whole list. `intro` is a sentence in front. `now` is the time of this showing, from which the time left is
-    counted. `letters` respells the gateway's own words for the channel.
+    counted. `letters` respells the gateway's own words for the channel. `note` is the form of the notes.
     """
     language = actions[0].language
     listed = listed or Listed(total=len(actions))
@@ -125,9 +131,11 @@ def prompt(
     for number, action in enumerate(actions, start=listed.first):
         lead = f"{number}\\. " if listed.total > 1 else ""
         if not action.open:
-            blocks.append(f"{lead}{settled_note(action, now or action.requested_at)}")
+            blocks.append(f"{lead}{settled_note(action, now or action.requested_at, note)}")
             continue
         asked = _shortened(action, letters) if action.filed else question(action)
+        if action.ballot_of is not None:
+            asked = f"{say('asks_approval', action.language, letters, name=asker(action))}\n\n{asked}"
         blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=action.filed or not tokens.each)}")
         if action.standing is not None:
             blocks.append(offered(action, action.standing, letters))
@@ -210,13 +218,20 @@ def settled(action: PendingAction, at: datetime) -> Settled:
     return Settled(state="running")
 
 
-def settled_note(action: PendingAction, at: datetime) -> str:
+def settled_note(action: PendingAction, at: datetime, form: NoteForm = "whole") -> str:
     """Return the text that replaces the question once it is decided: the question in short, and its outcome.
 
-    `at` is the time of this change of the message, for an action that has not ended.
+    `at` is the time of this change of the message, for an action that has not ended. `form` is one of `NOTES`. The
+    shortest one is shorter than any question.
     """
-    rows = [] if action.filed else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
-    return "\n".join([f"**{statement(action.preview)}**", *rows, "", _note(action, at, action.language)])
+    if form == "mark":
+        return _MARKS.get(action.state, _MARKS["closed"])
+    said = _note(action if form == "whole" else replace(action, remark=None), at, action.language)
+    if form == "sentence":
+        return said
+    in_short = action.filed or form == "no rows"
+    rows = [] if in_short else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
+    return "\n".join([f"**{statement(action.preview)}**", *rows, "", said])
 
 
 def receipt(action: PendingAction, at: datetime, language: str) -> str:
@@ -240,6 +255,17 @@ def asker(action: PendingAction) -> str:
     handle = f"@{action.requester_handle}" if action.requester_handle else ""
     known = ", ".join(plain(visible(each)) for each in (handle, f"{platform} {person.user_id}") if each)
     return f"{named(action.requester_name)} ({known})" if action.requester_name else known
+
+
+def asks_others(action: PendingAction) -> bool:
+    """Return True if other people than the requester decide where the question is shown: it names the asker there."""
+    others = {*action.approvers} - action.elsewhere - {action.requester}
+    return action.ballot_of is not None or bool(others)
+
+
+def with_asker(action: PendingAction, text: str) -> str:
+    """Return the text of a question for a list, as Markdown: behind its asker, if it asks others than them."""
+    return f"{asker(action)}: {text}" if asks_others(action) else text
 
 
 def deciders(name: str | None, language: str) -> str:
@@ -409,7 +435,10 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     if action.approvers and (need > 1 or action.ballot_of is None):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
         people = deciders(action.approvers_name, language)
-        return f"{answer} {say(key, language, letters, people=people, need=need)}"
+        rule = say(key, language, letters, people=people, need=need)
+        if action.ballot_of is None and asks_others(action):
+            rule = f"{say('asked_by', language, letters, name=asker(action))} {rule}"
+        return f"{answer} {rule}"
     if is_in_group(action):
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer

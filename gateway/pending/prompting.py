@@ -15,6 +15,7 @@ from gateway.pending.ballots import report
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Showing
 from gateway.pending.prompt import (
+    NOTES,
     ButtonTokens,
     Listed,
     attached,
@@ -31,6 +32,7 @@ from gateway.pending.prompt import (
     statement,
     waits_for,
     what_became,
+    with_asker,
 )
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
@@ -112,7 +114,10 @@ def ask_which(
     actions.near = " ".join(action.pending_action_id for action in waiting)
     if waiting:
         yes_word, _ = map(actions.letters, safe_words(language))
-        lines = [f"{number}. {brief(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
+        lines = [
+            f"{number}. {with_asker(action, brief(action.preview))} ({action.code})"
+            for number, action in enumerate(waiting, 1)
+        ]
         takes_numbers = intent is not None and actions.has_numbers and len(waiting) > 1
         key = f"which_{intent}" if takes_numbers else "several_open"
         question = say(key, language, actions.letters, yes_word=yes_word, code=waiting[0].code)
@@ -161,7 +166,8 @@ def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> No
             actions.say(waits_for(action, actions.letters))
             continue
         yes_word, _ = map(actions.letters, safe_words(action.language))
-        values = {"preview": statement(action.preview), "yes_word": yes_word, "code": action.code}
+        preview = with_asker(action, statement(action.preview))
+        values = {"preview": preview, "yes_word": yes_word, "code": action.code}
         actions.say(say("still_open", action.language, actions.letters, **values))
 
 
@@ -258,24 +264,33 @@ def edit_prompt(
 ) -> None:
     """Queue the edit of a prompt: its ended actions say how they ended, its open ones are still asked.
 
-    `buttons` stand under a prompt of one ended action.
+    `buttons` stand under a prompt of one ended action. The edit invites no numbers: its reader has answered since, or
+    the bot has said something. Its notes are shortened until it is one message, because the rest of a longer one would
+    be a new message that nobody has the receipt of. If even that is too long, the message stays as it is.
     """
     actions.says = [said for said in actions.says if said.reply.edits != message_id]
-    asked = [action for action in actions.by_id.values() if message_id in action.prompts]
-    asked = in_order(asked)
-    if any(action.open for action in asked):
-        first, total = asked[0].numbered.get(message_id, (1, len(asked)))
-        alone = any(said.message_id == message_id and said.alone for said in actions.index.said)
-        listed = Listed(first=first, total=total, words=alone and _takes_numbers(actions, asked))
-        reply = _question(actions, asked, listed, intro=None, now=at)
-    else:
-        reply = Reply(
-            text="\n\n".join(settled_note(action, at) for action in asked),
-            buttons=buttons if len(asked) == 1 else (),
-            exact=True,
-            settled=tuple(settled(action, at) for action in asked),
-        )
-    actions.says.append(OutgoingReply(reply=replace(reply, edits=message_id)))
+    asked = in_order([action for action in actions.by_id.values() if message_id in action.prompts])
+    if not asked:
+        return
+    first, total = asked[0].numbered.get(message_id, (1, len(asked)))
+    listed, still_asks = Listed(first=first, total=total), any(action.open for action in asked)
+    tokens = _tokens(actions, asked) if still_asks and actions.has_buttons else ButtonTokens()
+    asked = [actions.by_id[action.pending_action_id] for action in asked]
+    address = asked[0].address
+    for form in NOTES:
+        if still_asks:
+            reply = prompt(asked, tokens, listed=listed, now=at, letters=actions.letters, note=form)
+        else:
+            reply = Reply(
+                text="\n\n".join(settled_note(action, at, form) for action in asked),
+                buttons=buttons if len(asked) == 1 else (),
+                exact=True,
+                settled=tuple(settled(action, at) for action in asked),
+            )
+        reply = replace(reply, edits=message_id)
+        if address is None or actions.fits(address, reply):
+            actions.says.append(OutgoingReply(reply=reply))
+            return
 
 
 def _takes_numbers(actions: ConversationActions, asked: Sequence[PendingAction]) -> bool:

@@ -24,7 +24,7 @@ from gateway.pending.ballots import (
     report,
 )
 from gateway.pending.deciding import take_vote
-from gateway.pending.prompt import asker, deciders, ending
+from gateway.pending.prompt import deciders, ending
 from gateway.pending.prompting import edit_prompt, filed_if_long, first_shown, show_once_more, show_prompt
 from gateway.pending.settling import close
 from gateway.pending.tokens import make_code
@@ -57,7 +57,7 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
         actions.change(shown, at)
     ballot = shown
     actions.due_delivery(ballot)
-    show_prompt(actions, [ballot], intro=say("asks_approval", language, actions.letters, name=asker(ballot)))
+    show_prompt(actions, [ballot])
 
 
 def _may_reach(actions: ConversationActions, ballot: PendingAction, at: datetime) -> bool:

@@ -212,7 +212,10 @@ async def test_silent_approvers_are_reminded_then_the_standin_is_asked(invoices:
         await chat.says("ana", "delete 42")
         assert said(chat, "cat") == []
         await clock.advance(3601)
-        assert len(said(chat, "ben")) == 2 and newest(chat, "ben").startswith("Nothing has been done yet.")
+        asks = (
+            "Nothing has been done yet.\n\nAna (test ana) asks for your approval.\n\n**Delete invoice “42” for good?**"
+        )
+        assert len(said(chat, "ben")) == 2 and newest(chat, "ben").startswith(asks)
         await clock.advance(3600)
         assert newest(chat, "cat").startswith("Ana (test ana) asks for your approval.")
         assert "You have 21 hours and 59 minutes to answer." in newest(chat, "cat")
@@ -253,8 +256,31 @@ async def test_time_ends_in_all_chats(invoices: Invoices) -> None:
 async def test_pending_lists_what_waits_for_the_approver(chat: ChatDriver) -> None:
     await chat.says("ben", "/pending")
     assert newest(chat, "ben") == (
-        f"This is waiting for your answer:\n\n- Delete invoice “42” for good? ({code(chat, 'ben')})"
+        f"This is waiting for your answer:\n\n- Ana (test ana): Delete invoice “42” for good? ({code(chat, 'ben')})"
     )
+    await chat.says("ana", "/pending")
+    assert "- Delete invoice “42” for good?" in newest(chat, "ana"), "the requester is not told who they are"
+
+
+async def test_every_showing_to_an_approver_names_the_asker(chat: ChatDriver) -> None:
+    """Its buttons or its code decide there, long after the first showing."""
+    asker = "Ana (test ana)"
+    await chat.says("ben", "ok")
+    assert newest(chat, "ben").startswith(f"Almost: add the code, **OK {code(chat, 'ben')}**.\n\n{asker} asks for your")
+    for _ in range(2):
+        await chat.clock.advance(100)
+        await chat.says("ben", "hello")
+    line = f"Still open: {asker}: Delete invoice “42” for good (OK {code(chat, 'ben')})"
+    assert newest(chat, "ben") == line
+    shown = [message.text for message in chat.messages if message.place == "ben" and message.buttons]
+    assert len(shown) == 3 and all(f"{asker} asks for your approval." in text for text in shown)
+
+
+async def test_list_of_several_names_the_asker_of_each(chat: ChatDriver) -> None:
+    await chat.says("eva", "delete 43")
+    await chat.says("ben", "yes")
+    lines = newest(chat, "ben").splitlines()[2:]
+    assert [line.partition(":")[0] for line in lines] == ["1. Ana (test ana)", "2. Eva (test eva)"]
 
 
 async def test_removed_approver_no_longer_decides(invoices: Invoices) -> None:
@@ -282,6 +308,10 @@ async def test_group_answers_in_the_group_and_others_in_their_chats(invoices: In
         await chat.says("ana", "delete 42", group="office")
         assert [message.place for message in chat.messages] == ["#office"]
         assert chat.messages[0].buttons == ["Confirm", "Cancel", "Change"]
+        assert "Asked by Ana (test ana). 2 confirmations are needed." in chat.messages[0].text
+        for person, line in {"ben": "- Ana (test ana): Delete invoice", "ana": "- Delete invoice"}.items():
+            await chat.says(person, "/pending")
+            assert line in newest(chat, person)
         await chat.presses("ben", "Confirm")
         assert chat.alerts[-1] == "Your yes is counted: 1 of 2."
         await chat.bot.decide("app:bot:eva", "confirm", code=code(chat, "#office"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -129,6 +130,17 @@ async def test_open_items_are_shown_anew_behind_the_outcome(three: ChatDriver, s
     assert shop.deleted == ["2", "3"]
     await three.says("ana", "2")
     assert shop.deleted == ["2", "3"], "one question is left, which has no number"
+
+
+@pytest.mark.parametrize("say", ["2", "OK {code}", "NO {code}"])
+async def test_only_the_list_shown_last_invites_numbers(three: ChatDriver, shop: Shop, say: str) -> None:
+    """In the edited message, numbers mean other questions than in the one that was shown behind it."""
+    code = re.findall(r"OK (\w{4})", three.messages[0].text)[1]
+    await three.says("ana", say.format(code=code))
+    first, *later = three.messages
+    assert first.edited and "2\\. **Delete invoice “2”**" in first.text
+    assert "write the numbers" not in first.text
+    assert ["write the numbers" in message.text for message in later if message.buttons] == [True] * (say == "2")
 
 
 async def test_numbers_count_only_right_after_the_plan(three: ChatDriver, shop: Shop) -> None:

@@ -20,7 +20,7 @@ from gateway.pending.transitions import approve, close, finish, launch, show
 from gateway.pending.words import CARRIER_WORDS
 from gateway.tools.confirm import NO_VERBS
 from gateway.tools.escape import plain
-from gateway.tools.pending_action import PendingAction
+from gateway.tools.pending_action import Ballot, BallotOf, PendingAction
 from gateway.wording import LANGUAGES
 from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
 
@@ -119,12 +119,31 @@ def test_only_argument_shown_in_the_sentence_is_not_repeated() -> None:
 
 def test_prompt_names_who_may_confirm() -> None:
     one, two = (record(approvers=(str(BOB), str(EVA)), need=need) for need in (1, 2))
-    assert "K7PA. The decision is up to the people who decide." in read(asked(one))
+    assert "K7PA. Asked by Ana (test ana). The decision is up to the people who decide." in read(asked(one))
     named = replace(two, approvers_name="our *finance* team")
-    assert "2 confirmations are needed. The decision is up to our *finance* team." in read(asked(named))
+    assert "Asked by Ana (test ana). 2 confirmations are needed. The decision is up to our *finance* team." in read(
+        asked(named)
+    )
     assert "test:bot" not in read(asked(one)) + read(asked(two)), "nobody reads an address"
     assert "Only the person who asked can answer." in read(asked(record(address=GROUP)))
     assert "Only the person" not in read(asked(record()))
+
+
+def test_prompt_names_its_asker_where_others_decide() -> None:
+    """Their name, which anybody can choose, stands beside what the platform says of them."""
+    others = record(approvers=(str(BOB), str(ANA)), requester_name="the CEO", requester_handle="ana", address=GROUP)
+    who = "“the CEO” (@ana, test ana)"
+    assert f"Asked by {who}. The decision is up to" in read(asked(others))
+    both = read(asked(others, record(pending_action_id="6e" * 16, approvers=(str(EVA),))))
+    assert both.index(who) < both.index("2. Delete") < both.index("Asked by Ana (test ana).")
+    asked_there = Ballot(person=str(BOB), conversation="bot/test:bot:bob", state="shown")
+    for alone in (record(approvers=(str(ANA),)), replace(others, ballots=(asked_there,)), record(address=GROUP)):
+        assert "test ana" not in read(asked(alone)), "only the asker decides here"
+    votes = BallotOf(conversation="c", action_id="a", people=(str(BOB),), need=1)
+    ballot = replace(others, approvers=(str(BOB),), ballot_of=votes)
+    again = read(asked(ballot, intro="Nothing has been done yet."))
+    assert again.startswith(f"Nothing has been done yet.\n\n{who} asks for your approval.\n\nDelete invoice INV-42?")
+    assert "Asked by" not in again
 
 
 def test_a_prompt_shown_again_says_the_time_that_is_left() -> None:
