@@ -3,7 +3,7 @@
 The pieces of a call belong together by the index and the id that the APIs prescribe. Servers that speak an API of
 another vendor leave both out, repeat them or let them drift, and their pieces are placed where only one place is
 possible. A reply with a piece that fits two places is doubtful: none of its calls is used, because a call with the
-arguments of another one, or with none, is another action. The model is told to say such calls again.
+arguments of another one, or with none, is another action. The model is told to say them again.
 
 Reports of the deviations: https://github.com/agno-agi/agno/issues/8879 (an index that drifts),
 https://github.com/ai-dynamo/dynamo/pull/4723 (one index for all calls),
@@ -24,7 +24,8 @@ from gateway.providers.base import ToolCall
 DOUBTFUL: Final = "the server mixed up the calls of this reply, and none of them ran. Call one tool at a time"
 _UNENDED: Final = "the arguments are missing, and the reply has no known end. Call the tool again"
 _CUT: Final = "the arguments were cut off at the limit of tokens. Call the tool again with less, or in several calls"
-UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT)
+WRITTEN: Final = "it stood in the text of the reply. Call the tool with a tool call of the API, not in words"
+UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT, WRITTEN)
 """The faults of a call that name their own mend. Its JSON may be right."""
 
 
@@ -95,7 +96,7 @@ class CallAssembler:
         self._begin(call_id, name or "").text = text
 
     def calls(self, answer_id: str, *, ended: bool, cut: bool = False) -> tuple[ToolCall, ...]:
-        """Return the calls. Those that cannot be used have a `parse_error`.
+        """Return the calls. The unusable ones have a `parse_error`.
 
         `answer_id` makes ids for calls without one. `ended`: the reply has a known good end. `cut`: it was cut off at
         the limit of tokens.

@@ -170,3 +170,19 @@ async def test_a_conversation_goes_on_by_mistrals_rules(caplog: pytest.LogCaptur
             assert (deleted, chat.last.text) == (["one"], "You are welcome.")
     (line,) = [record.message for record in caplog.records if "does not take" in record.message]
     assert "user_after_tool, call_ids" in line
+
+
+async def test_no_thought_reaches_a_person_twice_and_no_call_as_text(caplog: pytest.LogCaptureFixture) -> None:
+    async with Dialect("openai") as server:
+        provider = provider_of(server)
+        server.script(["secret hm</think>one", "secret hm</think>two", "<think>secret</think>`<think>` is a tag"])
+        assert await text_of(provider) != "one", "its first draft was shown, and is replaced by the answer"
+        assert (await text_of(provider)).strip() == "two"
+        assert (await provider.complete(ASKED)).content == "`<think>` is a tag"
+        server.script(['Sure. <tool_call>{"name": "look", "arguments": {}}</tool_call>'])
+        response = await provider.complete(ASKED)
+        (call,) = response.tool_calls
+        assert (response.content, response.finish) == ("Sure.", "tools")
+        assert call.parse_error is not None and "stood in the text" in call.parse_error
+        await provider.close()
+    assert "name it text+openai:a-model" in caplog.text

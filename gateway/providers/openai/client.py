@@ -19,10 +19,13 @@ from urllib.parse import urlsplit
 import openai
 
 from gateway.providers.answer_schema import strict_schema
-from gateway.providers.base import Request, Response, ToolSpec
+from gateway.providers.base import Request, Response, ToolCall, ToolSpec
+from gateway.providers.calls import WRITTEN
+from gateway.providers.lenient import told_once
 from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
 from gateway.providers.openai.compat import LIMITS, VARIABLE, Compat, compat_of, known_of, refused_in
 from gateway.providers.openai.responses import ResponsesAnswer, responses_parameters
+from gateway.providers.thoughts import AnswerText, before_raw_call
 from gateway.providers.vendor import Vendor, VendorProvider
 from gateway.structured import build_schema_instruction
 
@@ -72,6 +75,8 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         self._compat = compat | known_of(self._url)
         self._learnt: dict[str, Compat] = {}
         """Model -> the names that its server did not take."""
+        self._begin_thinking: set[str] = set()
+        """The models whose answers have begun within thoughts."""
 
     @classmethod
     def from_environ(cls, model: str, environ: Mapping[str, str]) -> Self:
@@ -94,7 +99,9 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         answer = OpenAIAnswer()
         with _VENDOR.errors_mapped():
             answer.add(await self._ask(request, model))
-        return answer.response(model, self._url, self._clock())
+        text = AnswerText()
+        text.add(answer.text)
+        return self._said(answer.response(model, self._url, self._clock()), text, request, model)
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the reply as Provider.stream does. `timeout_seconds` limits the time between any two chunks."""
@@ -103,13 +110,30 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
             async for item in self._response_stream(request, model):
                 yield item
             return
-        answer = OpenAIAnswer()
+        answer, text = OpenAIAnswer(), AnswerText(waits=model in self._begin_thinking)
         with _VENDOR.errors_mapped():
             async with await self._ask(request, model, stream=True) as chunks:
                 async for chunk in chunks:
-                    if piece := answer.add(chunk):
+                    if piece := text.add(answer.add(chunk)):
                         yield piece
-        yield answer.response(model, self._url, self._clock())
+        response = answer.response(model, self._url, self._clock())
+        if rest := text.rest():
+            yield rest
+        yield self._said(response, text, request, model)
+
+    def _said(self, response: Response, text: AnswerText, request: Request, model: str) -> Response:
+        """Return the reply without its thoughts. A call in its text becomes one that cannot be used."""
+        if response.finish == "refused":
+            return response
+        if text.begins_thinking:
+            self._begin_thinking.add(model)
+        content = text.whole()
+        before = before_raw_call(content) if request.tools and not response.tool_calls else None
+        if before is None:
+            return replace(response, content=content)
+        told_once(f"openai: the model {model} writes its calls into the text: name it text+openai:{model}")
+        call = ToolCall(call_id=f"text_{len(request.messages)}", name="unknown", parse_error=WRITTEN)
+        return replace(response, content=before, tool_calls=(call,), finish="tools")
 
     def _responds(self, model: str) -> bool:
         return self._whole_api and _REASONS.search(model) is not None

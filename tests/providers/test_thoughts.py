@@ -1,0 +1,66 @@
+"""No thought and no raw call reaches a person, however the text is cut."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.providers.thoughts import AnswerText, before_raw_call
+
+ANSWERS = {
+    "<think>secret</think>answer": "answer",
+    "\n<think>\nsecret\n</think>\n\nanswer": "answer",
+    "<THINKING>secret ` odd</THINKING>answer": "answer",
+    "secret</think>\nanswer": "answer",
+    "one <think>secret</think>two": "one two",
+    "<think>secret": "",
+    "<think>a</think>one<think>secret</think>": "one",
+    "write `<think>` here": "write `<think>` here",
+    "```\n<think>kept</think>\n```\nand": "```\n<think>kept</think>\n```\nand",
+    "a < b and <thin": "a < b and <thin",
+    "plain `code": "plain `code",
+}
+
+
+def read(pieces: list[str], *, waits: bool = False) -> tuple[str, str, AnswerText]:
+    text = AnswerText(waits=waits)
+    shown = "".join([text.add(piece) for piece in pieces])
+    return shown, text.whole(), text
+
+
+def cut(text: str, cuts: list[int]) -> list[str]:
+    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+@given(st.sampled_from([*ANSWERS]), st.data())
+def test_the_answer_is_the_same_however_it_is_cut(said: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=len(said))))
+    shown, whole, text = read(cut(said, cuts))
+    assert whole.strip() == ANSWERS[said]
+    if not text.begins_thinking:
+        assert "secret" not in shown
+        assert whole.strip().startswith(shown.strip())
+
+
+@given(st.integers(1, 8))
+def test_a_model_that_began_with_thoughts_is_waited_for(size: int) -> None:
+    said = "secret one</think>the answer"
+    pieces = [said[at : at + size] for at in range(0, len(said), size)]
+    shown, whole, text = read(pieces, waits=True)
+    assert "secret" not in shown and whole == "the answer" and text.begins_thinking
+    assert "the answer".startswith(shown)
+
+
+def test_a_call_in_the_text_is_found_outside_of_code() -> None:
+    call = json.dumps({"name": "delete", "arguments": {}})
+    found = {
+        f"Sure.\n<tool_call>{call}</tool_call>": "Sure.",
+        f"[TOOL_CALLS][{call}]": "",
+        "<function=delete>{}</function>": "",
+        f"```\n<tool_call>{call}</tool_call>\n```": None,
+        "the tag `<tool_call>` begins one": None,
+        "hello": None,
+    }
+    assert {text: before_raw_call(text) for text in found} == found
