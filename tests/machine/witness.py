@@ -513,7 +513,10 @@ class Witness:
         if message.place != thing.place and text.startswith(f"**{self._headline(thing)}**\n"):
             note = text.partition("\n")[2]
             return "done" if note.startswith("✅") else "unknown" if note.startswith("❔") else "not done"
-        ends = [told.end for told in ends_in(text) if (told.tool, told.invoice) == (thing.tool, thing.invoice)]
+        about = [told for told in ends_in(text) if (told.tool, told.invoice) == (thing.tool, thing.invoice)]
+        # The same may be asked once more, and not arrive: then nothing was done about the second question.
+        was_shown = any(showing.sure for showing in thing.showings)
+        ends = [told.end for told in about if not (was_shown and told.line.startswith(UNDELIVERED))]
         if not ends or ends[-1] == "tampered":
             return None
         return "not done" if ends[-1] == "failed" else ends[-1]
