@@ -72,7 +72,7 @@ class CallAssembler:
         arguments: str | Mapping[str, Any] | None = None,
     ) -> None:
         """Add a piece. `arguments` is a part of their JSON text, or all of them as an object."""
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(dict(arguments))
+        text = _written(arguments)
         seen = next((call for call in reversed(self._calls) if call_id and call.call_id == call_id), None)
         if seen is not None:
             call = self._of_known_id(seen, name or "", text)
@@ -92,8 +92,7 @@ class CallAssembler:
 
     def add_whole(self, *, call_id: str | None, name: str | None, arguments: str | Mapping[str, Any] | None) -> None:
         """Add a call of an answer in one piece."""
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(dict(arguments))
-        self._begin(call_id, name or "").text = text
+        self._begin(call_id, name or "").text = _written(arguments)
 
     def calls(self, answer_id: str, *, ended: bool, cut: bool = False) -> tuple[ToolCall, ...]:
         """Return the calls. The unusable ones have a `parse_error`.
@@ -117,11 +116,11 @@ class CallAssembler:
                 fault = _UNENDED
             else:
                 fault = None
-            found.append(
-                ToolCall(call_id=call_id, name=call.name, parse_error=fault)
-                if fault is not None
-                else tool_call(call_id, call.name, call.text)
-            )
+            if fault is not None or not isinstance(value, dict):
+                fault = fault or tool_call(call_id, call.name, call.text).parse_error
+                found.append(ToolCall(call_id=call_id, name=call.name, parse_error=fault))
+            else:
+                found.append(ToolCall(call_id=call_id, name=call.name, args=value))
         return tuple(found)
 
     def _lacks_something(self) -> bool:
@@ -183,6 +182,11 @@ class CallAssembler:
         if call is not self._calls[-1]:
             self._passed_over.append(self._calls[-1])
         return call
+
+
+def _written(arguments: str | Mapping[str, Any] | None) -> str:
+    """Return arguments as JSON text."""
+    return arguments if isinstance(arguments, str) else json.dumps(dict(arguments)) if arguments is not None else ""
 
 
 _MALFORMED: Final = object()

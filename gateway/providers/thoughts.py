@@ -39,7 +39,7 @@ class AnswerText:
         self._held += piece
         shown, at = "", 0
         for token in _TOKEN.finditer(self._held):
-            if token[0] == "`" and token.end() == len(self._held):
+            if token[0] == "`" and not self._held[token.start() :].strip("`"):
                 break  # more of them may follow
             shown += self._text(self._held[at : token.start()])
             shown = self._mark(token[0], shown)

@@ -19,6 +19,7 @@ ANSWERS = {
     "<think>a</think>one<think>secret</think>": "one",
     "write `<think>` here": "write `<think>` here",
     "```\n<think>kept</think>\n```\nand": "```\n<think>kept</think>\n```\nand",
+    "```\n`<think>`\n```": "```\n`<think>`\n```",
     "a < b and <thin": "a < b and <thin",
     "plain `code": "plain `code",
 }
@@ -42,6 +43,12 @@ def test_the_answer_is_the_same_however_it_is_cut(said: str, data: st.DataObject
     if not text.begins_thinking:
         assert "secret" not in shown
         assert whole.strip().startswith(shown.strip())
+
+
+def test_a_mark_of_code_that_comes_in_pieces_is_one_mark() -> None:
+    for size in (1, 2, 3):
+        for said, answer in ANSWERS.items():
+            assert read(cut(said, list(range(size, len(said), size))))[1].strip() == answer
 
 
 @given(st.integers(1, 8))

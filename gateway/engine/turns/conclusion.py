@@ -186,7 +186,7 @@ class TurnConcluder:
         asked = {action.pending_action_id: action for action in outcome.asked}
         known = [action_id for action_id in asked if actions.get(action_id) is not None]
         mine = [replace(action, run_id=running.events.run_id) for action in asked.values()]
-        fresh = [action for action in mine if actions.get(action.pending_action_id) is None]
+        fresh = [action for action in mine if action.pending_action_id not in known]
         new = [actions.ask(action) for action in fresh if not self._is_permitted(actions, running, action)]
         person = str(running.person)
         changed = [action for action in new if close_replaced(actions, action)]

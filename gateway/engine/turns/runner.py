@@ -130,7 +130,7 @@ class TurnRunner:
 
     def _choose(self, lease: Lease, history: AttemptHistory) -> Batch:
         context = self._context
-        read = context.prefetched_index(lease)
+        read = context.prefetched_index(lease) if len(lease.events) > 1 else None  # a single event joins no other
         return choose(
             lease.events,
             language=context.language(None),

@@ -25,13 +25,13 @@ async def check(client: Client, keys: Keys) -> None:
     Raises StoreRefused, and StoreUnavailable when the server does not answer. Warns if a restart would lose data.
     """
     judge(await client.command("INFO"))
-    for name in (keys.format, *_forms(keys)):
+    for name in _forms(keys):
         await _stamp(client, name)
 
 
 def _forms(keys: Keys) -> list[str]:
-    """Return the key of each partition's form, which every script compares with its own."""
-    return [f"{keys.base(partition)}:format" for partition in PARTITIONS]
+    """Return the keys of the form: of the whole store, and of each partition, which the scripts compare."""
+    return [keys.format, *(f"{keys.base(partition)}:format" for partition in PARTITIONS)]
 
 
 async def _stamp(client: Client, name: str) -> None:
@@ -81,7 +81,7 @@ class Watch:
                     "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies "
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
                 )
-                for name in (self._keys.format, *_forms(self._keys)):
+                for name in _forms(self._keys):
                     await self._client.command("SET", name, FORM, "NX")
             self._compare(await self._client.command("GET", self._keys.format))
             before_policy, self._policy = self._policy, _policy(await self._client.command("INFO", "memory"))
@@ -95,8 +95,9 @@ class Watch:
 
     def _compare(self, found: bytes | None) -> None:
         """Refuse the store while its form is another one. A change is logged once."""
-        is_other = found is not None and not _is_ours(found)
-        refused = f"what is stored there {other_form(_text(found))}" if found is not None and is_other else None
+        refused = None
+        if found is not None and not _is_ours(found):
+            refused = f"what is stored there {other_form(_text(found))}"
         if refused is not None and self.refused is None:
             log.error("Redis is not used any more: %s", refused)
         self.refused = refused
