@@ -246,7 +246,7 @@ _USUAL = {
 FIELDS = Fields(
     harmless=frozenset(
         """AccountSid AddOns ApiVersion Body ChannelInstallSid ChannelMetadata ChannelPrefix ChannelToAddress
-        ExternalUserId From FromCity FromCountry FromState FromZip MessageSid MessageStatus MessagingServiceSid
+        ErrorCode ErrorUrl ExternalUserId From FromCity FromCountry FromState FromZip MessageSid MessageStatus MessagingServiceSid
         NumSegments OptOutType OriginalRepliedMessageSender OriginalRepliedMessageSid ParentExternalUserId ProfileName
         SmsMessageSid SmsSid SmsStatus To ToCity ToCountry ToState ToZip WaId""".split()  # noqa: SIM905
     )
@@ -326,9 +326,14 @@ _SHAPES: Mapping[str, re.Pattern[str]] = {
     "WaId": re.compile(r"[A-Za-z0-9.]{0,44}"),
 } | {f"MediaUrl{number}": _URL for number in range(MOST_MEDIA)}
 
+_OF_A_FALLBACK = frozenset({"ErrorUrl"})
+"""A field of a message that comes to the fallback URL (https://www.twilio.com/docs/messaging/guides/webhook-request).
+
+Such a form is always doubted, because the field has room for another one.
+"""
 _OF_A_STATUS = frozenset({"ChannelStatusMessage", "ErrorCode", "ErrorMessage", "EventType", "RawDlrDoneDate"})
 """Fields of reports. https://www.twilio.com/docs/messaging/guides/track-outbound-message-status."""
-_KNOWN = FIELDS.harmless | FIELDS.spoiling | _OF_A_STATUS
+_KNOWN = (FIELDS.harmless | FIELDS.spoiling | _OF_A_STATUS) - _OF_A_FALLBACK
 _SIGNED_ID = re.compile(r"(?:Account|Message|Sms)Sid[A-Z]{2}[0-9a-f]{32}")
 
 
@@ -336,7 +341,7 @@ def doubt(form: MultiMapping[str]) -> str:
     """Return the reason to ask Twilio whether it sent this form, without a value of it. Empty: there is none."""
     names = form.keys()
     if not names <= _KNOWN:
-        return "it has a field that this release does not know"
+        return "it has a field beyond those of a message"
     if len(names) != len(form):
         return "it has a field twice"
     for name, value in form.items():

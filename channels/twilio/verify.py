@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlsplit
@@ -17,6 +18,8 @@ from channels.twilio.payload import is_json, read_form
 _SIGNATURE = "x-twilio-signature"
 _SETTINGS = "x-twilio-webhooks-signature-settings"
 _BODY_HASH = "bodySHA256"
+_OTHER_KIND = re.compile(r"(?!whatsapp:)([a-z]{2,20}):")
+"""The address of a channel that is neither SMS nor WhatsApp: https://www.twilio.com/docs/messaging/channels."""
 _HASHES = {HMAC_SHA1: hashlib.sha1, HMAC_SHA256: hashlib.sha256}
 """All algorithms of https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
 
@@ -75,6 +78,11 @@ class Verifier:
         received = form.get("MessageStatus", "received") == "received"
         ours = form.get("To" if received else "From", "")
         if ours != self._address and not (self._service and form.get("MessagingServiceSid") == self._service):
+            if kind := _OTHER_KIND.match(ours):
+                raise NotOurs(
+                    f"twilio: its sender is of the kind {kind[1]}, and the bot takes SMS and WhatsApp: take the sender "
+                    "off this webhook"
+                )
             raise NotOurs(
                 f"twilio: it is about another number than {self._setting}: if it is yours, "
                 "name its messaging service in TWILIO_MESSAGING_SERVICE_SID"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from gateway.agent.confirming import OnConfirm, Unattended
 from gateway.agent.executing import CallExecutor, HandOver
 from gateway.agent.guarding import Blocked, Guarding, ReleasedText
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.model import ModelCaller
+from gateway.agent.model import ModelCaller, is_blank
 from gateway.agent.ports import CancellationToken, LiveText, LoopOutcome, LoopPorts
 from gateway.agent.replies import AnswerFormat, Replies
 from gateway.agent.spec import AgentSpec
@@ -51,6 +52,8 @@ from gateway.providers.base import (
 from gateway.structured import validation_retry_message
 from gateway.tools import ToolContext
 from gateway.tools.stopping import Stopped, Stopping
+
+log = logging.getLogger("askfirst.turns")
 
 EQUAL_ROUNDS = 3
 """The number of equal calls with equal results after which the loop is considered stuck."""
@@ -121,6 +124,9 @@ class Loop:
                 if isinstance(text, Blocked):
                     return await self._withheld(guarding)
                 response = replace(response, content=text)
+            if is_blank(response):
+                log.error("the model %s gave a blank answer (run %s)", self.served_by, self.events.run_id)
+                response = replace(response, content="")
             self.content = response.content
             self.calls += response.tool_calls
             if config.routing_only and response.tool_calls:

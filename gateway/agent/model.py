@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import unicodedata
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from channels import Json
@@ -23,7 +25,7 @@ from gateway.observe.events import (
     milliseconds_since,
 )
 from gateway.observe.teller import RunTeller
-from gateway.providers.base import Provider, ProviderError, Request, Response
+from gateway.providers.base import NO_USAGE, Provider, ProviderError, Request, Response
 from gateway.providers.completing import complete_within, pieces_of
 from gateway.providers.fallback import FallbackProvider, limited
 from gateway.tools.stopping import Stopping
@@ -51,13 +53,14 @@ class ModelCaller:
         """Return the model's whole reply, the `number`-th of the turn, with unique call ids and plain JSON.
 
         `record` makes it durable before it is told. After a part of its text was passed on, a reply is only retried
-        with `on_restart`, because the person would read that part twice. Raises ProviderError, Stopped.
+        with `on_restart`, because the person would read that part twice. A blank reply is asked for once more. The
+        same fault of two answers in a row is final. Raises ProviderError, Stopped.
         """
         tell, provider = self.events.tell, self.provider.name
         model = request.model or str(getattr(self.provider, "model", ""))
         if isinstance(self.provider, FallbackProvider):
             model = ""  # each of its providers has its own
-        attempt = 0
+        attempt, fault, spent = 0, None, NO_USAGE
         while True:
             attempt += 1
             pieces: list[str] = []
@@ -74,23 +77,20 @@ class ModelCaller:
             began = asyncio.get_running_loop().time()
             try:
                 response = _plain(_with_ids(await self.stopping.unless_set(self._once(request, pieces)), number))
+                if is_blank(response) and fault != _BLANK and self._may_retry(attempt, pieces):
+                    await record(response)
+                    await tell(RunUsage, usage=response.usage)
+                    spent += response.usage
+                    raise ProviderError(provider, "the answer is blank", retryable=True, fault=_BLANK)
             except ProviderError as error:
-                final = attempt > self._most_retries or (bool(pieces) and self.on_restart is None)
+                is_again, fault = error.fault is not None and error.fault == fault, error.fault
+                final = is_again or not self._may_retry(attempt, pieces)
                 wait = None if final else self._wait(error, attempt)
-                took = milliseconds_since(began)
-                await tell(
-                    LlmError,
-                    attempt=attempt,
-                    error=error,
-                    model=model,
-                    provider=provider,
-                    duration_ms=took,
-                    retry_in_seconds=wait,
-                )
+                await self._tell_failure(error, attempt, model, milliseconds_since(began), wait)
+                if final and error.fault is not None and attempt > 1:
+                    raise _unusable(error) from None
                 if wait is None:
                     raise
-                retries = self._most_retries
-                await tell(LlmRetry, attempt=attempt, max_retries=retries, error=error, backoff_seconds=wait)
                 await self.stopping.unless_set(self._sleep(wait))
             else:
                 took, usage = milliseconds_since(began), response.usage
@@ -100,7 +100,23 @@ class ModelCaller:
                     LlmEnd, response=response, usage=usage, provider=who, duration_ms=took, requested_model=model
                 )
                 await tell(RunUsage, usage=usage)
-                return response
+                return response if spent is NO_USAGE else replace(response, usage=spent + usage)
+
+    async def _tell_failure(
+        self, error: ProviderError, attempt: int, model: str, took_ms: float, wait_seconds: float | None
+    ) -> None:
+        tell, retries = self.events.tell, self._most_retries
+        await tell(
+            LlmError,
+            attempt=attempt,
+            error=error,
+            model=model,
+            provider=self.provider.name,
+            duration_ms=took_ms,
+            retry_in_seconds=wait_seconds,
+        )
+        if wait_seconds is not None:
+            await tell(LlmRetry, attempt=attempt, max_retries=retries, error=error, backoff_seconds=wait_seconds)
 
     async def tell_hit(self, request: Request, response: Response) -> None:
         """Tell a reply that the cache gave in place of the model."""
@@ -128,6 +144,9 @@ class ModelCaller:
     async def _tell_switch(self, failed: str, following: str, error: ProviderError) -> None:
         await self.events.tell(ProviderFallback, failed_provider=failed, next_provider=following, error=error)
 
+    def _may_retry(self, attempt: int, pieces: Sequence[str]) -> bool:
+        return attempt <= self._most_retries and (not pieces or self.on_restart is not None)
+
     @property
     def _most_retries(self) -> int:
         """The retries of one call. A chain is tried anew once: all its providers have failed by then."""
@@ -149,6 +168,24 @@ class ModelCaller:
             await self.sleep(seconds)
 
 
+def is_blank(response: Response) -> bool:
+    """Return True for a reply that ended by itself, and has neither a call nor a text that a person could see."""
+    return response.finish == "stop" and not response.tool_calls and all(map(_is_unseen, response.content))
+
+
+@lru_cache(256)
+def _is_unseen(char: str) -> bool:
+    """Return True for blanks, controls, format characters and marks without a letter."""
+    return unicodedata.category(char) in ("Cc", "Cf", "Zs", "Zl", "Zp", "Mn") or char in _FILLERS
+
+
+def _unusable(error: ProviderError) -> ProviderError:
+    """Return the error of a model whose answers have a fault that another call does not mend."""
+    return ProviderError(error.provider, error.code, retryable=False, refusal="unusable", fault=error.fault)
+
+
+_FILLERS: Final = "\N{HANGUL FILLER}\N{HALFWIDTH HANGUL FILLER}\N{BRAILLE PATTERN BLANK}"
+_BLANK: Final = "blank"
 _NO_JSON = "a value that JSON cannot hold, such as NaN"
 
 

@@ -19,16 +19,19 @@ UNPRICED_USD_PER_MILLION: Final = 15.0
 It is high: most calls to most models cost less, so that a budget stops too early and not too late.
 """
 
-Refusal: TypeAlias = Literal["too_long", "invalid"]
+Refusal: TypeAlias = Literal["too_long", "invalid", "unusable"]
 
 
 class ProviderError(AskfirstError):
     """A call to a model failed. The text is for operators, never for the person in the chat.
 
     `rate_limited` is True after too many calls. `retry_after_seconds` is the wait that the vendor asked for, if it did.
-    `refusal` says why this request can never succeed: it is ``too_long`` for the model, or ``invalid`` by the vendor's
-    rules, including its rules for content. With ``too_long``, `sent_tokens` is the size of the request and
-    `taken_tokens` the most that the model takes, where the vendor says so.
+    `refusal` says why this request can never succeed: it is ``too_long`` for the model, it is ``invalid`` by the
+    vendor's rules, including its rules for content, or its answers are ``unusable``. With ``too_long``, `sent_tokens`
+    is the size of the request and `taken_tokens` the most that the model takes, where the vendor says so.
+
+    `fault` names the fault of an answer that arrived, such as the field that cannot be read. The call was paid for, and
+    another one may have the same fault.
     """
 
     def __init__(
@@ -40,13 +43,14 @@ class ProviderError(AskfirstError):
         rate_limited: bool = False,
         retry_after_seconds: float | None = None,
         refusal: Refusal | None = None,
+        fault: str | None = None,
         sent_tokens: int | None = None,
         taken_tokens: int | None = None,
     ) -> None:
         super().__init__(f"{provider}: {code}")
         self.provider, self.code, self.retryable = provider, code, retryable
         self.rate_limited, self.retry_after_seconds = rate_limited, retry_after_seconds
-        self.refusal = refusal
+        self.refusal, self.fault = refusal, fault
         self.sent_tokens, self.taken_tokens = sent_tokens, taken_tokens
 
 

@@ -90,6 +90,10 @@ class CallAssembler:
         is_again = (call_id or name) and text == call.text and call.is_whole
         call.text += "" if is_again else text
 
+    def __bool__(self) -> bool:
+        """Return True once a call has begun."""
+        return bool(self._calls)
+
     def add_whole(self, *, call_id: str | None, name: str | None, arguments: str | Mapping[str, Any] | None) -> None:
         """Add a call of an answer in one piece."""
         self._begin(call_id, name or "").text = _written(arguments)

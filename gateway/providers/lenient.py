@@ -12,6 +12,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
+from gateway.providers.base import ProviderError
+
 log = logging.getLogger("askfirst.providers")
 
 T = TypeVar("T")
@@ -60,6 +62,15 @@ Loose: TypeAlias = Annotated[T | None, WrapValidator(_or_none)]
 def told_once(text: str) -> None:
     """Log a warning of a server's deviation, once for each text."""
     log.warning("%s", text)
+
+
+def broke_off(provider: str, *, as_ended: bool) -> ProviderError:
+    """Return the error of an answer without an end.
+
+    `as_ended`: some of it arrived, and the server closed it as if it were whole. Some servers always do so.
+    """
+    fault = "no end" if as_ended else None
+    return ProviderError(provider, "the answer broke off before its end", retryable=True, fault=fault)
 
 
 def where(error: ValidationError) -> str:

@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from channels import Json
 from gateway.providers import prices
 from gateway.providers.answer_schema import strict_schema
-from gateway.providers.base import ProviderConfigurationError, ProviderError
+from gateway.providers.base import ProviderConfigurationError, ProviderError, Request
 from gateway.providers.lenient import where
+from gateway.providers.refusals import words_of
 
 _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 """Codes of an account without credit.
@@ -27,7 +28,7 @@ Some come with 429, and no wait helps (https://platform.openai.com/docs/guides/e
 https://platform.claude.com/docs/en/api/rate-limits).
 """
 _TRANSIENT = re.compile(r"tool_use_failed|json_validate_failed")
-"""Codes of a 400 for what the model wrote, which another try may write better (https://github.com/pydantic/pydantic-ai/pull/2774)."""
+"""Codes of a 400 for the model's own words, which another try may mend (https://github.com/pydantic/pydantic-ai/pull/2774)."""
 _CODE = re.compile(r"[A-Za-z_]{1,64}")
 _TOO_LONG = re.compile(r"context_length_exceeded|exceed_context_size|too_large")
 _SAID_TOO_LONG = re.compile(
@@ -59,6 +60,7 @@ _REFUSED = re.compile(r"invalid_prompt|policy")
 See `ResponseError` in https://developers.openai.com/api/reference/resources/responses.
 """
 
+_INVALID_MEND = "docs/models.md, What a server does not take"
 _TOO_LONG_MEND = "the conversation is longer than the model takes: /new begins another"
 
 
@@ -117,10 +119,11 @@ class Vendor:
         return url, key or "none"
 
     @contextmanager
-    def errors_mapped(self) -> Iterator[None]:
+    def errors_mapped(self, request: Request | None = None) -> Iterator[None]:
         """Map the errors of a call of the library, and of reading an answer, to ProviderError.
 
-        The library's texts are left out: they may contain a key or a person's words.
+        The library's texts are left out: they may contain a key or a person's words. The server's words about a
+        refused `request` are kept without these.
         """
         try:
             yield
@@ -129,15 +132,16 @@ class Vendor:
         except self.breaks:
             raise ProviderError(self.name, "the connection failed or broke off", retryable=True) from None
         except self.answers as error:
-            raise self._answered(error) from None
+            raise self._answered(error, request) from None
         except ValidationError as error:
+            fault = where(error)
             raise ProviderError(
-                self.name, f"the answer is not what the API answers ({where(error)})", retryable=True
+                self.name, f"the answer is not what the API answers ({fault})", retryable=True, fault=fault
             ) from None
         except (self.others, ValueError):
             raise ProviderError(self.name, "the answer is not what the API answers", retryable=True) from None
 
-    def _answered(self, error: Any) -> ProviderError:
+    def _answered(self, error: Any, request: Request | None) -> ProviderError:
         codes, about = self.codes(error), self.details(error)[1]
         field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about or "")) else ""
         code_text = f"{' '.join(codes[:1])}{field}".strip()
@@ -153,10 +157,13 @@ class Vendor:
         said = f"{status} {code_text}".strip()
         if too_long:
             return self._too_long(said, str(getattr(error, "body", None) or error))
+        words = words_of(getattr(error, "body", None), request) if invalid or transient else ""
+        said += f', the server says "{words}"' if words else ""
         return ProviderError(
             self.name,
             ": ".join(filter(None, [said, self._mend(status, unpaid=unpaid)])),
             refusal="invalid" if invalid else None,
+            fault=code_text if transient else None,
             retryable=not unpaid and (transient or status in (408, 409, 429) or status >= 500),
             rate_limited=not unpaid and status == 429,
             retry_after_seconds=_retry_after_seconds(error.response.headers),
@@ -205,6 +212,7 @@ class Vendor:
             401: f"the key in {self.key_variable} was refused",
             403: f"the key in {self.key_variable} may not use this model",
             404: f"no such model, or {self.url_variable} {self.url_rule}",
+            **dict.fromkeys((400, 422), _INVALID_MEND),
         }
         return mends.get(status, "")
 

@@ -52,6 +52,7 @@ def _text(status: int, text: str, **headers: str) -> WebhookResponse:
 
 
 _UNPROVEN = _text(401, "not proven to come from the platform")
+_NOT_OURS = _text(401, "not about the configured account and number: see the bot's log")
 _UNREADABLE = _text(400, "not in the platform's encoding")
 _NOT_STORED = _text(503, "not stored, please deliver again", **{"Retry-After": "5"})
 
@@ -135,7 +136,7 @@ async def _receive(
     except (Forged, Stale) as error:
         if refusals is not None:
             refusals.refused(channel.name, error)
-        return _rejected(events, channel, _UNPROVEN, error)
+        return _rejected(events, channel, _NOT_OURS if isinstance(error, NotOurs) else _UNPROVEN, error)
     except Exception as error:  # noqa: BLE001 - verify broke its contract
         return _rejected(events, channel, _UNPROVEN, error)
     if refusals is not None:

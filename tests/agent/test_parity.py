@@ -90,7 +90,7 @@ def cut_off() -> Response:
 
 SCENARIOS = [
     Scenario(name="an answer", steps=["hello"], content="hello"),
-    Scenario(name="an empty answer", steps=[""], in_chat=say("empty_answer", "en")),
+    Scenario(name="an empty answer", steps=["", " "], in_chat=say("empty_answer", "en")),
     Scenario(name="a refusal", steps=[refused("I cannot help.")], content="I cannot help."),
     Scenario(name="a call", steps=[call("look_up", name="a"), "7"], content="7", calls=["look_up"]),
     Scenario(

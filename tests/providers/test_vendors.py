@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -171,15 +172,16 @@ LONG = "longer than the model takes"
     ],
     indirect=["vendor"],
 )
-async def test_error_is_told_with_advice_and_without_the_vendors_text(
+async def test_error_is_told_with_advice_and_no_persons_text(
     model: ModelServer, provider: Provider, fail: Fail, retryable: bool, says: tuple[str, ...], stream: bool
 ) -> None:
     words = f"{fail.message} Ana's words, 4290 tokens and sk-test-secret"
     model.script([Fail(fail.status, fail.code, words, fail.type)])
-    error = await refused(provider, stream=stream)
+    error = await refused(provider, replace(ASKED, messages=[user("I am Ana: words")]), stream=stream)
     assert error.retryable is retryable
     assert error.rate_limited is (retryable and fail.status == 429)
     assert [part for part in says if part not in error.code] == []
+    assert ("the server says" in error.code) == ("What a server does not take" in error.code)
     assert "Ana" not in str(error)
     assert "sk-" not in str(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from typing import Self
@@ -33,6 +34,11 @@ _ERROR_BACKOFF_SECONDS = (1.0, 5.0)
 """The waits after the first other errors. The next error is the last."""
 _ONE_BY_ONE_AFTER = 2
 """Failures after which messages are no longer joined, since one of them may make the turn fail."""
+_REFUSALS: Mapping[Refusal, str] = {
+    "too_long": "it is too long for the model",
+    "invalid": "the model's vendor refused the request",
+    "unusable": "the model's answers could not be used",
+}
 _DEATHS = 4
 """The number of workers that may die in a turn before it becomes a dead letter."""
 
@@ -115,11 +121,11 @@ class FailurePolicy:
         await self._context.commit(transaction)
 
     async def on_refusal(self, lease: Lease, batch: Batch, refusal: Refusal) -> None:
-        """Dead-letter a turn whose request the model's vendor refused: it would refuse the same request again."""
-        if refusal == "too_long":
-            await self.dead_letter(lease, batch, "it is too long for the model", key="history_too_long")
-        else:
-            await self.dead_letter(lease, batch, "the model's vendor refused the request")
+        """Dead-letter a turn that another call to the model does not help: it would be refused or answered alike."""
+        reason = _REFUSALS[refusal]
+        await self.dead_letter(
+            lease, batch, reason, key="history_too_long" if refusal == "too_long" else "error_incident"
+        )
 
     async def on_error(self, lease: Lease, batch: Batch, history: AttemptHistory) -> None:
         """Retry a turn that raised an error. After two failures its messages are taken one by one, unless it has

@@ -224,7 +224,14 @@ class TurnRunner:
             await shielded_commit(self._failures.hand_back(lease, history))
             raise
         except ProviderError as error:
-            log.error("the model of %s: %s", context.bot.name, error)
+            log.error(
+                "the model of %s: %s (turn of %s, run %s, event %s)",
+                context.bot.name,
+                error,
+                lease.lane,
+                running.events.run_id,
+                running.cause,
+            )
             await running.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(error))
             if running.direct:
                 raise

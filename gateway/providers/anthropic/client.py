@@ -102,7 +102,7 @@ class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
         """
         model = request.model or self.model
         sent, answer, client = Conversation(request, model), AnthropicAnswer(), await self._connections.client()
-        with _VENDOR.errors_mapped():
+        with _VENDOR.errors_mapped(request):
             parameters = _parameters(request, model, sent)
             if self._whole_api:
                 _cache(parameters)

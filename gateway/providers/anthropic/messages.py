@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel
 
 from channels import Json, Media
-from gateway.providers.base import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
+from gateway.providers.base import ModelMessage, Request, Response, ToolCall, Usage
 from gateway.providers.calls import CallAssembler
 from gateway.providers.history import (
     NO_RESULT,
@@ -37,7 +37,7 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
-from gateway.providers.lenient import Count, Loose, Name, told_once
+from gateway.providers.lenient import Count, Loose, Name, Said, broke_off, told_once
 from gateway.providers.prices import STANDARD_TERMS, priced
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -213,7 +213,7 @@ class _StartedMessage(BaseModel):
 
 
 class _Begun(BaseModel):
-    type: str
+    type: Name = None
     id: Name = None
     name: Name = None
     input: dict[str, Any] | str | None = None
@@ -224,20 +224,18 @@ class _Begun(BaseModel):
 
 
 class _Delta(BaseModel):
-    type: str | None = None
-    text: str | None = None
-    partial_json: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    stop_reason: str | None = None
+    text: Said = None
+    partial_json: str | dict[str, Any] | None = None
+    thinking: Loose[str] = None
+    signature: Loose[str] = None
+    stop_reason: Name = None
 
 
 class _Event(BaseModel):
     """The used fields of an event, validated here because the library passes answers on unchecked."""
 
-    type: str
-    index: int | None = None
-    message: _StartedMessage | None = None
+    index: Count = None
+    message: Loose[_StartedMessage] = None
     content_block: _Begun | None = None
     delta: _Delta | None = None
     usage: Loose[_Tokens] = None
@@ -311,7 +309,7 @@ class AnthropicAnswer:
             # Anthropic starts with {} and sends the arguments in pieces; other servers may send them whole here.
             self.calls.add(index=index, call_id=begun.id, name=begun.name, arguments=begun.input or None)
         block = _Block(
-            begun.type,
+            begun.type or "",
             text=begun.text or begun.thinking or "",
             signature=begun.signature or "",
             data=begun.data or "",
@@ -332,7 +330,7 @@ class AnthropicAnswer:
         end.
         """
         if self.stop_reason is None:  # some servers leave the last event out
-            raise ProviderError("anthropic", "the answer broke off before its end", retryable=True)
+            raise broke_off("anthropic", as_ended=bool(self.blocks))
         if self.stop_reason not in (*_ENDS, *_CUT, "refusal"):
             told_once(f"anthropic: the server ends an answer of {model} with {self.stop_reason[:40]!r}, not known")
         calls = self.calls.calls(self.answer_id, ended=self.stop_reason in _ENDS, cut=self.stop_reason in _CUT)

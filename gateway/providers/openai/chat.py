@@ -27,7 +27,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from channels import Json
-from gateway.providers.base import ModelMessage, ProviderError, Request, Response, Usage
+from gateway.providers.base import ModelMessage, Request, Response, Usage
 from gateway.providers.calls import CallAssembler
 from gateway.providers.history import (
     NO_RESULT,
@@ -39,7 +39,7 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
-from gateway.providers.lenient import Count, Loose, Name, Said, told_once
+from gateway.providers.lenient import Count, Loose, Name, Said, broke_off, told_once
 from gateway.providers.openai.compat import Compat
 from gateway.providers.prices import priced
 
@@ -154,7 +154,7 @@ class _Function(BaseModel):
 
 
 class _CallPart(BaseModel):
-    index: int | None = None
+    index: Count = None
     id: Name = None
     function: _Function | None = None
 
@@ -169,7 +169,7 @@ class _Said(BaseModel):
 class _Choice(BaseModel):
     message: _Said | None = None
     delta: _Said | None = None
-    finish_reason: str | None = None
+    finish_reason: Name = None
 
 
 class _PromptDetails(BaseModel):
@@ -260,7 +260,7 @@ class OpenAIAnswer:
         Raises ProviderError when the answer has no end.
         """
         if self.finish is None or _BROKE_OFF.search(self.finish):
-            raise ProviderError("openai", "the answer broke off before its end", retryable=True)
+            raise broke_off("openai", as_ended=self.finish is None and bool(self.text or self.calls))
         if self.finish not in (*_ENDS, "length", "content_filter"):
             told_once(f"openai: the server ends an answer of {model} with {self.finish[:40]!r}, which is not known")
         calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=self.finish == "length")

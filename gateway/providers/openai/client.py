@@ -93,11 +93,11 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         model = request.model or self.model
         if self._responds(model):
             whole = ResponsesAnswer(_VENDOR)
-            with _VENDOR.errors_mapped():
+            with _VENDOR.errors_mapped(request):
                 whole.end(await self._respond(request, model))
             return whole.response(model, self._url, self._clock())
         answer = OpenAIAnswer()
-        with _VENDOR.errors_mapped():
+        with _VENDOR.errors_mapped(request):
             answer.add(await self._ask(request, model))
         text = AnswerText()
         text.add(answer.text)
@@ -111,7 +111,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
                 yield item
             return
         answer, text = OpenAIAnswer(), AnswerText(waits=model in self._begin_thinking)
-        with _VENDOR.errors_mapped():
+        with _VENDOR.errors_mapped(request):
             async with await self._ask(request, model, stream=True) as chunks:
                 async for chunk in chunks:
                     if piece := text.add(answer.add(chunk)):
@@ -140,7 +140,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
 
     async def _response_stream(self, request: Request, model: str) -> AsyncIterator[str | Response]:
         answer = ResponsesAnswer(_VENDOR)
-        with _VENDOR.errors_mapped():
+        with _VENDOR.errors_mapped(request):
             async with await self._respond(request, model, stream=True) as events:
                 async for event in events:
                     if piece := answer.add(event):

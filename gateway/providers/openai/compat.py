@@ -10,14 +10,13 @@ https://github.com/anomalyco/opencode/issues/1680 (ids of calls).
 
 from __future__ import annotations
 
-import ast
-import json
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from gateway.providers.base import ProviderConfigurationError
+from gateway.providers.refusals import fields_in, texts_in
 
 Compat: TypeAlias = frozenset[str]
 """Some of `NAMES`."""
@@ -41,10 +40,6 @@ _REFUSES: Final = re.compile(
     r"|not (be )?(supported|permitted|allowed|recogni[sz]ed|accepted|available)|n[o']t (support|accept|recogni[sz]e)",
     re.IGNORECASE,
 )
-_QUOTED: Final = re.compile(r"(?P<quote>[\"'`])(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)", re.DOTALL)
-_OF_THE_REQUEST: Final = re.compile(r"['\"](input|messages|content|body)['\"]\s*:.*", re.DOTALL)
-_READ: Final = ("error", "message", "msg", "detail", "details", "errors", "metadata", "raw", "type", "code", "reason")
-_MOST_CHARACTERS: Final = 20_000
 
 
 def compat_of(environ: Mapping[str, str]) -> Compat:
@@ -68,11 +63,11 @@ def refused_in(body: object, sent: Collection[str]) -> str | None:
 
     `body` is the server's answer. Quotes of the request in it do not count.
     """
-    texts = list(_texts(body))
+    texts = list(texts_in(body))
     for name, rule in _RULES.items():
         if any(rule.search(text) for text in texts):
             return name
-    fields = set(_fields(body))
+    fields = set(fields_in(body))
     refuses = any(_REFUSES.search(text) for text in texts)
     for name in PARAMETERS:
         if name not in sent:
@@ -81,53 +76,3 @@ def refused_in(body: object, sent: Collection[str]) -> str | None:
         if named or (name in fields and (refuses or name not in LIMITS)):
             return name
     return None
-
-
-def _fields(value: object) -> Iterator[str]:
-    """Yield the names of the fields that an error is about."""
-    for part in _parts(value):
-        if isinstance(param := part.get("param"), str):
-            yield from re.findall(r"\w+", param)
-        loc = part.get("loc")
-        yield from map(str, loc if isinstance(loc, list | tuple) else ())
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield the words of an error, without quotes of the request."""
-    for part in _parts(value):
-        for key in _READ:
-            if isinstance(text := part.get(key), str) and _decoded(text) is None:
-                yield _without_quotes(text)
-    if isinstance(value, str) and _decoded(value) is None:
-        yield _without_quotes(value)
-
-
-def _parts(value: object) -> Iterator[Mapping[Any, Any]]:
-    """Yield the objects of an error, also those that are written into its texts."""
-    if isinstance(value, str):
-        value = _decoded(value)
-    if isinstance(value, Mapping):
-        yield value
-        for key in _READ:
-            yield from _parts(value.get(key))
-    elif isinstance(value, list | tuple):
-        for item in value[:100]:
-            yield from _parts(item)
-
-
-def _decoded(text: str) -> object:
-    """Return the object that is written in a text as JSON or, as vLLM does, as Python; None for other texts."""
-    if not text.strip().startswith(("{", "[")) or len(text) > _MOST_CHARACTERS:
-        return None
-    for read in (json.loads, ast.literal_eval):
-        try:
-            found: object = read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        return found
-    return None
-
-
-def _without_quotes(text: str) -> str:
-    cut = _OF_THE_REQUEST.sub("", text[:_MOST_CHARACTERS])
-    return _QUOTED.sub(lambda found: found["text"] if re.fullmatch(r"[\w.]{1,40}", found["text"]) else " ", cut)

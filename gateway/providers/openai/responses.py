@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict
 
 from channels import Json
 from gateway.providers.answer_schema import strict_schema
-from gateway.providers.base import ModelMessage, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
+from gateway.providers.base import ModelMessage, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.providers.calls import CallAssembler, tool_call
 from gateway.providers.history import (
     NO_RESULT,
@@ -36,6 +36,7 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
+from gateway.providers.lenient import Count, Loose, Name, broke_off
 from gateway.providers.prices import priced
 from gateway.providers.vendor import Vendor
 
@@ -211,21 +212,21 @@ class _Item(BaseModel):
 
 
 class _Cached(BaseModel):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
 
 
 class _ResponseTokens(BaseModel):
     """Token counts. `output_tokens` includes the reasoning, and `input_tokens` all that a cache read or wrote."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Cached | None = None
+    input_tokens: Count = None
+    output_tokens: Count = None
+    input_tokens_details: Loose[_Cached] = None
 
 
 class _Error(BaseModel):
-    code: str | None = None
-    message: str | None = None
+    code: Name = None
+    message: Name = None
 
 
 class _Incomplete(BaseModel):
@@ -235,13 +236,13 @@ class _Incomplete(BaseModel):
 class _Whole(BaseModel):
     """The used fields of an answer, validated here because the library passes answers on unchecked."""
 
-    model: str = ""
+    model: Name = None
     status: str
     output: list[_Item]
-    usage: _ResponseTokens | None = None
-    error: _Error | None = None
-    incomplete_details: _Incomplete | None = None
-    service_tier: str | None = None
+    usage: Loose[_ResponseTokens] = None
+    error: Loose[_Error] = None
+    incomplete_details: Loose[_Incomplete] = None
+    service_tier: Name = None
 
     def counted(self) -> Usage:
         tokens = self.usage or _ResponseTokens()
@@ -251,7 +252,7 @@ class _Whole(BaseModel):
             completion_tokens=tokens.output_tokens or 0,
             cached_prompt_tokens=cached.cached_tokens or 0,
             cache_write_tokens=cached.cache_write_tokens or 0,
-            model=self.model,
+            model=self.model or "",
             provider="openai",
         )
 
@@ -262,7 +263,7 @@ class _Typed(BaseModel):
 
 class _TextDelta(BaseModel):
     delta: str
-    output_index: int | None = None
+    output_index: Count = None
 
 
 class _Ended(BaseModel):
@@ -307,7 +308,7 @@ class ResponsesAnswer:
         """
         whole = self._whole
         if whole is None or whole.status in ("queued", "in_progress"):
-            raise ProviderError(self._vendor.name, "the answer broke off before its end", retryable=True)
+            raise broke_off(self._vendor.name, as_ended=self._speaking is not None)
         if whole.status not in ("completed", "incomplete"):
             error = whole.error or _Error()
             raise self._vendor.failed(error.code, error.message)
@@ -329,7 +330,7 @@ class ResponsesAnswer:
             content=refused or "\n\n".join(said for item in whole.output if (said := item.said)),
             tool_calls=calls,
             usage=priced(whole.counted(), url, at, whole.service_tier),
-            model=whole.model,
+            model=whole.model or "",
             finish=finish,
             echo={"provider": "openai", "model": model, "items": items} if items else None,
         )

@@ -18,7 +18,7 @@ from multidict import MultiDict
 
 from channels import Forged, Parsed, WebhookRequest
 from channels.twilio import SmsChannel, WhatsAppChannel
-from channels.twilio.parse import _KNOWN, doubt
+from channels.twilio.parse import _KNOWN, doubt, judge
 from tests.channels.twilio.conftest import ANA
 from tests.channels.twilio.forms import ACCOUNT_SID, FORMS, OURS, SERVICE, request
 from tests.channels.twilio.test_gateway import DELETE, open_house
@@ -124,7 +124,7 @@ def test_the_attack_is_proven_by_its_signature_and_doubted() -> None:
     original = read(captured, proof)
     assert parsed is not None
     assert original is not None
-    assert parsed.doubt == "it has a field that this release does not know"
+    assert parsed.doubt == "it has a field beyond those of a message"
     ids = [set(event.event_ids) for each in (parsed, original) for event in each.events]
     assert ids[0] & ids[1], "the second that comes with one signature is a twin of the first"
 
@@ -132,6 +132,12 @@ def test_the_attack_is_proven_by_its_signature_and_doubted() -> None:
 @pytest.mark.parametrize("name", [name for name in FORMS if "does not know" not in name])
 def test_what_twilio_documents_is_not_doubted(name: str) -> None:
     assert doubt(MultiDict(FORMS[name])) == ""
+
+
+def test_a_message_at_the_fallback_url_is_doubted_and_its_fields_are_known() -> None:
+    fallback = {**FORMS["sms text"], "ErrorCode": "11200", "ErrorUrl": "https://bot.example.com/webhooks/twilio"}
+    assert doubt(MultiDict(fallback)) == "it has a field beyond those of a message"
+    assert judge(fallback) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,7 @@ async def test_a_message_cut_out_of_another_does_nothing(tmp_path: Path, caplog:
         await house.idle()
         assert twilio.last(VICTIM) is None
     (refused,) = [record for record in caplog.records if record.getMessage() == "a request was refused"]
-    assert "Twilio has not sent this form: it has a field that this release does not know" in vars(refused)["why"]
+    assert "Twilio has not sent this form: it has a field beyond those of a message" in vars(refused)["why"]
     assert VICTIM not in caplog.text
 
 

@@ -67,6 +67,8 @@ def test_what_twilio_signed_passes(name: str) -> None:
         ("sms by a messaging service", {"To": "12345", "MessagingServiceSid": f"MG{2:032x}"}, "MESSAGING_SERVICE_SID"),
         ("report delivered", {"From": "+15550009999"}, "TWILIO_SMS_FROM"),
         ("sms text", {"AccountSid": f"AC{2:032x}"}, "TWILIO_ACCOUNT_SID"),
+        ("sms text", {"To": "rcs:brand"}, "its sender is of the kind rcs"),
+        ("sms text", {"To": "messenger:1234567"}, "its sender is of the kind messenger"),
     ],
 )
 def test_signed_form_for_another_number_is_refused_with_advice(name: str, changes: dict[str, str], mend: str) -> None:
