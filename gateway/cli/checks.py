@@ -6,7 +6,7 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from channels.catalogue import load
 from gateway.access import AllowList
 from gateway.access.approvers import check_approvers
 from gateway.access.entries import EVERYBODY, vain_entries
+from gateway.agent import AgentConfig
 from gateway.app import started
 from gateway.assembly import in_memory, open_store
 from gateway.channel_agent import ChannelAgent
@@ -31,7 +32,18 @@ from gateway.control_server import socket_file, store_file
 from gateway.engine.clock import skew_of
 from gateway.environment import proxied
 from gateway.logs import describe_error
-from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
+from gateway.providers import (
+    KnowsModels,
+    ModelMessage,
+    Provider,
+    ProviderConfigurationError,
+    ProviderError,
+    Request,
+    Response,
+    ToolCall,
+    ToolSpec,
+)
+from gateway.providers.completing import pieces_of
 from gateway.providers.prices import age_text, age_warning
 from gateway.settings import Settings
 from gateway.store.base import Store
@@ -39,7 +51,10 @@ from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.sqlite.files import warn_of_network
 from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError, unasked
 
+log = logging.getLogger("askfirst.doctor")
+
 _ANSWER_WITHIN_SECONDS = 20.0
+_MOST_TOKENS = 300
 _CLOCK_SECONDS = 30.0
 """Threshold of the warning for a clock that is off. It is far below the tolerance of `serve`, since the clock may drift
 further."""
@@ -93,18 +108,17 @@ def model(agent: ChannelAgent, *, asks: bool) -> str:
     if provider.name == "demo":
         return "the offline demo answers; ASKFIRST_PROVIDER names another, for example openai:gpt-5-mini"
     try:
-        return asyncio.run(_asked(provider, agent.agent.config.model, asks=asks))
+        return asyncio.run(_asked(provider, agent.agent.config, asks=asks))
     except ProviderError as error:
         passing = ": it may pass; see that this machine reaches the server" if error.retryable else ""
         raise AskfirstError(f"{error}{passing}") from error
 
 
-async def _asked(provider: Provider, name: str | None, *, asks: bool) -> str:
+async def _asked(provider: Provider, config: AgentConfig, *, asks: bool) -> str:
+    name = config.model
     try:
         if asks:
-            hello = ModelMessage(role="user", content="Say OK.")
-            request = Request(messages=[hello], model=name, max_tokens=16, timeout_seconds=_ANSWER_WITHIN_SECONDS)
-            return f"{provider.name} answers as {(await provider.complete(request)).model}"
+            return await _called(provider, config)
         if not isinstance(provider, KnowsModels):
             return f"{provider.name} is set up; --model asks it"
         if await provider.knows(name, timeout_seconds=_ANSWER_WITHIN_SECONDS):
@@ -112,6 +126,40 @@ async def _asked(provider: Provider, name: str | None, *, asks: bool) -> str:
         return f"{provider.name} is set up, and its server does not say which models it has; --model asks it"
     finally:
         await provider.close()
+
+
+_LOOK = ToolSpec(
+    name="look_up",
+    description="Look up the price of a thing.",
+    parameters={"type": "object", "properties": {"thing": {"type": "string"}}, "required": ["thing"]},
+)
+
+
+async def _called(provider: Provider, config: AgentConfig) -> str:
+    """Have the model call a tool, in a conversation that has a call and its result already.
+
+    A provider logs at WARNING what it had to leave out. Raises ProviderError.
+    """
+    call = ToolCall(call_id="call_1", name=_LOOK.name, args={"thing": "bolts"})
+    request = Request(
+        messages=[
+            ModelMessage(role="user", content="What do bolts cost?"),
+            ModelMessage(role="assistant", tool_calls=(call,)),
+            ModelMessage(role="tool", content="2 dollars", call_id=call.call_id, tool_name=call.name),
+            ModelMessage(role="user", content="And nuts? Call look_up."),
+        ],
+        tools=[_LOOK],
+        model=config.model,
+        temperature=config.temperature,
+        max_tokens=_MOST_TOKENS,
+        timeout_seconds=_ANSWER_WITHIN_SECONDS,
+    )
+    async with aclosing(pieces_of(provider, request, _ANSWER_WITHIN_SECONDS)) as pieces:
+        response = [piece async for piece in pieces if isinstance(piece, Response)][-1]
+    called = [each for each in response.tool_calls if each.parse_error is None]
+    if not called:
+        log.warning("the model did not call the tool that it was told to call: a bot with tools needs one that does")
+    return f"{provider.name} answers as {response.model}" + (", and calls a tool" if called else "")
 
 
 def prices(now: datetime) -> Finding | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from channels import Media
-from gateway.providers.base import ModelMessage
+from gateway.providers.base import ModelMessage, Request
 
 NO_RESULT = "No result was recorded for this call."
 """The text in place of a result that the history has lost."""
@@ -74,3 +75,8 @@ def results_in(following: Sequence[ModelMessage]) -> dict[str, list[str]]:
         if message.role == "tool" and message.call_id:
             results.setdefault(message.call_id, []).append(plain_text(message.content))
     return results
+
+
+def without_echoes(request: Request) -> Request:
+    """Return the request without the thoughts of earlier replies, for a server that cannot read them."""
+    return replace(request, messages=[replace(message, echo=None) for message in request.messages])

@@ -13,7 +13,8 @@ import pytest
 from gateway.cli.checks import prices
 from tests.cli.counting import write_counting_bot
 from tests.cli.processes import askfirst, command, forked
-from tests.fakes.model_server import Fail, ModelServer
+from tests.fakes.dialects import Dialect
+from tests.fakes.model_server import Call, Fail, ModelServer
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
 from tests.fakes.twilio import FakeTwilio
@@ -271,11 +272,23 @@ async def test_server_without_a_model_list_is_well(
 
 
 async def test_model_is_called_only_with_the_model_option(here: Path, env: dict[str, str], asked: ModelServer) -> None:
-    asked.script(["OK.", Fail(529), Fail(402)])
-    assert "model" not in await examined("--model", env=env)
-    assert max(asked.requests[0].get(name, 0) for name in ("max_tokens", "max_completion_tokens")) <= 16 + 8000
+    asked.script([Call("look_up", {"thing": "nuts"}), "2 dollars.", Fail(529), Fail(402)])
+    result = await command("doctor", "bot.py", "--model", env=env)
+    assert f"answers as {env['ASKFIRST_PROVIDER'].partition(':')[2]}, and calls a tool" in result.output
+    (sent,) = asked.requests
+    assert max(sent.get(name, 0) for name in ("max_tokens", "max_completion_tokens")) <= 300 + 8000
+    assert "did not call the tool" in (await command("doctor", "bot.py", "--model", env=env)).output
     assert "529" in (await examined("--model", env=env))["model"]
     assert "has no credit left" in (await examined("--model", env=env))["model"]
+
+
+async def test_the_model_check_says_what_the_server_does_not_take(here: Path, env: dict[str, str]) -> None:
+    async with Dialect("vllm", "stream_options", "max_tokens", rules=True) as server:
+        server.script([Call("look_up", {"thing": "nuts"})])
+        environ = {"ASKFIRST_PROVIDER": "openai:m", "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": server.key}
+        result = await command("doctor", "bot.py", "--model", env=env | environ)
+    assert "OPENAI_COMPAT=call_ids,max_tokens,stream_options,user_after_tool keeps it so" in result.output
+    assert "calls a tool" in result.output
 
 
 # ── the previews ──

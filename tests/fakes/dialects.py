@@ -15,7 +15,7 @@ from typing import Any
 from tests.fakes.model_server import Fail
 from tests.fakes.openai import FakeOpenAI
 
-__all__ = ["DIALECTS", "Dialect"]
+__all__ = ["DIALECTS", "Dialect", "mistrals_refusal_of"]
 
 Body = dict[str, Any]
 
@@ -89,18 +89,29 @@ class Dialect(FakeOpenAI):
             schema = (body.get("response_format") or {}).get("json_schema") or {}
             if name in body or name in schema:
                 return Fail(self.status, name, message="a parameter")
-        return self._broken_rule(body["messages"]) if self._rules else None
+        return mistrals_refusal_of(body["messages"]) if self._rules else None
 
     def error(self, fail: Fail) -> dict[str, Any]:
         return self._words(str(fail.code), self._body) if fail.message == "a parameter" else super().error(fail)
 
-    def _broken_rule(self, messages: list[Body]) -> Fail | None:
-        for before, message in itertools.pairwise(messages):
-            if (before["role"], message["role"]) == ("tool", "user"):
-                return Fail(400, "3230", "Unexpected role 'user' after role 'tool'", "invalid_request_message_order")
-        ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
-        for id_ in ids:
-            if not re.fullmatch(r"[A-Za-z0-9]{9}", id_):
-                text = f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9."
-                return Fail(400, "3280", text, "invalid_function_call")
-        return None
+
+def mistrals_refusal_of(messages: list[Body]) -> Fail | None:
+    """The error with which Mistral's server refuses these messages, None when it takes them.
+
+    https://github.com/mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py has the
+    rules. Templates of other models want user and assistant in turn, too
+    (https://github.com/ggml-org/llama.cpp/issues/12279).
+    """
+    roles = [message["role"] for message in messages if message["role"] != "system"]
+    for before, role in itertools.pairwise(roles):
+        if (before, role) in (("tool", "user"), ("user", "user"), ("assistant", "assistant"), ("user", "tool")):
+            text = f"Unexpected role '{role}' after role '{before}'"
+            return Fail(400, "3230", text, "invalid_request_message_order")
+    if roles[:1] != ["user"] or roles[-1] not in ("user", "tool"):
+        text = f"Expected last role User or Tool (or Assistant with prefix True) for serving but got {roles[-1]}"
+        return Fail(400, "3230", text, "invalid_request_message_order")
+    for id_ in [call["id"] for message in messages for call in message.get("tool_calls", ())]:
+        if not re.fullmatch(r"[A-Za-z0-9]{9}", id_):
+            text = f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9."
+            return Fail(400, "3280", text, "invalid_function_call")
+    return None

@@ -18,6 +18,8 @@ import httpx2
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.anthropic.messages import AnthropicAnswer, Conversation
 from gateway.providers.base import Request, Response
+from gateway.providers.history import without_echoes
+from gateway.providers.refusals import texts_in
 from gateway.providers.vendor import Vendor, VendorProvider
 
 _MAX_TOKENS = 8000
@@ -28,6 +30,8 @@ _THINKS = re.compile(r"(^|[/:])claude-(?!\d|instant|(opus|sonnet|haiku)-4\b)")
 They count the thinking, which is not shown, into the limit of a reply:
 https://platform.claude.com/docs/en/models/opus-5/migration-guide.
 """
+_OF_THOUGHTS = re.compile(r"\bthinking\b|\bsignature\b")
+"""The words with which a server refuses thoughts that it cannot read, such as those of another account or server."""
 _ROOM_TO_THINK = 8000
 """The tokens that are added for that thinking, so that a short limit does not end a reply before its first word."""
 
@@ -100,17 +104,27 @@ class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
 
         `timeout_seconds` limits the time between any two events, the API's pings included.
         """
-        model = request.model or self.model
-        sent, answer, client = Conversation(request, model), AnthropicAnswer(), await self._connections.client()
+        model, answer = request.model or self.model, AnthropicAnswer()
         with _VENDOR.errors_mapped(request):
-            parameters = _parameters(request, model, sent)
-            if self._whole_api:
-                _cache(parameters)
-            async with await client.messages.create(**parameters, stream=True) as events:
+            try:
+                sent, stream = await self._begin(request, model)
+            except anthropic.BadRequestError as error:
+                has_thoughts = any(message.echo for message in request.messages)
+                if not has_thoughts or not _OF_THOUGHTS.search(" ".join(texts_in(error.body))):
+                    raise
+                sent, stream = await self._begin(without_echoes(request), model)
+            async with stream as events:
                 async for event in events:
                     if piece := answer.add(event):
                         yield piece
         yield answer.response(model, sent.prefix, self._url, self._clock())
+
+    async def _begin(self, request: Request, model: str) -> tuple[Conversation, Any]:
+        sent, client = Conversation(request, model), await self._connections.client()
+        parameters = _parameters(request, model, sent)
+        if self._whole_api:
+            _cache(parameters)
+        return sent, await client.messages.create(**parameters, stream=True)
 
 
 def _parameters(request: Request, model: str, sent: Conversation) -> dict[str, Any]:

@@ -47,6 +47,7 @@ _BROKE_OFF = re.compile(r"error|abort|cancel|timeout|fail|insufficient|interrupt
 """Reasons of other servers for an answer that is not whole (https://github.com/anomalyco/opencode/issues/26170)."""
 _ENDS = ("stop", "tool_calls", "function_call")
 """The reasons with which a whole answer ends: https://platform.openai.com/docs/api-reference/chat/object."""
+_GO_ON = "(Go on.)"
 _NOTED = "Noted."
 """The model's word where a server wants one. It claims nothing about what was done."""
 _MAX_CALL_ID = 40
@@ -73,20 +74,44 @@ def chat_messages(request: Request, model: str, compat: Compat = frozenset()) ->
                 if events:
                     chat.append({"role": "user", "content": "\n\n".join(events)})
                     events.clear()
-                chat.extend(_assistant(message, model, results_in(request.messages[index + 1 :])))
+                chat.extend(_assistant(message, model, compat, results_in(request.messages[index + 1 :])))
     if events:
         chat.append({"role": "user", "content": "\n\n".join(events)})
     if "user_after_tool" in compat:
-        chat = list(_with_a_word_between(chat))
+        chat = _in_turn(chat)
     return _with_short_ids(chat) if "call_ids" in compat else chat
 
 
-def _with_a_word_between(chat: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the messages, with one of the model's between the result of a tool and a person's message."""
-    for before, message in zip([None, *chat], chat, strict=False):
-        if before is not None and (before["role"], message["role"]) == ("tool", "user"):
-            yield {"role": "assistant", "content": _NOTED}
-        yield message
+def _in_turn(chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with the person and the model in turn.
+
+    Messages of one side become one, and between the result of a tool and a person's message the model has a word.
+    """
+    turns: list[dict[str, Any]] = []
+    for message in chat:
+        before, role = turns[-1] if turns else {"role": "system"}, message["role"]
+        if role == before["role"] and (role == "user" or (role == "assistant" and "tool_calls" not in before)):
+            turns[-1] = {**message, "content": _joined(before["content"], message["content"])}
+            continue
+        if (before["role"], role) == ("system", "assistant"):
+            turns.append({"role": "user", "content": _GO_ON})
+        elif (before["role"], role) == ("tool", "user"):
+            turns.append({"role": "assistant", "content": _NOTED})
+        turns.append(message)
+    if turns[-1]["role"] == "assistant":
+        turns.append({"role": "user", "content": _GO_ON})
+    return turns
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Return the contents of two messages as one: a text, or parts if one of them has files."""
+    if isinstance(first, list) or isinstance(second, list):
+        return [*_parts(first), *_parts(second)]
+    return "\n\n".join(filter(None, [first, second])) or None
+
+
+def _parts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
 
 
 def _with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -119,7 +144,9 @@ def _said(message: ModelMessage, events: list[str], contents: Mapping[str, bytes
     return [*([{"type": "text", "text": text}] if text else []), *parts] if parts else text
 
 
-def _assistant(message: ModelMessage, model: str, results: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+def _assistant(
+    message: ModelMessage, model: str, compat: Compat, results: dict[str, list[str]]
+) -> Iterator[dict[str, Any]]:
     content = plain_text(message.content)
     if not message.tool_calls:
         if content:
@@ -129,11 +156,12 @@ def _assistant(message: ModelMessage, model: str, results: dict[str, list[str]])
     for number, call in enumerate(message.tool_calls):
         fits = call.call_id and len(call.call_id) <= _MAX_CALL_ID and plain_text(call.call_id) == call.call_id
         ids.append(call.call_id if fits and call.call_id not in ids else f"{number}_of_this_reply")
-    echo = echoed(message, "openai", model) or {}
+    echo = (None if "reasoning_content" in compat else echoed(message, "openai", model)) or {}
+    thought = {"reasoning_content": plain_text(echo["reasoning_content"])} if "reasoning_content" in echo else {}
     yield {
         "role": "assistant",
         "content": content or None,
-        **({"reasoning_content": plain_text(echo["reasoning_content"])} if "reasoning_content" in echo else {}),
+        **thought,
         "tool_calls": [
             {
                 "id": id_,

@@ -21,10 +21,12 @@ import openai
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import Request, Response, ToolCall, ToolSpec
 from gateway.providers.calls import WRITTEN
+from gateway.providers.history import without_echoes
 from gateway.providers.lenient import told_once
 from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
 from gateway.providers.openai.compat import LIMITS, VARIABLE, Compat, compat_of, known_of, refused_in
 from gateway.providers.openai.responses import ResponsesAnswer, responses_parameters
+from gateway.providers.refusals import texts_in
 from gateway.providers.thoughts import AnswerText, before_raw_call
 from gateway.providers.vendor import Vendor, VendorProvider
 from gateway.structured import build_schema_instruction
@@ -44,6 +46,7 @@ reply.
 """
 _WITHOUT_SCHEMAS = re.compile(r"(^|[/:])(gpt-3|gpt-4(-|$)|o1-(mini|preview))")
 """The vendor's models that do not keep to a schema: https://platform.openai.com/docs/guides/structured-outputs."""
+_NO_ITEM = re.compile(r"^Item with id \S+ not found")
 _MOST_LEARNT = 4
 """The most calls that are made again for one reply."""
 _ROOM_TO_REASON = 8000
@@ -151,15 +154,16 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         """Call the Responses API.
 
         The reasoning of earlier replies is left out if the vendor cannot read it any more, which is so after a change
-        to the key of another organization (https://github.com/experientiallabs/experiential/pull/965).
+        to the key of another organization (https://github.com/experientiallabs/experiential/pull/965), and behind
+        another server of the same API.
         """
         responses = (await self._connections.client()).responses
         try:
             return await responses.create(**responses_parameters(request, model, _ROOM_TO_REASON), **how)
         except openai.BadRequestError as error:
-            if error.code != "invalid_encrypted_content":
+            if error.code != "invalid_encrypted_content" and not _NO_ITEM.search(" ".join(texts_in(error.body))):
                 raise
-        plain = replace(request, messages=[replace(message, echo=None) for message in request.messages])
+        plain = without_echoes(request)
         return await responses.create(**responses_parameters(plain, model, _ROOM_TO_REASON), **how)
 
     async def _ask(self, request: Request, model: str, *, stream: bool = False) -> Any:
@@ -194,8 +198,9 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
 
 
 def _named(parameters: Mapping[str, Any]) -> set[str]:
-    """Return the names of the parameters, also inside the format of the answer."""
-    return {*parameters, *parameters.get("response_format", {}).get("json_schema", {})}
+    """Return the names of the parameters, also inside the format of the answer and the messages."""
+    in_messages = {name for message in parameters["messages"] for name in message}
+    return {*parameters, *parameters.get("response_format", {}).get("json_schema", {}), *in_messages}
 
 
 def _parameters(request: Request, model: str, compat: Compat, *, stream: bool) -> dict[str, Any]:

@@ -6,6 +6,8 @@ remembered for the model. These projects report the forms of the refusals:
 https://github.com/openai/openai-agents-python/issues/442 and https://github.com/vercel/ai/pull/1578 (stream_options),
 https://github.com/zed-industries/zed/issues/37021 (a person's message behind a result of a tool),
 https://github.com/anomalyco/opencode/issues/1680 (ids of calls).
+
+``reasoning_content`` is a field of a message and no parameter: the thoughts of an earlier reply.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ Compat: TypeAlias = frozenset[str]
 VARIABLE: Final = "OPENAI_COMPAT"
 LIMITS: Final = ("max_tokens", "max_completion_tokens")
 """The two names of the bound of a reply. It is sent under the other name, and never left out."""
-PARAMETERS: Final = ("stream_options", "temperature", *LIMITS, "strict", "response_format")
+PARAMETERS: Final = ("stream_options", "temperature", *LIMITS, "strict", "response_format", "reasoning_content")
 NAMES: Final = (*PARAMETERS, "user_after_tool", "call_ids")
 """``user_after_tool``: a person's message right behind the result of a tool. ``call_ids``: ids that have not nine
 letters and digits."""
