@@ -104,7 +104,7 @@ def test_planted_defect_is_found_by_the_machine(
         play(places, 5, Machine, count=400)
 
 
-SEEDS = {defects.permission_of_another: 1}
+SEEDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {defects.permission_of_another: 1}
 """A seed with which a defect is found soon; 5 for all others."""
 
 
