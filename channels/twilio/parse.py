@@ -245,10 +245,11 @@ _USUAL = {
 
 FIELDS = Fields(
     harmless=frozenset(
-        """AccountSid AddOns ApiVersion Body ChannelInstallSid ChannelMetadata ChannelPrefix ChannelToAddress
-        ErrorCode ErrorUrl ExternalUserId From FromCity FromCountry FromState FromZip MessageSid MessageStatus MessagingServiceSid
-        NumSegments OptOutType OriginalRepliedMessageSender OriginalRepliedMessageSid ParentExternalUserId ProfileName
-        SmsMessageSid SmsSid SmsStatus To ToCity ToCountry ToState ToZip WaId""".split()  # noqa: SIM905
+        """AccountSid AddOns ApiVersion Body ChannelInstallSid ChannelMetadata ChannelPrefix ChannelToAddress ErrorCode
+        ErrorUrl ExternalUserId From FromCity FromCountry FromState FromZip MessageSid MessageStatus
+        MessagingServiceSid NumSegments OptOutType OriginalRepliedMessageSender OriginalRepliedMessageSid
+        ParentExternalUserId ProfileName SmsMessageSid SmsSid SmsStatus To ToCity ToCountry ToState ToZip
+        WaId""".split()  # noqa: SIM905
     )
     | _USUAL.keys(),
     spoiling=frozenset(

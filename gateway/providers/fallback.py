@@ -180,12 +180,14 @@ class FallbackProvider:
             cause = max(reversed(self._links), key=lambda link: link.failed_at).last
             waits = [link.wait_seconds() for link in self._links]
         known = [wait for wait in waits if wait is not None]
+        faults = [error.fault for error in errors if error.fault is not None]
         whole = ProviderError(
             self.name,
             text,
             retryable=True,
             rate_limited=bool(errors) and all(error.rate_limited for error in errors),
             retry_after_seconds=min(known) if len(known) == len(waits) else None,
+            fault="; ".join(faults) if faults and len(faults) == len(errors) else None,
         )
         whole.__cause__ = cause
         return whole

@@ -126,4 +126,4 @@ def _decoded(text: str) -> object:
 
 def _without_quotes(text: str) -> str:
     cut = _OF_THE_REQUEST.sub("", text[:_MOST_CHARACTERS])
-    return _QUOTED.sub(lambda found: found["text"] if re.fullmatch(r"[\w.]{1,40}", found["text"]) else " ", cut)
+    return _QUOTED.sub(lambda found: found["text"] if re.fullmatch(r"[\w.\[\]]{1,60}", found["text"]) else " ", cut)

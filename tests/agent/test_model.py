@@ -12,6 +12,7 @@ from gateway import Agent, CancellationToken, ToolContext
 from gateway.agent import AgentConfig, LoopPorts
 from gateway.observe.events import LlmError, LlmRetry
 from gateway.providers import ProviderError, Request, Response
+from gateway.providers.base import Usage
 from gateway.testing import RecordingObserver
 from gateway.tools import tool
 from tests.agent.scripted import Person, Script, Turn, call, calls
@@ -296,3 +297,19 @@ async def test_a_selector_that_raises_leaves_the_agents_model(caplog: pytest.Log
     assert (await Agent(provider=script, config=config).run("hi")).content == "hello"
     assert script.requests[0].model == "small"
     assert "model_selector raised KeyError" in caplog.text
+
+
+async def test_a_blank_answer_is_paid_for_and_asked_for_once_more(caplog: pytest.LogCaptureFixture) -> None:
+    def says(text: str) -> Response:
+        return Response(content=text, usage=Usage(prompt_tokens=10, completion_tokens=1))
+
+    agent = Agent(provider=Script([says(" \u200b\u3164"), says("hello")]), config=AgentConfig(retry_backoff_seconds=0))
+    result = await agent.run("hi")
+    assert (result.content, result.usage.total_tokens, agent.total_tokens) == ("hello", 22, 22)
+    assert "blank" not in caplog.text
+    agent = Agent(provider=Script([says("\n"), says("\u2800")]), config=AgentConfig(retry_backoff_seconds=0))
+    assert (await agent.run("hi")).content == ""
+    assert "gave a blank answer" in caplog.text
+    for shown in ("\u270c\ufe0f", ".", "\u0e01"):
+        agent = Agent(provider=Script([says(shown)]), config=AgentConfig(retry_backoff_seconds=0))
+        assert (await agent.run("hi")).content == shown

@@ -9,7 +9,7 @@ import pytest
 
 from gateway import Agent, ChannelAgent, Confirm, tool
 from gateway.providers import ProviderConfigurationError, ProviderError, make_provider
-from gateway.providers.base import ModelMessage, Request, ToolSpec
+from gateway.providers.base import ModelMessage, Request, ToolCall, ToolSpec
 from gateway.providers.openai.client import OpenAIProvider
 from gateway.providers.openai.compat import NAMES, PARAMETERS, refused_in
 from gateway.testing import ChatDriver
@@ -119,6 +119,30 @@ async def test_other_refusals_are_not_tried_again(fail: Fail) -> None:
         with pytest.raises(ProviderError, match="400"):
             await text_of(provider)
         assert len(server.requests) == 1
+        await provider.close()
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property "
+        "'reasoning_content' is unsupported)]",  # Groq: https://github.com/zed-industries/zed/issues/36215
+        "Extra inputs are not permitted, field: 'messages[1].reasoning_content'",
+    ],
+)
+async def test_thoughts_that_a_server_refuses_are_left_out(says: str) -> None:
+    echo = {"provider": "openai", "model": "a-model", "reasoning_content": "hm"}
+    call = ToolCall(call_id="c1", name="look")
+    messages = [
+        *ASKED.messages,
+        ModelMessage(role="assistant", tool_calls=(call,), echo=echo),
+        ModelMessage(role="tool", content="42", call_id="c1", tool_name="look"),
+    ]
+    async with Dialect("openai") as server:
+        server.script([Fail(400, None, says), "hello"])
+        provider = provider_of(server)
+        assert await text_of(provider, Request(messages=messages)) == "hello"
+        assert ["reasoning_content" in sent["messages"][1] for sent in server.requests] == [True, False]
         await provider.close()
 
 

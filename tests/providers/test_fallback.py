@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from channels import Json
-from gateway import Agent, AgentConfig, AgentObserver, FallbackProvider
+from gateway import Agent, AgentConfig, AgentObserver, ChannelAgent, FallbackProvider
 from gateway.observe.events import LlmEnd, LlmRetry, LlmStart, ProviderFallback
 from gateway.options import WrongOption
 from gateway.providers import (
@@ -30,6 +30,7 @@ from gateway.testing import ChatDriver, RecordingObserver
 from gateway.wording import say
 from tests.agent.scripted import Script, Turn
 from tests.fakes.model_server import Answer, Break, Fail, ModelServer, Say
+from tests.fakes.shapes import ANTHROPIC_SHAPES, OPENAI_SHAPES
 from tests.providers.vendors import ANTHROPIC, ASKED, OPENAI, streamed
 
 each = pytest.mark.parametrize
@@ -208,6 +209,15 @@ async def test_when_all_vendors_fail_one_error_says_so(two: Two) -> None:
         await two.chain.complete(ASKED)
     assert (failed.value.provider, failed.value.retryable, failed.value.rate_limited) == ("fallback", True, False)
     assert "anthropic: 529" in str(failed.value.__cause__)
+
+
+async def test_a_chain_with_the_same_faults_twice_is_not_asked_again(two: Two) -> None:
+    two.openai.script([OPENAI_SHAPES["no end behind a text"].raw] * 2)
+    two.anthropic.script([ANTHROPIC_SHAPES["no end"].raw] * 2)
+    agent = Agent(provider=two.chain, config=AgentConfig(retry_backoff_seconds=0))
+    async with ChatDriver(ChannelAgent(agent)) as chat:
+        await chat.says("ana", "hello")
+        assert "Reference: " in chat.last.text, "no wait helps"
 
 
 # ── the breaker ──

@@ -74,7 +74,7 @@ def refused_in(body: object, sent: Collection[str]) -> str | None:
     for name in PARAMETERS:
         if name not in sent:
             continue
-        named = any(re.search(rf"(?<![\w.]){name}(?!\w)", text) and _REFUSES.search(text) for text in texts)
+        named = any(re.search(rf"(?<!\w)(?<!\w\.){name}(?!\w)", text) and _REFUSES.search(text) for text in texts)
         if named or (name in fields and (refuses or name not in LIMITS)):
             return name
     return None

@@ -134,7 +134,7 @@ def test_what_twilio_documents_is_not_doubted(name: str) -> None:
     assert doubt(MultiDict(FORMS[name])) == ""
 
 
-def test_a_message_at_the_fallback_url_is_doubted_and_its_fields_are_known() -> None:
+def test_fields_of_the_fallback_url_are_known_and_doubted() -> None:
     fallback = {**FORMS["sms text"], "ErrorCode": "11200", "ErrorUrl": "https://bot.example.com/webhooks/twilio"}
     assert doubt(MultiDict(fallback)) == "it has a field beyond those of a message"
     assert judge(fallback) == ((), ())
