@@ -19,7 +19,7 @@ from gateway.providers import prices
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import ProviderConfigurationError, ProviderError, Request
 from gateway.providers.lenient import where
-from gateway.providers.refusals import words_of
+from gateway.providers.refusals import fields_in, words_of
 
 _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 """Codes of an account without credit.
@@ -142,8 +142,9 @@ class Vendor:
             raise ProviderError(self.name, "the answer is not what the API answers", retryable=True) from None
 
     def _answered(self, error: Any, request: Request | None) -> ProviderError:
-        codes, about = self.codes(error), self.details(error)[1]
-        field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about or "")) else ""
+        codes, body = self.codes(error), getattr(error, "body", None)
+        about = self.details(error)[1] or ".".join(fields_in(body))
+        field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about)) else ""
         code_text = f"{' '.join(codes[:1])}{field}".strip()
         status = getattr(error, "status_code", None)
         if status is None or status < 400:
@@ -156,8 +157,8 @@ class Vendor:
         invalid = status in (400, 422) and not unpaid and not transient
         said = f"{status} {code_text}".strip()
         if too_long:
-            return self._too_long(said, str(getattr(error, "body", None) or error))
-        words = words_of(getattr(error, "body", None), request) if invalid or transient else ""
+            return self._too_long(said, str(body or error))
+        words = words_of(body, request) if invalid or transient else ""
         said += f', the server says "{words}"' if words else ""
         return ProviderError(
             self.name,

@@ -99,5 +99,6 @@ async def test_the_operator_reads_what_the_server_said_in_one_line(
             assert "Reference: " in chat.last.text
     (line,) = [each.getMessage() for each in caplog.records if "the model of" in each.getMessage()]
     assert "400" in line and 'the server says "' in line and "docs/models.md" in line
+    assert "tools" in line, "the field"
     assert "turn of agent/test:" in line and ", run " in line and ", event " in line
     assert "Quicksilver" not in caplog.text
