@@ -15,6 +15,9 @@ _DIGITS: Final = 40
 _LARGEST_EXPONENT: Final = 1000
 """The largest exponent of a power: with numbers of 40 digits, the result then takes a millisecond at most."""
 
+_LARGEST: Final = 9_999
+"""The largest exponent of ten. A conversion of a larger number to an integer could take minutes."""
+
 _TWO: Final[Mapping[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -59,7 +62,7 @@ def calculate(expression: str) -> str:
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ValueError("this is no expression: write numbers with + - * / // % ** and brackets") from None
     try:
-        with localcontext(Context(prec=_DIGITS)):
+        with localcontext(Context(prec=_DIGITS, Emax=_LARGEST, Emin=-_LARGEST)):
             value = _value(tree.body)
     except (DecimalException, ArithmeticError, TypeError, RecursionError, OverflowError) as error:
         raise ValueError(f"it cannot be calculated: {type(error).__name__}") from None

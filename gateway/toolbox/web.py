@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 import socket
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from ipaddress import ip_address
 from typing import Final
 
@@ -71,7 +72,7 @@ async def _read(session: aiohttp.ClientSession, url: URL, hosts: Sequence[str], 
                 raise ToolFailed(f"the page is no text but {kind[:60]}")
             body = await _body(response)
             text = body.decode(response.get_encoding(), "replace")
-            return _text_of(text) if "html" in kind else text
+            return await _text_of(text) if "html" in kind else text
     raise ToolFailed(f"the page leads on more than {_MOST_REDIRECTS} times")
 
 
@@ -129,33 +130,57 @@ class _Resolver(AbstractResolver):
         await self._system.close()
 
 
-class _Text(HTMLParser):
-    """The text of a page, without its scripts and styles."""
-
-    _BLOCKS: Final = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "section", "article"})
-    _LEFT_OUT: Final = frozenset({"script", "style", "template", "noscript", "svg"})
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self._inside = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._inside += tag in self._LEFT_OUT
-        if tag in self._BLOCKS:
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = max(0, self._inside - (tag in self._LEFT_OUT))
-
-    def handle_data(self, data: str) -> None:
-        if not self._inside:
-            self.parts.append(data)
+_BLOCKS: Final = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "section", "article"})
+_LEFT_OUT: Final = frozenset({"script", "style", "template", "noscript", "svg"})
+_NEXT: Final = re.compile(r"<!--|<[!?]|<(?P<ends>/?)(?P<tag>[A-Za-z][^\s/>]{0,30})|<|[^<]+")
+_TAG_END: Final = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
+_LONG_NUMBER: Final = re.compile(r"&#x?[0-9A-Fa-f]{8,};?")
+_MOST_STEPS: Final = 10_000
+"""The steps after which the reader lets other work of the loop run. They take some milliseconds."""
+_MOST_AT_ONCE: Final = 65_536
+"""The characters whose entities and lines are read without a break."""
 
 
-def _text_of(page: str) -> str:
-    parser = _Text()
-    parser.feed(page)
-    parser.close()
-    lines = (" ".join(line.split()) for line in "".join(parser.parts).splitlines())
-    return "\n".join(filter(None, lines))
+async def _text_of(page: str) -> str:
+    """Return the text of an HTML page, without its scripts and styles.
+
+    Each character is looked at twice at most, whatever the page holds: html.parser takes minutes for unfinished tags.
+    A page that ends within a tag or a comment has no text behind it.
+    """
+    parts: list[str] = []
+    lines: list[str] = []
+    at, steps, has_quotes = 0, 0, True
+    while at < len(page) and (found := _NEXT.match(page, at)):
+        steps, at = steps + 1, found.end()
+        if steps % _MOST_STEPS == 0:
+            await asyncio.sleep(0)
+        if found[0] == "<!--":
+            at = _behind(page, "-->", at)
+        elif found["tag"] or found[0] in ("<!", "<?"):
+            closed = _TAG_END.match(page, at) if has_quotes else None
+            has_quotes = closed is not None
+            at = closed.end() if closed is not None else _behind(page, ">", at)
+            tag = (found["tag"] or "").lower()
+            if tag in _LEFT_OUT and not found["ends"]:
+                ended = re.compile(f"</{tag}", re.IGNORECASE).search(page, at)
+                at = ended.start() if ended is not None else len(page)
+            elif tag in _BLOCKS:
+                parts.append("\n")
+        else:
+            parts.append(found[0])
+    text, at = "".join(parts), 0
+    while at < len(text):
+        end = at + _MOST_AT_ONCE
+        if end < len(text):
+            end = text.rfind("\n", at, end) + 1 or text.rfind(" ", at, end) + 1 or end
+        piece = html.unescape(_LONG_NUMBER.sub("\ufffd", text[at:end]))
+        lines += filter(None, (" ".join(line.split()) for line in piece.splitlines()))
+        at = end
+        await asyncio.sleep(0)
+    return "\n".join(lines)
+
+
+def _behind(page: str, end: str, at: int) -> int:
+    """Return the place behind the next end; that of the page's end if there is none."""
+    found = page.find(end, at)
+    return len(page) if found < 0 else found + len(end)

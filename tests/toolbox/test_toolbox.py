@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from gateway import Agent
 from gateway.toolbox import calculator, current_time, file_search, http_get
 from gateway.toolbox.arithmetic import calculate
+from gateway.toolbox.web import _text_of
 from gateway.tools import ToolContext, ToolFailed
 from tests.agent.scripted import Script, call
 
@@ -95,6 +97,10 @@ def test_arithmetic(expression: str, value: str | None) -> None:
         "lambda: 1",
         "abs(**{})",
         "1e999999999 * 1e999999999",
+        "round(1, (10 ** 1000) ** 900)",
+        "round(1 / 3, 10 ** 1000)",
+        "(10 ** 1000) ** 1000",
+        "(10 ** 1000) ** 9 // 3",
     ],
 )
 async def test_anything_else_is_refused(expression: str) -> None:
@@ -240,3 +246,42 @@ def test_the_tools_stand_beside_each_other(tmp_path: Path) -> None:
     agent = Agent([calculator(), current_time(), file_search(tmp_path), http_get(["example.org"])])
     assert set(agent.tools) == {"calculator", "current_time", "file_search", "http_get"}
     assert all(tool.read_only for tool in agent.tools.values())
+
+
+UNITS = (
+    ["<a ", "<a b=' ", "<a", "<!--", "<a>", "<script>", "<p>x</p>", "<", "&", "&#", "&#9", "&#x9", '"', "<a \"'>"]
+    + ['<a b="', "<a b='>", "</", "<!", "<?", "x\n", "</script>", "<style></style>", "<svg>", "&amp;", "\r", '<p "']
+)  # fmt: skip
+
+
+async def test_no_page_keeps_the_loop_from_other_work() -> None:
+    """A page of a megabyte is read in short steps, whatever stands in it."""
+    slow: dict[str, float] = {}
+    for unit in UNITS:
+        reading = asyncio.create_task(_text_of((unit * 1_000_000)[:1_000_000]))
+        longest, before = 0.0, time.process_time()
+        while not reading.done():
+            await asyncio.sleep(0)
+            longest, before = max(longest, time.process_time() - before), time.process_time()
+        if longest > 0.25:
+            slow[unit] = longest
+        await reading
+    assert slow == {}
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<html><head><style>a{}</style></head><body><h1>Hi &amp; you</h1><p>one</p></body>", "Hi & you\none"),
+        ("<p class=\"a>b\" title='c>d'>Te<b>x</b>t don't<br/>line", "Text don't\nline"),
+        ("1 < 2 <!-- > no <p>--> 3 > 2", "1 < 2 3 > 2"),
+        ("<SCRIPT>if (a<b) {}</Script>end <a href=x>link</a>", "end link"),
+        ("<!DOCTYPE html><?xml version='1.0'?>text<script>never ended", "text"),
+        ("text <a never ended", "text"),
+        ("&#99999999999999999999; &#x41; &lt;b&gt;", "\ufffd A <b>"),
+        ("<p>it's <b>here</b>", "it's here"),
+        ("", ""),
+    ],
+)
+async def test_text_of_a_page(page: str, text: str) -> None:
+    assert await _text_of(page) == text
