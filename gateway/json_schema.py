@@ -6,10 +6,13 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from jsonschema.exceptions import SchemaError
+from jsonschema.exceptions import ValidationError as NotValid
 from jsonschema.validators import Draft202012Validator, extend, validator_for
+from pydantic import StringConstraints, TypeAdapter, ValidationError
+from pydantic_core import SchemaError as PydanticCoreError
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
@@ -18,6 +21,8 @@ from channels import Json
 
 _MOST_STEPS = 20_000
 """The most keywords that are applied in one validation. A few nested ``allOf`` can ask for more than ends in a day."""
+_VALUES = ("const", "default", "enum", "examples")
+"""The keywords that hold values, and no schemas."""
 _steps: ContextVar[list[int]] = ContextVar("askfirst_schema_steps")
 
 
@@ -104,8 +109,87 @@ def _bounded(validator: Any) -> Any:
 
         return apply
 
-    keywords = {name: counted(keyword) for name, keyword in validator.VALIDATORS.items()}
+    keywords = {name: counted(keyword) for name, keyword in {**validator.VALIDATORS, **_LINEAR}.items()}
     return extend(validator, keywords)  # type: ignore[no-untyped-call]
+
+
+@functools.lru_cache(512)
+def _finds(pattern: str) -> Callable[[str], bool]:
+    """Return a search for this pattern in linear time, by the engine of pydantic. Raises ValueError if it has none.
+
+    Python's own engine takes hours for some patterns, and a person can dictate the text.
+    """
+    try:
+        text = TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)])
+    except PydanticCoreError:
+        raise ValueError(
+            f"it has a pattern that cannot be searched in linear time: {repr(pattern)[:100]}. Write it without looking "
+            "ahead or behind, and without references to its own groups"
+        ) from None
+
+    def finds(value: str) -> bool:
+        try:
+            text.validate_python(value, strict=True)
+        except ValidationError:
+            return False
+        return True
+
+    return finds
+
+
+def _pattern(validator: Any, pattern: str, value: Json, schema: Any) -> Iterator[Any]:
+    if isinstance(value, str) and not _finds(pattern)(value):
+        yield NotValid(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Mapping[str, Any], value: Json, schema: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for pattern, inner in patterns.items():
+            for name in filter(_finds(pattern), value):
+                yield from validator.descend(value[name], inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, more: Any, value: Json, schema: Any) -> Iterator[Any]:
+    if not isinstance(value, dict):
+        return
+    patterns = [_finds(pattern) for pattern in schema.get("patternProperties", {})]
+    names = [name for name in value if name not in schema.get("properties", {})]
+    extra = [name for name in names if not any(finds(name) for finds in patterns)]
+    if isinstance(more, dict):
+        for name in extra:
+            yield from validator.descend(value[name], more, path=name)
+    elif not more and extra:
+        verb = "was" if len(extra) == 1 else "were"
+        said = ", ".join(map(repr, sorted(extra)))
+        yield NotValid(f"Additional properties are not allowed ({said} {verb} unexpected)")
+
+
+def _unique_items(validator: Any, unique: bool, value: Json, schema: Any) -> Iterator[Any]:
+    if unique and isinstance(value, list):
+        written = [json.dumps(_canonical(item), sort_keys=True) for item in value]
+        if len(set(written)) < len(written):
+            yield NotValid(f"{value!r} has non-unique elements")
+
+
+def _canonical(value: Json) -> Json:
+    """Return the value with whole numbers as integers: 1.0 is equal to 1, and no number to a truth value."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_canonical(item) for item in value]
+        case dict():
+            return {name: _canonical(item) for name, item in value.items()}
+    return value
+
+
+_LINEAR: Final = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
+}
+"""The keywords that take longer than linear time in the library."""
 
 
 def _place(path: Iterable[Any]) -> str:
@@ -115,7 +199,7 @@ def _place(path: Iterable[Any]) -> str:
 
 
 def _follow_references(schema: dict[str, Json]) -> None:
-    """Follow each ``$ref``. Raises Unresolvable, RecursionError and _TooLong."""
+    """Follow each ``$ref``, and read each pattern. Raises Unresolvable, RecursionError, _TooLong and ValueError."""
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().with_resource("", resource).resolver()
     waiting: list[Json] = [schema]
@@ -124,7 +208,14 @@ def _follow_references(schema: dict[str, Json]) -> None:
             case dict() as each:
                 if isinstance(reference := each.get("$ref"), str):
                     resolver.lookup(reference)
-                waiting += each.values()
+                if isinstance(pattern := each.get("pattern"), str):
+                    _finds(pattern)
+                if isinstance(patterns := each.get("patternProperties"), dict):
+                    for pattern in patterns:
+                        _finds(pattern)
+                    if "unevaluatedProperties" in each:
+                        raise ValueError("it has patternProperties beside unevaluatedProperties: leave one of them out")
+                waiting += [value for name, value in each.items() if name not in _VALUES]
             case list() as several:
                 waiting += several
     _validate(schema, {})

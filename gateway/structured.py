@@ -34,6 +34,7 @@ _FAULT_LENGTH: Final = 300
 
 _FENCE: Final = re.compile(r"```[ \t]*[\w.+-]*[ \t]*\r?\n")
 _OPENING: Final = re.compile(r"[{\[]")
+_FIRST: Final = re.compile(r"\s*[{\[]")
 _LIKE_JSON: Final = re.compile(r'\{\s*["}]|\[\s*(?:["{\[\]\d-]|true\b|false\b|null\b)')
 """The beginnings after which a text that is no JSON is a broken value, and not prose with a bracket."""
 
@@ -123,10 +124,10 @@ def _values(text: str) -> Iterator[str]:
     left = _MOST_CANDIDATES
     for begin, in_fence in [*((start, True) for start in starts), (0, False)]:
         position = begin
-        while left and (opening := _OPENING.search(text, position)) is not None:
-            start = opening.start()
-            if in_fence and text[begin:start].strip():
-                break  # the block begins with something else
+        # The block may begin with something else. A search to the end of the text for each fence would be quadratic.
+        opens = _FIRST.match if in_fence else _OPENING.search
+        while left and (opening := opens(text, position)) is not None:
+            start = opening.end() - 1
             left -= 1
             end = _end_of_value(text, start)
             if end is not None:

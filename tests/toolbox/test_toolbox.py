@@ -248,10 +248,10 @@ def test_the_tools_stand_beside_each_other(tmp_path: Path) -> None:
     assert all(tool.read_only for tool in agent.tools.values())
 
 
-UNITS = (
-    ["<a ", "<a b=' ", "<a", "<!--", "<a>", "<script>", "<p>x</p>", "<", "&", "&#", "&#9", "&#x9", '"', "<a \"'>"]
-    + ['<a b="', "<a b='>", "</", "<!", "<?", "x\n", "</script>", "<style></style>", "<svg>", "&amp;", "\r", '<p "']
-)  # fmt: skip
+UNITS = [
+    *("<a ", "<a b=' ", "<a", "<!--", "<a>", "<script>", "<p>x</p>", "<", "&", "&#", "&#9", "&#x9", '"', "<a \"'>"),
+    *('<a b="', "<a b='>", "</", "<!", "<?", "x\n", "</script>", "<style></style>", "<svg>", "&amp;", "\r", '<p "'),
+]
 
 
 async def test_no_page_keeps_the_loop_from_other_work() -> None:
