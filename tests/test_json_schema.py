@@ -51,7 +51,11 @@ def test_a_pattern_without_a_linear_search_is_refused(schema: Any, fault: str) -
 
 
 def test_a_pattern_among_values_is_none() -> None:
-    schema = {"enum": [{"pattern": "("}], "properties": {"pattern": {"type": "string"}}, "default": {"pattern": "(?=)"}}
+    schema: Any = {
+        "enum": [{"pattern": "("}],
+        "properties": {"pattern": {"type": "string"}},
+        "default": {"pattern": "(?=)"},
+    }
     assert checked(schema) == schema
 
 

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, TypeAlias
+from itertools import chain
+from typing import Any, Final, TypeAlias
 
 from channels import Json
 from gateway.agent.config import AgentConfig
@@ -26,6 +27,7 @@ from gateway.observe.events import (
 )
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import NO_USAGE, Provider, ProviderError, Request, Response
+from gateway.providers.calls import DEEPEST, MOST_CHARACTERS, TOO_DEEP, TOO_LONG
 from gateway.providers.completing import complete_within, pieces_of
 from gateway.providers.fallback import FallbackProvider, limited
 from gateway.tools.stopping import Stopping
@@ -186,7 +188,7 @@ def _unusable(error: ProviderError) -> ProviderError:
 
 _FILLERS: Final = "\N{HANGUL FILLER}\N{HALFWIDTH HANGUL FILLER}\N{BRAILLE PATTERN BLANK}"
 _BLANK: Final = "blank"
-_NO_JSON = "a value that JSON cannot hold, such as NaN"
+_NO_JSON: Final = "a value that JSON cannot hold, such as NaN"
 
 
 def _with_ids(response: Response, reply: int) -> Response:
@@ -202,12 +204,13 @@ def _with_ids(response: Response, reply: int) -> Response:
 
 
 def _plain(response: Response) -> Response:
-    """Return the reply with only JSON in the arguments of its calls.
+    """Return the reply with arguments that can be handled: JSON, of bounded size. A call with others is not made.
 
-    A vendor's parser may accept NaN and infinities, which JSON cannot hold. A call with such a value is not made.
+    A vendor's parser may accept NaN and infinities, which JSON cannot hold.
     """
     calls = tuple(
-        call if _is_json(call.args) else replace(call, args={}, parse_error=_NO_JSON) for call in response.tool_calls
+        call if (fault := _fault_of(call.args)) is None else replace(call, args={}, parse_error=fault)
+        for call in response.tool_calls
     )
     return response if calls == response.tool_calls else replace(response, tool_calls=calls)
 
@@ -215,11 +218,26 @@ def _plain(response: Response) -> Response:
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
-def _is_json(args: Mapping[str, Json]) -> bool:
+def _fault_of(args: Mapping[str, Json]) -> str | None:
+    """Return why a call with these arguments is not made; None if it can be."""
     if all(type(value) in _PLAIN for value in args.values()):  # as most are, and much faster
-        return True
+        size = sum(len(value) for value in args.values() if isinstance(value, str))
+        return None if size <= MOST_CHARACTERS else TOO_LONG
+    if not _is_shallow(args):
+        return TOO_DEEP
     try:
-        json.dumps(dict(args), allow_nan=False)
+        size = len(json.dumps(dict(args), allow_nan=False, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+        return _NO_JSON
+    return None if size <= MOST_CHARACTERS else TOO_LONG
+
+
+def _is_shallow(args: Mapping[str, Json]) -> bool:
+    """Return True if lists and objects are nested at most `DEEPEST` deep."""
+    level: list[Any] = [args]
+    for _ in range(DEEPEST):
+        values = chain.from_iterable(each.values() if isinstance(each, Mapping) else each for each in level)
+        level = [value for value in values if isinstance(value, (Mapping, list, tuple))]
+        if not level:
+            return True
+    return False

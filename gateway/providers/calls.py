@@ -25,7 +25,12 @@ DOUBTFUL: Final = "the server mixed up the calls of this reply, and none of them
 _UNENDED: Final = "the arguments are missing, and the reply has no known end. Call the tool again"
 _CUT: Final = "the arguments were cut off at the limit of tokens. Call the tool again with less, or in several calls"
 WRITTEN: Final = "it stood in the text of the reply. Call the tool with a tool call of the API, not in words"
-UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT, WRITTEN)
+MOST_CHARACTERS: Final = 262_144
+DEEPEST: Final = 100
+"""The bounds of the arguments of a call, as JSON: their length, and the depth of lists and objects."""
+TOO_LONG: Final = f"the arguments have more than {MOST_CHARACTERS} characters. Call the tool with less"
+TOO_DEEP: Final = f"the arguments are nested more than {DEEPEST} deep. Call the tool with a flatter value"
+UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT, WRITTEN, TOO_LONG, TOO_DEEP)
 """The faults of a call that name their own mend. Its JSON may be right."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -313,3 +314,37 @@ async def test_a_blank_answer_is_paid_for_and_asked_for_once_more(caplog: pytest
     for shown in ("\u270c\ufe0f", ".", "\u0e01"):
         agent = Agent(provider=Script([says(shown)]), config=AgentConfig(retry_backoff_seconds=0))
         assert (await agent.run("hi")).content == shown
+
+
+def nested(deep: int, inside: Any = "x") -> Any:
+    for number in range(deep):
+        inside = [inside] if number % 2 else {"a": inside}
+    return inside
+
+
+@pytest.mark.parametrize(
+    ("args", "fault"),
+    [
+        ({"text": "x" * 262_144}, None),
+        ({"text": "x" * 262_145}, "more than 262144 characters"),
+        ({"text": "x" * 200_000, "more": "x" * 100_000}, "more than 262144 characters"),
+        ({"rows": ["\u202e" * 1000] * 300}, "more than 262144 characters"),
+        ({"tree": nested(98)}, None),
+        ({"tree": nested(100)}, "nested more than 100 deep"),
+        ({"tree": nested(900)}, "nested more than 100 deep"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+async def test_arguments_have_a_bounded_size(args: dict[str, Any], fault: str | None) -> None:
+    taken: list[object] = []
+
+    @tool(read_only=True)
+    async def take(text: str = "", more: str = "", rows: Any = None, tree: Any = None) -> str:
+        """Take."""
+        taken.append((text, more, rows, tree))
+        return "taken"
+
+    script = Script([call("take", **args), "ok"])
+    assert (await Agent([take], provider=script).run("hi")).content == "ok"
+    told = script.requests[-1].messages[-1].content
+    assert (len(taken), fault is None or fault in told) == (fault is None, True)
