@@ -302,7 +302,7 @@ async def test_turn_timeout_is_told_and_its_tool_calls_are_kept(tmp_path: Path) 
     [
         (AgentConfig(max_iterations=1), [ToolCall("look", {})], "max_iterations"),
         (AgentConfig(), [ToolCall("look", {})] * 3, "max_iterations"),
-        (AgentConfig(), [""], "empty_answer"),
+        (AgentConfig(retry_backoff_seconds=0), ["", " "], "empty_answer"),
     ],
     ids=["max_iterations", "loop_detected", "nothing"],
 )
