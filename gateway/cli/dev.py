@@ -47,8 +47,9 @@ def dev(bot: BotRef, host: str, port: int, mcp: tuple[str, ...]) -> None:
     servers = _servers(mcp)
     settings = load_settings(bot.directory)
     open_to_all = settings.allow is None
-    if open_to_all:
-        settings = settings.model_copy(update={"allow": ("*",)})
+    # The page is served here, and not under the public URL of `serve`, whose cookies need https.
+    own = {"public_url": None} | ({"allow": ("*",)} if open_to_all else {})
+    settings = settings.model_copy(update=own)
     log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "WARNING")
 
     async def serve(agent: ChannelAgent, no_key: str | None, stopped: Callable[[], Awaitable[None]]) -> None:

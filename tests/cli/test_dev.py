@@ -40,6 +40,15 @@ async def test_page_answers_locally_and_the_store_is_beside_the_bot(here: Path, 
     assert list(elsewhere.iterdir()) == []
 
 
+async def test_the_page_works_beside_the_public_url_of_serve(here: Path, http: aiohttp.ClientSession) -> None:
+    async with forked(*DEV, cwd=here, env={"ASKFIRST_PUBLIC_URL": "https://bot.example.test"}) as process:
+        page = Page(http, await process.url())
+        await page.open()
+        await page.says("list invoices")
+        await page.sees("Café Aurora")
+        await ends_well(process)
+
+
 async def test_dev_listens_on_loopback_and_refuses_other_host_names(here: Path, http: aiohttp.ClientSession) -> None:
     async with forked(*DEV, cwd=here) as process:
         url = URL(await process.url())
