@@ -7,7 +7,7 @@ import html
 import re
 import socket
 from collections.abc import Sequence
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Final
 
 import aiohttp
@@ -20,6 +20,10 @@ from gateway.tools import Tool, ToolFailed
 _MOST_BYTES: Final = 1_000_000
 _SECONDS: Final = 15.0
 _MOST_REDIRECTS: Final = 5
+_NOT_PUBLIC: Final = [ip_network(network) for network in ("192.0.0.0/24", "64:ff9b::/96", "64:ff9b:1::/48")]
+"""Networks that some releases of Python count as public: of protocols (RFC 6890), and of translations to IPv4 (RFC 6052,
+RFC 8215), behind which private addresses may be.
+"""
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/rss+xml")
 
 
@@ -108,7 +112,9 @@ def _is_private(address: str) -> bool:
     except ValueError:
         return False
     mapped = getattr(parsed, "ipv4_mapped", None) or getattr(parsed, "sixtofour", None)
-    return not parsed.is_global or parsed.is_multicast or (mapped is not None and not mapped.is_global)
+    if mapped is not None and _is_private(str(mapped)):
+        return True
+    return not parsed.is_global or parsed.is_multicast or any(parsed in network for network in _NOT_PUBLIC)
 
 
 class _Resolver(AbstractResolver):
