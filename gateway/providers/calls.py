@@ -112,6 +112,7 @@ class CallAssembler:
         values = [_value(call.text) for call in self._calls]
         doubtful = self._is_doubtful or any(value is _SEVERAL for value in values) or self._lacks_something()
         malformed = any(value is _MALFORMED for value in values)
+        doubtful |= malformed and len(values) > 1 and not cut  # a piece of it may stand in another call
         found: list[ToolCall] = []
         for number, (call, value) in enumerate(zip(self._calls, values, strict=True)):
             call_id = call.call_id or f"{answer_id}_{number}"

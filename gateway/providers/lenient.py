@@ -7,6 +7,7 @@ A good answer is not lost for that.
 from __future__ import annotations
 
 import logging
+import re
 from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -17,6 +18,9 @@ from gateway.providers.base import ProviderError
 log = logging.getLogger("askfirst.providers")
 
 T = TypeVar("T")
+
+BROKE_OFF = re.compile(r"error|abort|cancel|timeout|fail|insufficient|interrupt", re.IGNORECASE)
+"""Reasons of other servers for an answer that is not whole (https://github.com/anomalyco/opencode/issues/26170)."""
 
 
 def _or_none(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -36,6 +40,8 @@ def _written(value: object) -> object:
 
 def _said(value: object) -> object:
     """Return the text of a list of parts, without thoughts and other parts."""
+    if isinstance(value, dict):
+        value = [value]
     if not isinstance(value, list | tuple):
         return value
     return "".join(text for part in value if isinstance(text := _text_in(part), str))

@@ -9,7 +9,9 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
+from unicodedata import normalize
 
 from gateway.providers.base import Request
 
@@ -19,8 +21,13 @@ _READ: Final = ("error", "message", "msg", "detail", "details", "errors", "metad
 _SAYS: Final = ("message", "msg", "detail", "raw", "reason", "error")
 _MOST_CHARACTERS: Final = 20_000
 _MOST_SAID: Final = 240
+_MOST_READ: Final = 600
+_MOST_TEXTS: Final = 20
+_MOST_WORDS: Final = 5_000
+"""Bounds of the work, since a server decides about the size of its answer."""
 _KEY: Final = re.compile(r"\b(sk|pk|key|gsk)[-_][\w*.-]{6,}|\bBearer \S+|\b(?=[\w-]*\d)[\w-]{20,}\b")
-_WORD: Final = re.compile(r"\w{2,}")
+_WORD: Final = re.compile(r"\w+")
+_ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _OF_AN_API: Final = frozenset(
     re.findall(
         r"\w+",
@@ -51,32 +58,41 @@ def words_of(body: object, request: Request | None) -> str:
     """
     if isinstance(body, str) and "<" in body:
         return ""  # a page
-    said = " / ".join(dict.fromkeys(text.strip(" ./") for text in texts_in(body, _SAYS) if " " in text.strip()))
-    said = _KEY.sub("…", " ".join(said.split()))
+    texts = (text.strip(" ./")[:_MOST_READ] for text in islice(texts_in(body, _SAYS), _MOST_TEXTS))
+    said = " / ".join(dict.fromkeys(text for text in texts if " " in text))[:_MOST_READ]
+    said = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), normalize("NFC", said)).replace('"', "'")
+    said = _KEY.sub("…", "".join(char if char.isprintable() else " " for char in said))
     if request is not None:
-        heard = _heard(request)
-        said = _WORD.sub(lambda found: "…" if _is_heard(found[0].casefold(), heard) else found[0], said)
-    said = re.sub(r"…(?:\W*…)+", "…", "".join(char if char.isprintable() else " " for char in said))
+        heard = _Heard(request)
+        said = _WORD.sub(lambda found: "…" if heard.has(found[0].casefold()) else found[0], said)
+    said = re.sub(r"…(?:\W*…)+", "…", " ".join(said.split()))
     return said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}…"
 
 
-def _is_heard(word: str, heard: str) -> bool:
-    """Return True for a word of the conversation. Some scripts have no blanks between words."""
-    if word in _OF_AN_API:
-        return False
-    return word in heard or (not word.isascii() and any(word[at : at + 2] in heard for at in range(len(word) - 1)))
+class _Heard:
+    """The words of a request, apart from its tools."""
 
+    def __init__(self, request: Request) -> None:
+        said = [request.system]
+        for message in request.messages:
+            calls = [json.dumps(dict(call.args), ensure_ascii=False) for call in message.tool_calls]
+            echo = json.dumps(dict(message.echo), ensure_ascii=False) if message.echo else ""
+            said += [message.content, message.speaker or "", echo, *calls, *(file.filename for file in message.files)]
+        self._text = normalize("NFC", "\n".join(said)).casefold()
+        self._digits = re.sub(r"\D+", "", self._text)
+        words = dict.fromkeys(word for word in re.findall(r"\w{4,}", self._text) if word not in _OF_AN_API)
+        self._words = [*words][-_MOST_WORDS:]
 
-def _heard(request: Request) -> str:
-    """Return all that a request says, apart from the tools."""
-    said = [request.system]
-    for message in request.messages:
-        said += [
-            message.content,
-            message.speaker or "",
-            *(json.dumps(dict(call.args), ensure_ascii=False) for call in message.tool_calls),
-        ]
-    return "\n".join(said).casefold()
+    def has(self, word: str) -> bool:
+        """Return True for a word of the conversation, also in another spelling or joined with others."""
+        if word in _OF_AN_API or (len(word) == 1 and word.isascii() and word.isalpha()):
+            return False
+        digits = re.sub(r"\D+", "", word)
+        if word in self._text or (digits and digits in self._digits):
+            return True
+        if not word.isascii():  # some scripts have no blanks between words
+            return any(word[at : at + 2] in self._text for at in range(len(word) - 1))
+        return len(word) > 7 and any(each in word for each in self._words)
 
 
 def texts_in(value: object, keys: Sequence[str] = _READ) -> Iterator[str]:
@@ -90,12 +106,12 @@ def texts_in(value: object, keys: Sequence[str] = _READ) -> Iterator[str]:
 
 
 def fields_in(value: object) -> Iterator[str]:
-    """Yield the names of the fields that an error is about."""
+    """Yield the places of the fields that an error is about, such as ``body.temperature``."""
     for part in _parts(value):
-        if isinstance(param := part.get("param"), str):
-            yield from re.findall(r"\w+", param)
-        loc = part.get("loc")
-        yield from map(str, loc if isinstance(loc, list | tuple) else ())
+        if isinstance(param := part.get("param"), str) and param:
+            yield param
+        if isinstance(loc := part.get("loc"), list | tuple) and loc:
+            yield ".".join(map(str, loc))
 
 
 def _parts(value: object) -> Iterator[Mapping[Any, Any]]:

@@ -9,13 +9,57 @@ within code are text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
-_TOKEN: Final = re.compile(r"```|`|</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_MAY_BEGIN: Final = re.compile(r"`{1,2}\Z|<(?:/?[a-z]{0,9})?\Z", re.IGNORECASE)
-_CALL: Final = re.compile(
-    r"<tool_call>|<\|tool_call(?:s_section)?(?:_begin)?\|>|\[TOOL_CALLS\]|<function=", re.IGNORECASE
+_NAMES: Final = r"(?:seed:)?(?:think|thinking|thought|reasoning)"
+_OPENS: Final = rf"<{_NAMES}(?:\s[^<>]{{0,80}})?>|\[THINK\]|◁think▷|<\|channel\|>analysis<\|message\|>"
+_CLOSES: Final = rf"</{_NAMES}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>"
+_TAG: Final = re.compile(rf"(?P<opens>{_OPENS})|(?P<closes>{_CLOSES})", re.IGNORECASE)
+_TOKEN: Final = re.compile(rf"```|`|{_OPENS}|{_CLOSES}", re.IGNORECASE)
+_MAY_BEGIN: Final = re.compile(
+    r"`{1,2}\Z|[<\[◁][^<>\[\]◁▷\n]{0,30}\Z|<\|channel\|>\w{0,8}(?:<[|a-z]{0,9})?\Z", re.IGNORECASE
 )
+_CODE: Final = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*\n)*? {0,3}(?P=fence)[`~]*[ \t]*$"
+    r"|(?<!`)(?P<marks>`+)(?!`)(?:[^\n]|\n(?!\s*\n))*?(?<!`)(?P=marks)(?!`)",
+    re.MULTILINE,
+)
+"""Code as in CommonMark: a block with both its fences, or a span of one paragraph between equal rows of backticks."""
+_CALL: Final = re.compile(
+    r"</?(?:minimax:)?tool_calls?>|<[|｜]tool[_▁]calls?(?:[_▁]section)?[_▁]begin[|｜]>|<[|｜]tool_call[|｜]>|\[TOOL_CALLS\]"
+    r"|<function=|<\|python_tag\|>|<[|｜]DSML[|｜]",
+    re.IGNORECASE,
+)
+
+
+def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield what a pattern finds in a text, without what begins in closed code."""
+    code = [found.span() for found in _CODE.finditer(text)] if "`" in text or "~~~" in text else []
+    for found in pattern.finditer(text):
+        if not any(start <= found.start() < end for start, end in code):
+            yield found
+
+
+def _parted(text: str) -> tuple[str, bool]:
+    """Return a whole text without its thoughts, and True if it began within them."""
+    kept, at, thinks, begins_thinking = "", 0, False, False
+    for tag in _outside_code(_TAG, text):
+        if tag["opens"]:
+            kept += "" if thinks else text[at : tag.start()]
+            thinks = True
+        elif thinks:
+            thinks = False
+        else:
+            kept, begins_thinking = "", True
+        at = tag.end()
+    return kept + ("" if thinks else text[at:]), begins_thinking
+
+
+def without_thoughts(text: str) -> str:
+    """Return a whole text without its thoughts."""
+    kept, _ = _parted(text)
+    return kept if kept == text else kept.strip()
 
 
 class AnswerText:
@@ -30,13 +74,12 @@ class AnswerText:
         self._waits, self._thinks = waits, False
         self._code = ""
         """The mark that ends the code in which the text is."""
-        self._held = ""
-        self._kept = ""
-        self._shown = 0
+        self._held = self._raw = self._given = ""
 
     def add(self, piece: str) -> str:
         """Add a piece. Return the piece of the answer that can be shown now."""
         self._held += piece
+        self._raw += piece
         shown, at = "", 0
         for token in _TOKEN.finditer(self._held):
             if token[0] == "`" and not self._held[token.start() :].strip("`"):
@@ -50,48 +93,44 @@ class AnswerText:
         shown += self._text(rest[:end])
         self._held = rest[end:]
         shown = "" if self._waits else shown
-        self._shown += len(shown)
+        self._given += shown
         return shown
 
     def rest(self) -> str:
         """Return the piece of the answer that was not shown yet, at the end of the text."""
-        self.whole()
-        return "" if self.begins_thinking else self._kept[self._shown :]
+        whole = self.whole()
+        return whole[len(self._given) :] if whole.startswith(self._given) else ""
 
     def whole(self) -> str:
-        """Return the whole answer, at the end of the text."""
-        self._kept += "" if self._thinks else self._held
-        self._held = ""
-        return self._kept.strip() if self.begins_thinking else self._kept.lstrip()
+        """Return the whole answer, at the end of the text. What was shown before may differ: it was a draft."""
+        kept, self.begins_thinking = _parted(self._raw)
+        return kept.strip() if self.begins_thinking else kept.lstrip() if kept != self._raw else kept
 
     def _text(self, text: str) -> str:
-        if self._thinks:
-            return ""
-        self._kept += text
-        return text
+        return "" if self._thinks else text
 
     def _mark(self, mark: str, shown: str) -> str:
         """Take a tag or a mark of code. Return the pieces before it that are still shown."""
         if self._thinks:
-            self._thinks = not mark.startswith("</")
+            self._thinks = _TAG.fullmatch(mark) is None or mark.startswith("`") or not _is_closing(mark)
             self._waits = self._waits and self._thinks
             return shown
         if self._code or mark.startswith("`"):
             self._code = "" if self._code == mark else self._code or mark
-            return shown + self._text(mark)
-        if mark.startswith("</"):
-            self.begins_thinking, self._waits, self._kept = True, False, ""
+            return shown + mark
+        if _is_closing(mark):
+            self._waits = False
             return ""
         self._thinks = True
         return shown
 
 
+def _is_closing(tag: str) -> bool:
+    found = _TAG.fullmatch(tag)
+    return found is not None and found["closes"] is not None
+
+
 def before_raw_call(text: str) -> str | None:
     """Return the text in front of a written call; None if it has no call outside of code."""
-    code = ""
-    for token in re.finditer(rf"```|`|{_CALL.pattern}", text, re.IGNORECASE):
-        if token[0].startswith("`"):
-            code = "" if code == token[0] else code or token[0]
-        elif not code:
-            return text[: token.start()].rstrip()
-    return None
+    found = next(_outside_code(_CALL, text), None)
+    return None if found is None else text[: found.start()].rstrip()

@@ -27,7 +27,7 @@ _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 Some come with 429, and no wait helps (https://platform.openai.com/docs/guides/error-codes,
 https://platform.claude.com/docs/en/api/rate-limits).
 """
-_TRANSIENT = re.compile(r"tool_use_failed|json_validate_failed")
+TRANSIENT = re.compile(r"tool_use_failed|json_validate_failed")
 """Codes of a 400 for the model's own words, which another try may mend (https://github.com/pydantic/pydantic-ai/pull/2774)."""
 _CODE = re.compile(r"[A-Za-z_]{1,64}")
 _TOO_LONG = re.compile(r"context_length_exceeded|exceed_context_size|too_large")
@@ -143,26 +143,26 @@ class Vendor:
 
     def _answered(self, error: Any, request: Request | None) -> ProviderError:
         codes, body = self.codes(error), getattr(error, "body", None)
-        about = self.details(error)[1] or ".".join(fields_in(body))
+        about = self.details(error)[1] or next(fields_in(body), "")
         field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about)) else ""
         code_text = f"{' '.join(codes[:1])}{field}".strip()
         status = getattr(error, "status_code", None)
         if status is None or status < 400:
-            return self.failed(" ".join(codes[:1]), str(error))
+            return self.failed(" ".join(codes[:1]), str(error), words_of(body, request))
         unpaid = status == 402 or any(map(_UNPAID.search, codes))
         too_long = status in (400, 413, 422) and (
             status == 413 or any(map(_TOO_LONG.search, codes)) or _SAID_TOO_LONG.search(str(error)) is not None
         )
-        transient = status == 400 and any(map(_TRANSIENT.search, codes))
+        transient = status == 400 and any(map(TRANSIENT.search, codes))
         invalid = status in (400, 422) and not unpaid and not transient
         said = f"{status} {code_text}".strip()
         if too_long:
             return self._too_long(said, str(body or error))
-        words = words_of(body, request) if invalid or transient else ""
+        words = words_of(body, request) if status not in (401, 402, 403) and not unpaid else ""
         said += f', the server says "{words}"' if words else ""
         return ProviderError(
             self.name,
-            ": ".join(filter(None, [said, self._mend(status, unpaid=unpaid)])),
+            ": ".join(filter(None, [said, self._mend(status, unpaid=unpaid, transient=transient)])),
             refusal="invalid" if invalid else None,
             fault=code_text if transient else None,
             retryable=not unpaid and (transient or status in (408, 409, 429) or status >= 500),
@@ -170,13 +170,13 @@ class Vendor:
             retry_after_seconds=_retry_after_seconds(error.response.headers),
         )
 
-    def failed(self, code: str | None, text: str | None) -> ProviderError:
+    def failed(self, code: str | None, text: str | None, words: str = "") -> ProviderError:
         """Return the error of an answer that failed after it had begun, by the vendor's code and text.
 
-        The text is read, and not repeated.
+        The text is read, and not repeated. `words`: those of it that may be.
         """
         code = code if code and _CODE.fullmatch(code) else ""
-        said = f"failed half way {code}".strip()
+        said = f"failed half way {code}".strip() + (f', the server says "{words}"' if words else "")
         if _TOO_LONG.search(code) or _SAID_TOO_LONG.search(text or ""):
             return self._too_long(said, text or "")
         if _UNPAID.search(code):
@@ -206,14 +206,14 @@ class Vendor:
         """Return the codes of an error that have the form of a code."""
         return [str(code) for code in self.details(error)[0] if _CODE.fullmatch(str(code or ""))]
 
-    def _mend(self, status: int, *, unpaid: bool) -> str:
+    def _mend(self, status: int, *, unpaid: bool, transient: bool = False) -> str:
         if unpaid:
             return f"the account of {self.key_variable} has no credit left, or is at a spending limit of its own"
         mends = {
             401: f"the key in {self.key_variable} was refused",
             403: f"the key in {self.key_variable} may not use this model",
             404: f"no such model, or {self.url_variable} {self.url_rule}",
-            **dict.fromkeys((400, 422), _INVALID_MEND),
+            **({} if transient else dict.fromkeys((400, 422), _INVALID_MEND)),
         }
         return mends.get(status, "")
 

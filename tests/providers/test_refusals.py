@@ -76,7 +76,7 @@ def _filled(body: Any, part: str) -> Any:
         ),
         ({"message": "Incorrect API key provided: sk-abcdef0123"}, "Incorrect API key provided: …"),
         ({"message": "no key 0123456789abcdef0123456789abcdef here"}, "no key … here"),
-        ({"message": "two\nlines\u202e and \x1b[31mred"}, "two lines  and  [31mred"),
+        ({"message": "two\nlines\u202e and \x1b[31mred"}, "two lines and [31mred"),
         ("<html><body>Bad request of 1.2.3.4</body></html>", ""),
         ({"message": "word " * 100}, ("word " * 48) + "…"),
         (None, ""),

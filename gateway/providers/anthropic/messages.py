@@ -37,7 +37,7 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
-from gateway.providers.lenient import Count, Loose, Name, Said, broke_off, told_once
+from gateway.providers.lenient import BROKE_OFF, Count, Loose, Name, Said, broke_off, told_once
 from gateway.providers.prices import STANDARD_TERMS, priced
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -296,8 +296,10 @@ class AnthropicAnswer:
         if event.delta:
             self.stop_reason = event.delta.stop_reason or self.stop_reason
             piece = event.delta.text or ""
-            self.calls.add(index=event.index, arguments=event.delta.partial_json)
-            if block := self.open_blocks.get(event.index):
+            block = self.open_blocks.get(event.index)
+            if block is None or block.type == "tool_use":  # a server's own tools have pieces, too
+                self.calls.add(index=event.index, arguments=event.delta.partial_json)
+            if block is not None:
                 block.text += piece or event.delta.thinking or ""
                 block.signature += event.delta.signature or ""
         self._count(event.usage)
@@ -329,8 +331,8 @@ class AnthropicAnswer:
         It has its price at the server with this URL, at this POSIX time. Raises ProviderError when the answer has no
         end.
         """
-        if self.stop_reason is None:  # some servers leave the last event out
-            raise broke_off("anthropic", as_ended=bool(self.blocks))
+        if self.stop_reason is None or BROKE_OFF.search(self.stop_reason):  # some servers leave the last event out
+            raise broke_off("anthropic", as_ended=self.stop_reason is None and bool(self.blocks))
         if self.stop_reason not in (*_ENDS, *_CUT, "refusal"):
             told_once(f"anthropic: the server ends an answer of {model} with {self.stop_reason[:40]!r}, not known")
         calls = self.calls.calls(self.answer_id, ended=self.stop_reason in _ENDS, cut=self.stop_reason in _CUT)

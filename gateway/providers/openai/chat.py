@@ -22,9 +22,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from channels import Json
 from gateway.providers.base import ModelMessage, Request, Response, Usage
@@ -39,15 +39,18 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
-from gateway.providers.lenient import Count, Loose, Name, Said, broke_off, told_once
+from gateway.providers.lenient import BROKE_OFF, Count, Loose, Name, Said, broke_off, told_once
 from gateway.providers.openai.compat import Compat
 from gateway.providers.prices import priced
 
-_BROKE_OFF = re.compile(r"error|abort|cancel|timeout|fail|insufficient|interrupt", re.IGNORECASE)
-"""Reasons of other servers for an answer that is not whole (https://github.com/anomalyco/opencode/issues/26170)."""
+_LENGTH = re.compile(r"(model_)?length|max_(output_)?tokens", re.IGNORECASE)
+_FILTERED = re.compile(r"content_filter|safety|prohibited_content|blocklist|recitation", re.IGNORECASE)
+"""The reasons of an answer that is cut at a limit, and of one that a filter ended. Some are Mistral's or Gemini's."""
 _ENDS = ("stop", "tool_calls", "function_call")
 """The reasons with which a whole answer ends: https://platform.openai.com/docs/api-reference/chat/object."""
 _GO_ON = "(Go on.)"
+_NOT_KEPT = "(not kept)"
+"""The thoughts of another model, for a server that wants some (https://github.com/BerriAI/litellm/issues/21672)."""
 _NOTED = "Noted."
 """The model's word where a server wants one. It claims nothing about what was done."""
 _MAX_CALL_ID = 40
@@ -158,6 +161,8 @@ def _assistant(
         ids.append(call.call_id if fits and call.call_id not in ids else f"{number}_of_this_reply")
     echo = (None if "reasoning_content" in compat else echoed(message, "openai", model)) or {}
     thought = {"reasoning_content": plain_text(echo["reasoning_content"])} if "reasoning_content" in echo else {}
+    if "no_reasoning" in compat and not thought:
+        thought = {"reasoning_content": _NOT_KEPT}
     yield {
         "role": "assistant",
         "content": content or None,
@@ -187,11 +192,16 @@ class _CallPart(BaseModel):
     function: _Function | None = None
 
 
+def _parts_alone(value: object) -> object:
+    """Return the parts of a list; None for a value of another type, which some servers send for no calls."""
+    return [part for part in value if part is not None] if isinstance(value, list) else None
+
+
 class _Said(BaseModel):
     content: Said = None
     reasoning_content: Loose[str] = None
     refusal: Loose[str] = None
-    tool_calls: list[_CallPart] | None = None
+    tool_calls: Annotated[list[_CallPart] | None, BeforeValidator(_parts_alone)] = None
 
 
 class _Choice(BaseModel):
@@ -238,7 +248,7 @@ class _Chunk(BaseModel):
 
     id: Name = None
     model: Name = None
-    choices: list[_Choice] | None = None
+    choices: list[_Choice | None] | None = None
     usage: Loose[_TokenCounts] = None
     service_tier: Name = None
 
@@ -265,9 +275,9 @@ class OpenAIAnswer:
         self.service_tier = chunk.service_tier or self.service_tier
         if chunk.usage:
             self.usage = chunk.usage.usage()
-        if not chunk.choices:
+        choice = chunk.choices[0] if chunk.choices else None
+        if choice is None:
             return ""
-        choice = chunk.choices[0]
         said = choice.message or choice.delta or _Said()
         self.finish = choice.finish_reason or self.finish
         for part in said.tool_calls or ():
@@ -282,20 +292,25 @@ class OpenAIAnswer:
             self.reasoning = (self.reasoning or "") + said.reasoning_content
         return said.content or ""
 
+    @property
+    def began(self) -> bool:
+        return bool(self.text or self.calls)
+
     def response(self, model: str, url: str, at: float) -> Response:
         """Return the whole answer of this model, with its price at the server with this URL, at this POSIX time.
 
         Raises ProviderError when the answer has no end.
         """
-        if self.finish is None or _BROKE_OFF.search(self.finish):
-            raise broke_off("openai", as_ended=self.finish is None and bool(self.text or self.calls))
-        if self.finish not in (*_ENDS, "length", "content_filter"):
+        if self.finish is None or BROKE_OFF.search(self.finish):
+            raise broke_off("openai", as_ended=self.finish is None and self.began)
+        is_cut, is_filtered = _LENGTH.fullmatch(self.finish) is not None, _FILTERED.match(self.finish) is not None
+        if self.finish not in _ENDS and not is_cut and not is_filtered:
             told_once(f"openai: the server ends an answer of {model} with {self.finish[:40]!r}, which is not known")
-        calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=self.finish == "length")
+        calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=is_cut)
         finish: Literal["stop", "tools", "length", "refused"] = "stop"
-        if self.refusal or self.finish == "content_filter":
+        if self.refusal or is_filtered:
             finish, calls = "refused", ()
-        elif self.finish == "length":
+        elif is_cut:
             finish = "length"
         elif calls:
             # Some compatible servers say "stop" here: https://github.com/googleapis/python-genai/issues/2868

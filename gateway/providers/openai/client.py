@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -27,8 +27,8 @@ from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
 from gateway.providers.openai.compat import LIMITS, VARIABLE, Compat, compat_of, known_of, refused_in
 from gateway.providers.openai.responses import ResponsesAnswer, responses_parameters
 from gateway.providers.refusals import texts_in
-from gateway.providers.thoughts import AnswerText, before_raw_call
-from gateway.providers.vendor import Vendor, VendorProvider
+from gateway.providers.thoughts import AnswerText, before_raw_call, without_thoughts
+from gateway.providers.vendor import TRANSIENT, Vendor, VendorProvider
 from gateway.structured import build_schema_instruction
 
 log = logging.getLogger("askfirst.providers")
@@ -99,12 +99,13 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
             with _VENDOR.errors_mapped(request):
                 whole.end(await self._respond(request, model))
             return whole.response(model, self._url, self._clock())
-        answer = OpenAIAnswer()
+        answer, text, learnt = OpenAIAnswer(), AnswerText(), list[str]()
         with _VENDOR.errors_mapped(request):
-            answer.add(await self._ask(request, model))
-        text = AnswerText()
+            answer.add(await self._ask(request, model, learnt))
         text.add(answer.text)
-        return self._said(answer.response(model, self._url, self._clock()), text, request, model)
+        response = self._said(answer.response(model, self._url, self._clock()), text, request, model)
+        self._learn(model, learnt)
+        return response
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the reply as Provider.stream does. `timeout_seconds` limits the time between any two chunks."""
@@ -113,24 +114,41 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
             async for item in self._response_stream(request, model):
                 yield item
             return
-        answer, text = OpenAIAnswer(), AnswerText(waits=model in self._begin_thinking)
-        with _VENDOR.errors_mapped(request):
-            async with await self._ask(request, model, stream=True) as chunks:
-                async for chunk in chunks:
-                    if piece := text.add(answer.add(chunk)):
-                        yield piece
-        response = answer.response(model, self._url, self._clock())
+        learnt: list[str] = []
+        while True:
+            answer, text = OpenAIAnswer(), AnswerText(waits=model in self._begin_thinking)
+            with _VENDOR.errors_mapped(request):
+                try:
+                    async with await self._ask(request, model, learnt, stream=True) as chunks:
+                        async for chunk in chunks:
+                            if piece := text.add(answer.add(chunk)):
+                                yield piece
+                except openai.APIError as error:  # some servers refuse a request within a stream
+                    if (
+                        isinstance(error, openai.APIStatusError)
+                        or answer.began
+                        or not self._refused(error, model, learnt)
+                    ):
+                        raise
+                    continue
+            break
+        response = self._said(answer.response(model, self._url, self._clock()), text, request, model)
+        self._learn(model, learnt)
         if rest := text.rest():
             yield rest
-        yield self._said(response, text, request, model)
+        yield response
 
     def _said(self, response: Response, text: AnswerText, request: Request, model: str) -> Response:
         """Return the reply without its thoughts. A call in its text becomes one that cannot be used."""
         if response.finish == "refused":
-            return response
+            return replace(response, content=without_thoughts(response.content))
+        content = text.whole()
         if text.begins_thinking:
             self._begin_thinking.add(model)
-        content = text.whole()
+        elif response.finish != "length":
+            self._begin_thinking.discard(model)
+        elif model in self._begin_thinking:  # all of it is thought
+            return replace(response, content="")
         before = before_raw_call(content) if request.tools and not response.tool_calls else None
         if before is None:
             return replace(response, content=content)
@@ -166,29 +184,44 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         plain = without_echoes(request)
         return await responses.create(**responses_parameters(plain, model, _ROOM_TO_REASON), **how)
 
-    async def _ask(self, request: Request, model: str, *, stream: bool = False) -> Any:
-        """Call Chat Completions, again without the refused parameter, and remember the call that helped."""
+    async def _ask(self, request: Request, model: str, learnt: list[str], *, stream: bool = False) -> Any:
+        """Call Chat Completions, again without each refused parameter. The names of these are added to `learnt`."""
         completions = (await self._connections.client()).chat.completions
-        learnt: list[str] = []
         while True:
-            compat = self._compat | self._learnt.get(model, frozenset()) | frozenset(learnt)
-            parameters = _parameters(request, model, compat, stream=stream)
+            parameters = _parameters(request, model, self._known(model, learnt), stream=stream)
             try:
-                answer = await completions.create(**parameters)
-            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                name = refused_in(error.body, _named(parameters))
-                if name is None or name in compat or len(learnt) == _MOST_LEARNT:
+                return await completions.create(**parameters)
+            except openai.APIStatusError as error:
+                if not self._refused(error, model, learnt, _named(parameters)):
                     raise
-                learnt.append(name)
-                continue
-            if learnt:
-                self._learn(model, learnt)
-            return answer
+
+    def _known(self, model: str, learnt: Sequence[str]) -> Compat:
+        return self._compat | self._learnt.get(model, frozenset()) | frozenset(learnt)
+
+    def _refused(
+        self, error: openai.APIError, model: str, learnt: list[str], sent: Collection[str] = frozenset()
+    ) -> bool:
+        """Add the name that a refusal names to `learnt`. Return False if there is none that was not known.
+
+        A server's template may raise for the order of messages, so that the status is 500. A model's failed call is no
+        refusal of a parameter.
+        """
+        status = getattr(error, "status_code", 500)
+        if status not in (400, 422, 500) or any(map(TRANSIENT.search, _VENDOR.codes(error))):
+            return False
+        name = refused_in(error.body, sent if status != 500 else ())
+        if name is None or name in self._known(model, learnt) or len(learnt) == _MOST_LEARNT:
+            return False
+        learnt.append(name)
+        return True
 
     def _learn(self, model: str, names: Sequence[str]) -> None:
+        """Remember these names, with which an answer came."""
+        if not names:
+            return
         self._learnt[model] = self._learnt.get(model, frozenset()) | frozenset(names)
         log.warning(
-            "openai: the server %s does not take %s for the model %s, and answers without: %s=%s keeps it so",
+            "openai: the server %s does not take %s for the model %s, and answers otherwise: %s=%s keeps it so",
             urlsplit(self._url).hostname,
             ", ".join(names),
             model,

@@ -27,21 +27,30 @@ VARIABLE: Final = "OPENAI_COMPAT"
 LIMITS: Final = ("max_tokens", "max_completion_tokens")
 """The two names of the bound of a reply. It is sent under the other name, and never left out."""
 PARAMETERS: Final = ("stream_options", "temperature", *LIMITS, "strict", "response_format", "reasoning_content")
-NAMES: Final = (*PARAMETERS, "user_after_tool", "call_ids")
+NAMES: Final = (*PARAMETERS, "user_after_tool", "call_ids", "no_reasoning")
 """``user_after_tool``: a person's message right behind the result of a tool. ``call_ids``: ids that have not nine
-letters and digits."""
+letters and digits. ``no_reasoning``: a reply with calls but without thoughts."""
 
+_SENTENCE_END: Final = re.compile(r"[.;!]\s|\n")
 _KNOWN: Final = {"api.mistral.ai": frozenset({"user_after_tool", "call_ids"})}
 """The hosts whose rules many have reported, as above."""
 _RULES: Final = {
     "user_after_tool": re.compile(r"role .?user.? after role .?tool|roles must alternate|message_order", re.IGNORECASE),
     "call_ids": re.compile(r"tool call id was .* but must be", re.IGNORECASE | re.DOTALL),
+    "no_reasoning": re.compile(r"reasoning_content.{0,80}(missing|must be passed back|required)", re.IGNORECASE),
 }
 _REFUSES: Final = re.compile(
-    r"unsupported|unrecogni[sz]ed|unknown|unexpected|extra[ _]|no longer|deprecated|only the default"
-    r"|not (be )?(supported|permitted|allowed|recogni[sz]ed|accepted|available)|n[o']t (support|accept|recogni[sz]e)",
+    r"unsupported|unrecogni[sz]ed|unknown|unexpected|extra[ _]|no longer|deprecated|disallowed|incompatible|removed"
+    r"|not (a valid|implemented)|invalid (argument|parameter)"
+    r"|only (the default|\S+ is allowed)|only be set|cannot be used"
+    r"|not (be )?(supported|permitted|allowed|recogni[sz]ed|accepted|available)|n[o']t (support|accept|recogni[sz]e)"
+    r"|不支持|无效",
     re.IGNORECASE,
 )
+_OF_THE_VALUE: Final = re.compile(
+    r"above|below|at most|at least|exceed|less|greater|too (large|high|small|low)|between|range|must be"
+)
+"""The words of a refusal of the number. The other name of a bound would hide it."""
 
 
 def compat_of(environ: Mapping[str, str]) -> Compat:
@@ -63,18 +72,24 @@ def known_of(url: str) -> Compat:
 def refused_in(body: object, sent: Collection[str]) -> str | None:
     """Return the name that a refusal names, if it is one of those that were `sent`, or the name of a broken rule.
 
-    `body` is the server's answer. Quotes of the request in it do not count.
+    `body` is the server's answer. Quotes of the request in it do not count, and the refusal stands in one sentence with
+    the name.
     """
-    texts = list(texts_in(body))
+    sentences = [sentence for text in texts_in(body) for sentence in _SENTENCE_END.split(text)]
     for name, rule in _RULES.items():
-        if any(rule.search(text) for text in texts):
+        if any(rule.search(sentence) for sentence in sentences):
             return name
-    fields = set(fields_in(body))
-    refuses = any(_REFUSES.search(text) for text in texts)
+    places = [re.findall(r"\w+", place) for place in fields_in(body)]
+    fields = {place[-1] for place in places if place and "tools" not in place}
+    refuses = [sentence for sentence in sentences if _REFUSES.search(sentence)]
     for name in PARAMETERS:
         if name not in sent:
             continue
-        named = any(re.search(rf"(?<!\w)(?<!\w\.){name}(?!\w)", text) and _REFUSES.search(text) for text in texts)
-        if named or (name in fields and (refuses or name not in LIMITS)):
+        named = [sentence for sentence in refuses if re.search(rf"(?<!\w)(?<!\w\.){name}(?!\w)", sentence)]
+        if name in fields:
+            named += refuses
+        if name in LIMITS and any(map(_OF_THE_VALUE.search, sentences)):
+            continue
+        if named or (name in fields and name not in LIMITS):
             return name
     return None
