@@ -246,7 +246,7 @@ async def _text(turn: Turn, done: LoopOutcome) -> str:
         notice = await turn.expenses.notice(turn.language, began=done.iterations > 0)
         if notice is not None:
             return "\n\n".join(filter(None, [done.content, notice]))
-    if done.stop_reason in ("answered", "stop_condition") and done.content:
+    if done.stop_reason in ("answered", "stop_condition") and (done.content or done.artifacts):
         return done.content
     # Text beside the last calls, such as "Let me look.", is no answer: the person also reads why the turn ended.
     return "\n\n".join(filter(None, [done.content, _excuse(done.stop_reason, turn.language)]))

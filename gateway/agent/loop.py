@@ -125,7 +125,8 @@ class Loop:
                     return await self._withheld(guarding)
                 response = replace(response, content=text)
             if is_blank(response):
-                log.error("the model %s gave a blank answer (run %s)", self.served_by, self.events.run_id)
+                why = "cut at its limit of tokens" if response.finish == "length" else "twice"
+                log.error("the model of %s gave a blank answer, %s (run %s)", self.served_by, why, self.events.run_id)
                 response = replace(response, content="")
             self.content = response.content
             self.calls += response.tool_calls

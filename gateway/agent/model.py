@@ -79,7 +79,12 @@ class ModelCaller:
             began = asyncio.get_running_loop().time()
             try:
                 response = _plain(_with_ids(await self.stopping.unless_set(self._once(request, pieces)), number))
-                if is_blank(response) and fault != _BLANK and self._may_retry(attempt, pieces):
+                if (
+                    is_blank(response)
+                    and response.finish == "stop"
+                    and fault != _BLANK
+                    and self._may_retry(attempt, pieces)
+                ):
                     await record(response)
                     await tell(RunUsage, usage=response.usage)
                     spent += response.usage
@@ -171,8 +176,8 @@ class ModelCaller:
 
 
 def is_blank(response: Response) -> bool:
-    """Return True for a reply that ended by itself, and has neither a call nor a text that a person could see."""
-    return response.finish == "stop" and not response.tool_calls and all(map(_is_unseen, response.content))
+    """Return True for a reply that has neither a call nor a text that a person could see."""
+    return response.finish != "refused" and not response.tool_calls and all(map(_is_unseen, response.content))
 
 
 @lru_cache(256)

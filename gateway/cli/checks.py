@@ -54,7 +54,7 @@ from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError, una
 log = logging.getLogger("askfirst.doctor")
 
 _ANSWER_WITHIN_SECONDS = 20.0
-_MOST_TOKENS = 300
+_MOST_TOKENS = 1000
 _CLOCK_SECONDS = 30.0
 """Threshold of the warning for a clock that is off. It is far below the tolerance of `serve`, since the clock may drift
 further."""
@@ -156,9 +156,9 @@ async def _called(provider: Provider, config: AgentConfig) -> str:
     )
     async with aclosing(pieces_of(provider, request, _ANSWER_WITHIN_SECONDS)) as pieces:
         response = [piece async for piece in pieces if isinstance(piece, Response)][-1]
-    called = [each for each in response.tool_calls if each.parse_error is None]
+    called = [each for each in response.tool_calls if each.name == _LOOK.name and "thing" in each.args]
     if not called:
-        log.warning("the model did not call the tool that it was told to call: a bot with tools needs one that does")
+        log.warning("the model did not call the tool as it was told to: a bot with tools needs one that does")
     return f"{provider.name} answers as {response.model}" + (", and calls a tool" if called else "")
 
 

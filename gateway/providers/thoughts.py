@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
+
+from gateway.providers.base import Request, Response, ToolCall
+from gateway.providers.calls import WRITTEN
+from gateway.providers.lenient import told_once
 
 _NAMES: Final = r"(?:seed:)?(?:think|thinking|thought|reasoning)"
 _OPENS: Final = rf"<{_NAMES}(?:\s[^<>]{{0,80}})?>|\[THINK\]|◁think▷|<\|channel\|>analysis<\|message\|>"
@@ -130,7 +135,20 @@ def _is_closing(tag: str) -> bool:
     return found is not None and found["closes"] is not None
 
 
-def before_raw_call(text: str) -> str | None:
+def shown(provider: str, response: Response, text: AnswerText, request: Request, model: str) -> Response:
+    """Return the reply without its thoughts. A call in its text becomes one that cannot be used."""
+    content = text.whole()
+    if response.finish == "refused":
+        return replace(response, content=without_thoughts(response.content))
+    before = _before_raw_call(content) if request.tools and not response.tool_calls else None
+    if before is None:
+        return response if content == response.content else replace(response, content=content)
+    told_once(f"{provider}: the model {model} writes its calls into the text: name it text+{provider}:{model}")
+    call = ToolCall(call_id=f"text_{len(request.messages)}", name="unknown", parse_error=WRITTEN)
+    return replace(response, content=before, tool_calls=(call,), finish="tools", echo=None)
+
+
+def _before_raw_call(text: str) -> str | None:
     """Return the text in front of a written call; None if it has no call outside of code."""
     found = next(_outside_code(_CALL, text), None)
     return None if found is None else text[: found.start()].rstrip()

@@ -276,8 +276,8 @@ async def test_model_is_called_only_with_the_model_option(here: Path, env: dict[
     result = await command("doctor", "bot.py", "--model", env=env)
     assert f"answers as {env['ASKFIRST_PROVIDER'].partition(':')[2]}, and calls a tool" in result.output
     (sent,) = asked.requests
-    assert max(sent.get(name, 0) for name in ("max_tokens", "max_completion_tokens")) <= 300 + 8000
-    assert "did not call the tool" in (await command("doctor", "bot.py", "--model", env=env)).output
+    assert max(sent.get(name, 0) for name in ("max_tokens", "max_completion_tokens")) <= 1000 + 8000
+    assert "did not call the tool as it was told to" in (await command("doctor", "bot.py", "--model", env=env)).output
     assert "529" in (await examined("--model", env=env))["model"]
     assert "has no credit left" in (await examined("--model", env=env))["model"]
 

@@ -181,7 +181,35 @@ OPENAI_SHAPES: dict[str, Shape] = {
     # https://github.com/openclaw/openclaw/issues/69843
     "a call in the text": said('<tool_call>{"name": "purge"}</tool_call>', becomes="told to the model"),
     "a call in a text of Mistral's": said('[TOOL_CALLS][{"name": "purge"}]', becomes="told to the model"),
+    "a row of marks of code before a thought ends": said(f"{SECRET}: the ` key\n</think>\n\nHello."),
+    "an open block of code in a thought": said(f"{SECRET} ```py\nx\n</think>Hello."),
+    "a thought of Magistral's": said(f"[THINK]{SECRET}", "[/THI", "NK]Hello."),
+    "a thought of Seed's": said(f"<seed:think>{SECRET}</seed:think>Hello."),
+    "a thought of Kimi's": said(f"◁think▷{SECRET}◁/think▷Hello."),
+    "a thought with an attribute": said(f'<think type="deep">{SECRET}</think>Hello.'),
+    "the channels of gpt-oss": said(
+        f"<|channel|>analysis<|message|>{SECRET}<|end|><|start|>assistant", "<|channel|>final<|message|>Hello."
+    ),
+    "a call in a text of DeepSeek's": said("<｜tool▁calls▁begin｜>purge", becomes="told to the model"),
+    "a call in a text of MiniMax's": said("<minimax:tool_call>purge", becomes="told to the model"),
+    "a call in a text of Llama's": said('<|python_tag|>{"name": "purge"}', becomes="told to the model"),
     "a call within a thought": said(f"<think>{SECRET} <tool_call>no</tool_call></think>Hello."),
+    "no calls as an object": Shape("said", chunks({"content": "Hello.", "tool_calls": {}}, ends="stop")),
+    "no calls as a list of nulls": Shape("said", chunks({"content": "Hello.", "tool_calls": [None]}, ends="stop")),
+    "a text as one part": said({"type": "text", "text": "Hello."}),
+    "a choice that is null": Shape(
+        "said",
+        sse(
+            (None, {"choices": [None]}),
+            (None, {"choices": [{"delta": {"content": "Hello."}, "finish_reason": "stop"}]}),
+        ),
+    ),
+    "cut at Mistral's limit": purge(HEAD, call('{"cust', index=0), ends="model_length", becomes="told to the model"),
+    "a broken call beside another": purge(
+        call(json.dumps(ANA), index=0, id="c1", name="purge"),
+        call('{"customer": "', index=1, id="c2", name="purge"),
+        becomes="told to the model",
+    ),
     "counts with fractions": said("Hello.", last={"usage": {"prompt_tokens": 1.5, "completion_tokens": "2"}}),
     "counts as a list": said("Hello.", last={"usage": {"prompt_tokens": 3, "prompt_tokens_details": []}}),
     "no counts": said("Hello.", last={"usage": None}),
@@ -262,6 +290,16 @@ ANTHROPIC_SHAPES: dict[str, Shape] = {
     "an unknown end behind no arguments": Shape("told to the model", blocks(tool_use(), ends="eos")),
     "cut at the limit": Shape("told to the model", blocks(tool_use('{"cust'), ends="max_tokens")),
     "no end": Shape("asked for once more", blocks(tool_use(*cut(ANA)), ends=None)),
+    "an error behind a call": Shape("asked for once more", blocks(tool_use(*cut(ANA)), ends="error")),
+    "an error behind a text": Shape("asked for once more", blocks(text("Hel"), ends="error")),
+    "a tool of the server's beside": Shape(
+        "asked", blocks(tool_use(*cut(ANA)), tool_use(*cut(BOB), index=1, type="server_tool_use", id="s1"))
+    ),
+    "a tool of the server's alone": Shape(
+        "said", blocks(tool_use(*cut(BOB), type="server_tool_use"), text("Hello.", index=1), ends="end_turn")
+    ),
+    "a thought in the text": Shape("said", blocks(text("<thi", f"nk>{SECRET}</think>", "Hello."), ends="end_turn")),
+    "a call in the text": Shape("told to the model", blocks(text("<tool_call>purge"), ends="end_turn")),
     "arguments as a list": Shape("asked for once more", blocks(tool_use(input=["Ana"]))),
     "counts with fractions": Shape(
         "said", blocks(text("Hello."), ends="end_turn", usage={"input_tokens": 5.5, "output_tokens": "1"})

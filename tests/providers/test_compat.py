@@ -14,7 +14,7 @@ from gateway.providers.openai.client import OpenAIProvider
 from gateway.providers.openai.compat import NAMES, PARAMETERS, refused_in
 from gateway.testing import ChatDriver
 from tests.fakes.dialects import DIALECTS, Dialect
-from tests.fakes.model_server import Call, Fail
+from tests.fakes.model_server import Call, Fail, Raw
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -153,6 +153,86 @@ async def test_a_call_that_the_model_spoiled_is_tried_again() -> None:
         with pytest.raises(ProviderError) as caught:
             await text_of(provider)
         assert caught.value.retryable and caught.value.refusal is None
+        await provider.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ({"message": "invalid temperature: only 1 is allowed for this model"}, "temperature"),
+        ({"message": "temperature is not a valid parameter"}, "temperature"),
+        ({"message": "Invalid argument: stream_options"}, "stream_options"),
+        ({"message": "stream_options cannot be used here"}, "stream_options"),
+        ({"message": "temperature may only be set to 1"}, "temperature"),
+        ({"message": "max_tokens has been removed, use max_completion_tokens"}, "max_tokens"),
+        ({"message": "参数 temperature 不支持"}, "temperature"),
+        ({"message": "Jinja Exception: conversation roles must alternate"}, "user_after_tool"),
+        ({"message": "reasoning_content is missing in assistant tool call message"}, "no_reasoning"),
+        ({"message": "The reasoning_content in the thinking mode must be passed back to the API."}, "no_reasoning"),
+        ({"message": "max_tokens above 4096 is not supported", "param": "max_tokens"}, None),
+        ({"message": "Unsupported value: 'max_tokens' must be at most 4096"}, None),
+        ({"message": "The model does not support image input. max_tokens and temperature are fine."}, None),
+        ({"message": "Unknown model x. See the docs for max_tokens and temperature."}, None),
+        ({"detail": [{"loc": ["body", "tools", 0, "temperature"], "msg": "extra fields not permitted"}]}, None),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_what_it_is_about(body: Any, name: str | None) -> None:
+    assert refused_in(body, {"temperature", "max_tokens", "stream_options"}) == name
+
+
+async def test_a_failed_call_of_the_model_leaves_nothing_out() -> None:
+    async with Dialect("groq") as server:
+        text = "tool call validation failed: additionalProperties 'temperature' not allowed"
+        server.script([Fail(400, "tool_use_failed", text), "hello"])
+        provider = provider_of(server)
+        with pytest.raises(ProviderError, match="tool_use_failed"):
+            await text_of(provider)
+        assert await text_of(provider) == "hello" and "temperature" in server.requests[-1]
+        await provider.close()
+
+
+async def test_a_rule_is_learnt_from_an_error_of_a_template_and_within_a_stream() -> None:
+    says = "Jinja Exception: conversation roles must alternate user/assistant/user/assistant/..."
+    messages = [
+        *ASKED.messages,
+        ModelMessage(role="assistant", tool_calls=(ToolCall(call_id="c1", name="look"),)),
+        ModelMessage(role="tool", content="asked", call_id="c1", tool_name="look"),
+        ModelMessage(role="user", content="and now?"),
+    ]
+    stream = Raw(f'data: {{"error": {{"message": "{says}"}}}}\n\n', "text/event-stream")
+    for refusal in (Fail(500, None, says), stream):
+        async with Dialect("openai") as server:
+            server.script([refusal, "hello"])
+            provider = provider_of(server)
+            assert await text_of(provider, Request(messages=messages)) == "hello"
+            roles = [[message["role"] for message in sent["messages"]] for sent in server.requests]
+            assert roles[-1] == ["user", "assistant", "tool", "assistant", "user"]
+            await provider.close()
+
+
+async def test_a_server_that_wants_thoughts_is_given_some() -> None:
+    messages = [
+        *ASKED.messages,
+        ModelMessage(role="assistant", tool_calls=(ToolCall(call_id="c1", name="look"),)),
+        ModelMessage(role="tool", content="42", call_id="c1", tool_name="look"),
+    ]
+    async with Dialect("openai") as server:
+        server.script([Fail(400, None, "reasoning_content is missing in assistant tool call message"), "hello"])
+        provider = provider_of(server)
+        assert await text_of(provider, Request(messages=messages)) == "hello"
+        assert server.requests[-1]["messages"][1]["reasoning_content"]
+        await provider.close()
+
+
+async def test_a_refusal_is_remembered_once_an_answer_came() -> None:
+    broken = Raw('data: {"error": {"message": "down"}}\n\n', "text/event-stream")
+    async with Dialect("openai", "temperature") as server:
+        server.script([broken, "hello", "again"])
+        provider = provider_of(server)
+        with pytest.raises(ProviderError, match="failed half way"):
+            await text_of(provider)
+        assert (await text_of(provider), await text_of(provider)) == ("hello", "again")
+        assert len(server.refused) == 2
         await provider.close()
 
 

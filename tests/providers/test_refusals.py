@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from channels import Media
 from gateway import Agent, ChannelAgent
 from gateway.providers import ModelMessage, Request, ToolCall
 from gateway.providers.openai.client import OpenAIProvider
@@ -63,6 +65,38 @@ def _filled(body: Any, part: str) -> Any:
     if isinstance(body, list):
         return [_filled(value, part) for value in body]
     return body.replace("{}", part).replace("{{", "{").replace("}}", "}") if isinstance(body, str) else body
+
+
+def test_other_spellings_of_a_persons_words_are_left_out_too() -> None:
+    file = Media(sha256="0" * 64, mime_type="application/pdf", filename="Ana Ruiz HIV test.pdf", size=1)
+    said = [
+        ModelMessage(
+            role="user", content="I am José Muñoz, call 34 600 111 222, code 4 7 1 1, Ana Garcia", files=(file,)
+        ),
+        ModelMessage(role="assistant", content="Анна", echo={"reasoning_content": "she seems ill"}),
+    ]
+    request = Request(messages=said)
+    for text in (
+        "bad name AnaGarcia here",
+        "bad name Jose\u0301 Mun\u0303oz here",
+        "bad number 34600111222 here",
+        "bad code 4 7 1 1 here",
+        "bad file Ana Ruiz HIV test.pdf here",
+        "bad name \\u0410\u043d\u043d\u0430 here",
+        "bad text she seems ill here",
+    ):
+        assert words_of({"message": text}, request).removesuffix(" here").split()[2:] in (["…"], ["….pdf"], ["….…"]), (
+            text
+        )
+    assert '"' not in words_of({"message": 'bad value" (turn of …, run deadbeef'}, request)
+
+
+@pytest.mark.parametrize("text", ["x " + "a-" * 9_990, "вг" * 9_900, "sk-" * 9_000, "\\u0041" * 3_000, "a1" * 9_000])
+def test_no_refusal_takes_long_to_read(text: str) -> None:
+    request = Request(messages=[ModelMessage(role="user", content="абвд ghij klmn " * 7_000)])
+    began = time.process_time()
+    words_of({"errors": [{"message": f"{text} {number}"} for number in range(100)]}, request)
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(

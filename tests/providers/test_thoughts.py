@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.providers.thoughts import AnswerText, before_raw_call
+from gateway.providers.thoughts import AnswerText, _before_raw_call
 
 ANSWERS = {
     "<think>secret</think>answer": "answer",
@@ -70,4 +70,4 @@ def test_a_call_in_the_text_is_found_outside_of_code() -> None:
         "the tag `<tool_call>` begins one": None,
         "hello": None,
     }
-    assert {text: before_raw_call(text) for text in found} == found
+    assert {text: _before_raw_call(text) for text in found} == found

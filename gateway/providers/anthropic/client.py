@@ -20,6 +20,7 @@ from gateway.providers.anthropic.messages import AnthropicAnswer, Conversation
 from gateway.providers.base import Request, Response
 from gateway.providers.history import without_echoes
 from gateway.providers.refusals import texts_in
+from gateway.providers.thoughts import AnswerText, shown
 from gateway.providers.vendor import Vendor, VendorProvider
 
 _MAX_TOKENS = 8000
@@ -104,7 +105,7 @@ class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
 
         `timeout_seconds` limits the time between any two events, the API's pings included.
         """
-        model, answer = request.model or self.model, AnthropicAnswer()
+        model, answer, text = request.model or self.model, AnthropicAnswer(), AnswerText()
         with _VENDOR.errors_mapped(request):
             try:
                 sent, stream = await self._begin(request, model)
@@ -115,9 +116,12 @@ class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
                 sent, stream = await self._begin(without_echoes(request), model)
             async with stream as events:
                 async for event in events:
-                    if piece := answer.add(event):
+                    if piece := text.add(answer.add(event)):
                         yield piece
-        yield answer.response(model, sent.prefix, self._url, self._clock())
+        response = answer.response(model, sent.prefix, self._url, self._clock())
+        if rest := text.rest():
+            yield rest
+        yield shown(self.name, response, text, request, model)
 
     async def _begin(self, request: Request, model: str) -> tuple[Conversation, Any]:
         sent, client = Conversation(request, model), await self._connections.client()

@@ -19,15 +19,13 @@ from urllib.parse import urlsplit
 import openai
 
 from gateway.providers.answer_schema import strict_schema
-from gateway.providers.base import Request, Response, ToolCall, ToolSpec
-from gateway.providers.calls import WRITTEN
+from gateway.providers.base import Request, Response, ToolSpec
 from gateway.providers.history import without_echoes
-from gateway.providers.lenient import told_once
 from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
 from gateway.providers.openai.compat import LIMITS, VARIABLE, Compat, compat_of, known_of, refused_in
 from gateway.providers.openai.responses import ResponsesAnswer, responses_parameters
 from gateway.providers.refusals import texts_in
-from gateway.providers.thoughts import AnswerText, before_raw_call, without_thoughts
+from gateway.providers.thoughts import AnswerText, shown
 from gateway.providers.vendor import TRANSIENT, Vendor, VendorProvider
 from gateway.structured import build_schema_instruction
 
@@ -139,22 +137,15 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         yield response
 
     def _said(self, response: Response, text: AnswerText, request: Request, model: str) -> Response:
-        """Return the reply without its thoughts. A call in its text becomes one that cannot be used."""
-        if response.finish == "refused":
-            return replace(response, content=without_thoughts(response.content))
-        content = text.whole()
+        """Return the reply as it may be shown. Remember whether the model begins within its thoughts."""
+        found = shown(self.name, response, text, request, model)
         if text.begins_thinking:
             self._begin_thinking.add(model)
         elif response.finish != "length":
             self._begin_thinking.discard(model)
         elif model in self._begin_thinking:  # all of it is thought
-            return replace(response, content="")
-        before = before_raw_call(content) if request.tools and not response.tool_calls else None
-        if before is None:
-            return replace(response, content=content)
-        told_once(f"openai: the model {model} writes its calls into the text: name it text+openai:{model}")
-        call = ToolCall(call_id=f"text_{len(request.messages)}", name="unknown", parse_error=WRITTEN)
-        return replace(response, content=before, tool_calls=(call,), finish="tools")
+            return replace(found, content="")
+        return found
 
     def _responds(self, model: str) -> bool:
         return self._whole_api and _REASONS.search(model) is not None
