@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from functools import cache
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -64,7 +64,7 @@ Loose: TypeAlias = Annotated[T | None, WrapValidator(_or_none)]
 """A part that may have any other shape."""
 
 
-@cache
+@lru_cache(256)
 def told_once(text: str) -> None:
     """Log a warning of a server's deviation, once for each text."""
     log.warning("%s", text)

@@ -134,6 +134,11 @@ OPENAI_SHAPES: dict[str, Shape] = {
     # https://github.com/googleapis/python-genai/issues/2868
     "the end of a text behind a call": purge(call(json.dumps(ANA), id="c1", name="purge"), ends="stop"),
     "the old end of a call": purge(call(json.dumps(ANA), index=0, id="c1", name="purge"), ends="function_call"),
+    "the old form of a call": purge(
+        {"function_call": {"name": "purge", "arguments": ""}},
+        *({"function_call": {"arguments": piece}} for piece in cut(ANA)),
+        ends="function_call",
+    ),
     "an unknown end behind a whole call": purge(call(json.dumps(ANA), index=0, id="c1", name="purge"), ends="eos"),
     "no last line": purge(HEAD, *(call(piece, index=0) for piece in cut(ANA)), done=False),
     # the pieces of two calls, which nothing tells apart

@@ -191,7 +191,7 @@ async def test_a_failed_call_of_the_model_leaves_nothing_out() -> None:
         await provider.close()
 
 
-async def test_a_rule_is_learnt_from_an_error_of_a_template_and_within_a_stream() -> None:
+async def test_a_rule_is_learnt_from_a_template_and_within_a_stream() -> None:
     says = "Jinja Exception: conversation roles must alternate user/assistant/user/assistant/..."
     messages = [
         *ASKED.messages,

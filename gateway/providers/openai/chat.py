@@ -202,6 +202,8 @@ class _Said(BaseModel):
     reasoning_content: Loose[str] = None
     refusal: Loose[str] = None
     tool_calls: Annotated[list[_CallPart] | None, BeforeValidator(_parts_alone)] = None
+    function_call: Loose[_Function] = None
+    """The one call of a reply, in the API's first form (https://platform.openai.com/docs/api-reference/chat/object)."""
 
 
 class _Choice(BaseModel):
@@ -280,7 +282,8 @@ class OpenAIAnswer:
             return ""
         said = choice.message or choice.delta or _Said()
         self.finish = choice.finish_reason or self.finish
-        for part in said.tool_calls or ():
+        parts = said.tool_calls or ([_CallPart(index=0, function=said.function_call)] if said.function_call else [])
+        for part in parts:
             function = part.function or _Function()
             if choice.message is not None:
                 self.calls.add_whole(call_id=part.id, name=function.name, arguments=function.arguments)
