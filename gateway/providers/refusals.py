@@ -47,13 +47,13 @@ _OF_AN_API: Final = frozenset(
     """,
     )
 )
-"""The words of refusals. They tell no text of a person, even where one used them."""
+"""The words of refusals. They tell no text of a person."""
 
 
 def words_of(body: object, request: Request | None) -> str:
     """Return the words of a refusal for operators: at most 240 characters, without the words of the request.
 
-    A word that stands in the conversation becomes ``…``, unless it is one that refusals are made of. So do keys.
+    A word that stands in the conversation becomes ``…``, unless refusals are made of it. So do keys.
     `body` is the server's answer.
     """
     if isinstance(body, str) and "<" in body:

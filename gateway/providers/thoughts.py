@@ -39,7 +39,7 @@ _CALL: Final = re.compile(
 
 
 def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield what a pattern finds in a text, without what begins in closed code."""
+    """Yield the matches of a pattern in a text that do not begin in closed code."""
     code = [found.span() for found in _CODE.finditer(text)] if "`" in text or "~~~" in text else []
     for found in pattern.finditer(text):
         if not any(start <= found.start() < end for start, end in code):
@@ -107,7 +107,7 @@ class AnswerText:
         return whole[len(self._given) :] if whole.startswith(self._given) else ""
 
     def whole(self) -> str:
-        """Return the whole answer, at the end of the text. What was shown before may differ: it was a draft."""
+        """Return the whole answer, at the end of the text. Its draft may differ."""
         kept, self.begins_thinking = _parted(self._raw)
         return kept.strip() if self.begins_thinking else kept.lstrip() if kept != self._raw else kept
 
@@ -136,7 +136,7 @@ def _is_closing(tag: str) -> bool:
 
 
 def shown(provider: str, response: Response, text: AnswerText, request: Request, model: str) -> Response:
-    """Return the reply without its thoughts. A call in its text becomes one that cannot be used."""
+    """Return the reply without its thoughts. A call in its text becomes an unusable call."""
     content = text.whole()
     if response.finish == "refused":
         return replace(response, content=without_thoughts(response.content))

@@ -32,7 +32,7 @@ They count the thinking, which is not shown, into the limit of a reply:
 https://platform.claude.com/docs/en/models/opus-5/migration-guide.
 """
 _OF_THOUGHTS = re.compile(r"\bthinking\b|\bsignature\b")
-"""The words with which a server refuses thoughts that it cannot read, such as those of another account or server."""
+"""The words with which a server refuses the thoughts of another account or server."""
 _ROOM_TO_THINK = 8000
 """The tokens that are added for that thinking, so that a short limit does not end a reply before its first word."""
 

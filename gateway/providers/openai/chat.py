@@ -45,12 +45,12 @@ from gateway.providers.prices import priced
 
 _LENGTH = re.compile(r"(model_)?length|max_(output_)?tokens", re.IGNORECASE)
 _FILTERED = re.compile(r"content_filter|safety|prohibited_content|blocklist|recitation", re.IGNORECASE)
-"""The reasons of an answer that is cut at a limit, and of one that a filter ended. Some are Mistral's or Gemini's."""
+"""The reasons of an answer that a limit cut or a filter ended, also of Mistral and Gemini."""
 _ENDS = ("stop", "tool_calls", "function_call")
 """The reasons with which a whole answer ends: https://platform.openai.com/docs/api-reference/chat/object."""
 _GO_ON = "(Go on.)"
 _NOT_KEPT = "(not kept)"
-"""The thoughts of another model, for a server that wants some (https://github.com/BerriAI/litellm/issues/21672)."""
+"""The thoughts of another model, for a server that wants them (https://github.com/BerriAI/litellm/issues/21672)."""
 _NOTED = "Noted."
 """The model's word where a server wants one. It claims nothing about what was done."""
 _MAX_CALL_ID = 40
