@@ -26,8 +26,8 @@ _MAY_BEGIN: Final = re.compile(
     r"`{1,2}\Z|[<\[◁][^<>\[\]◁▷\n]{0,30}\Z|<\|channel\|>\w{0,8}(?:<[|a-z]{0,9})?\Z", re.IGNORECASE
 )
 _CODE: Final = re.compile(
-    r"^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*\n)*? {0,3}(?P=fence)[`~]*[ \t]*$"
-    r"|(?<!`)(?P<marks>`+)(?!`)(?:[^\n]|\n(?!\s*\n))*?(?<!`)(?P=marks)(?!`)",
+    r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)[^\n]*\n(?:.*\n)*? {0,3}(?P=fence)[`~]*[ \t]*$"
+    r"|(?<!`)(?P<marks>`++)(?:[^\n]|\n(?!\s*\n)){1,2000}?(?<!`)(?P=marks)(?!`)",
     re.MULTILINE,
 )
 """Code as in CommonMark: a block with both its fences, or a span of one paragraph between equal rows of backticks."""
@@ -40,9 +40,12 @@ _CALL: Final = re.compile(
 
 def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield the matches of a pattern in a text that do not begin in closed code."""
-    code = [found.span() for found in _CODE.finditer(text)] if "`" in text or "~~~" in text else []
+    blocks = _CODE.finditer(text) if "`" in text or "~~~" in text else iter(())
+    code = next(blocks, None)
     for found in pattern.finditer(text):
-        if not any(start <= found.start() < end for start, end in code):
+        while code is not None and code.end() <= found.start():
+            code = next(blocks, None)
+        if code is None or found.start() < code.start():
             yield found
 
 

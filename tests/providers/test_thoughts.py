@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +72,22 @@ def test_a_call_in_the_text_is_found_outside_of_code() -> None:
         "hello": None,
     }
     assert {text: _before_raw_call(text) for text in found} == found
+
+
+UNITS = ["`", "`a", "``a`", "```\n", "~~~\n", "<", "<think>", "</think>", "[", "<think x", "`<think>`"]
+ROWS = [
+    "".join(f"{'`' * length}a" for length in range(1, 361)),
+    "".join(f"{'`' * length}\n" for length in range(350, 3, -1)),
+]
+
+
+def test_no_text_of_64_kilobytes_takes_long() -> None:
+    slow = []
+    for text in [*((unit * 65_536)[:65_536] for unit in UNITS), *ROWS]:
+        began, answer = time.process_time(), AnswerText()
+        for at in range(0, len(text), 64):
+            answer.add(text[at : at + 64])
+        _before_raw_call(answer.whole())
+        if time.process_time() - began > 0.5:
+            slow.append(text[:20])
+    assert slow == []
