@@ -14,7 +14,7 @@ from gateway.providers.openai.client import OpenAIProvider
 from gateway.providers.openai.compat import NAMES, PARAMETERS, refused_in
 from gateway.testing import ChatDriver
 from tests.fakes.dialects import DIALECTS, Dialect
-from tests.fakes.model_server import Call, Fail, Raw
+from tests.fakes.model_server import Call, Fail, Raw, Say
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -279,9 +279,13 @@ async def test_a_conversation_goes_on_by_mistrals_rules(caplog: pytest.LogCaptur
 async def test_no_thought_reaches_a_person_twice_and_no_call_as_text(caplog: pytest.LogCaptureFixture) -> None:
     async with Dialect("openai") as server:
         provider = provider_of(server)
-        server.script(["secret hm</think>one", "secret hm</think>two", "<think>secret</think>`<think>` is a tag"])
+        server.script(["secret hm</think>one", "secret hm</think>two"])
         assert await text_of(provider) != "one", "its first draft was shown, and is replaced by the answer"
         assert (await text_of(provider)).strip() == "two"
+        server.script([Say("secret", ends="length"), "this model does not think", "it is shown as it comes"])
+        assert (await text_of(provider), await text_of(provider)) == ("", "this model does not think")
+        assert len([item async for item in provider.stream(ASKED)]) > 2
+        server.script(["<think>secret</think>`<think>` is a tag"])
         assert (await provider.complete(ASKED)).content == "`<think>` is a tag"
         server.script(['Sure. <tool_call>{"name": "look", "arguments": {}}</tool_call>'])
         response = await provider.complete(ASKED)

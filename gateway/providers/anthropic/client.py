@@ -119,9 +119,10 @@ class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
                     if piece := text.add(answer.add(event)):
                         yield piece
         response = answer.response(model, sent.prefix, self._url, self._clock())
-        if rest := text.rest():
+        response = shown(self.name, response, text, request, model)
+        if (rest := text.rest()) and response.content.endswith(rest):
             yield rest
-        yield shown(self.name, response, text, request, model)
+        yield response
 
     async def _begin(self, request: Request, model: str) -> tuple[Conversation, Any]:
         sent, client = Conversation(request, model), await self._connections.client()

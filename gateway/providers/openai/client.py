@@ -122,17 +122,14 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
                             if piece := text.add(answer.add(chunk)):
                                 yield piece
                 except openai.APIError as error:  # some servers refuse a request within a stream
-                    if (
-                        isinstance(error, openai.APIStatusError)
-                        or answer.began
-                        or not self._refused(error, model, learnt)
-                    ):
+                    is_status = isinstance(error, openai.APIStatusError)
+                    if is_status or answer.began or not self._refused(error, model, learnt):
                         raise
                     continue
             break
         response = self._said(answer.response(model, self._url, self._clock()), text, request, model)
         self._learn(model, learnt)
-        if rest := text.rest():
+        if (rest := text.rest()) and response.content.endswith(rest):
             yield rest
         yield response
 
@@ -141,10 +138,10 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         found = shown(self.name, response, text, request, model)
         if text.begins_thinking:
             self._begin_thinking.add(model)
-        elif response.finish != "length":
-            self._begin_thinking.discard(model)
-        elif model in self._begin_thinking:  # all of it is thought
+        elif response.finish == "length" and model in self._begin_thinking:  # all of it is thought
             return replace(found, content="")
+        elif response.content:
+            self._begin_thinking.discard(model)
         return found
 
     def _responds(self, model: str) -> bool:
