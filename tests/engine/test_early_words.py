@@ -509,7 +509,7 @@ async def test_text_of_a_process_that_ended_was_seen_too(writing: Rig, typist: T
     await until(lambda: any("receipt" in text for text in writing.platform.texts()))
     await writing.says("ana", word)
     await killed(turn)
-    typist.writes(())
+    typist.writes("Anything else?", ())
     other = writing.another()
     await other.turn()
     await other.turn()
