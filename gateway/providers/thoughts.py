@@ -120,7 +120,7 @@ class AnswerText:
     def _mark(self, mark: str, shown: str) -> str:
         """Take a tag or a mark of code. Return the pieces before it that are still shown."""
         if self._thinks:
-            self._thinks = _TAG.fullmatch(mark) is None or mark.startswith("`") or not _is_closing(mark)
+            self._thinks = not _is_closing(mark)
             self._waits = self._waits and self._thinks
             return shown
         if self._code or mark.startswith("`"):
