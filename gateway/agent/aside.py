@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.agent.config import AgentConfig
 from gateway.observe.usage import UsageMeter
 from gateway.providers import Completes, FallbackProvider, Provider, as_provider, make_provider
-from gateway.providers.aside import Aside
+from gateway.providers.aside import Aside, Reserve
 from gateway.providers.base import NO_USAGE, Usage
 
 
@@ -18,7 +19,15 @@ class Expenses(Protocol):
     """The budgets that a run shares with others, and the book of what it spends."""
 
     async def used_up(self) -> str | None:
-        """Return which budget is used up, asked before each call to the model. None if the call may be made."""
+        """Return which budget is used up; None if none is."""
+        ...
+
+    def reserved(self, estimate: Usage, seconds: float) -> AbstractAsyncContextManager[str | None]:
+        """Return the block of one call to the model, in which the budgets hold its estimated usage.
+
+        It begins when the calls before it leave room in the budgets. It is given the name of a budget that is used up,
+        or None if the call may be made. The reservation lapses after some seconds.
+        """
         ...
 
     def add(self, usage: Usage) -> None:
@@ -47,12 +56,17 @@ class SideProviders:
         return self._made[key]
 
     async def calls(
-        self, provider: str | Completes | None, model: str | None, config: AgentConfig, book: Callable[[Usage], None]
+        self,
+        provider: str | Completes | None,
+        model: str | None,
+        config: AgentConfig,
+        book: Callable[[Usage], None],
+        reserve: Reserve | None = None,
     ) -> Aside:
         """Return the small calls to a model. None: the agent's own provider, and as its model the one of `config`.
 
-        `book` is called with the usage of each, which also counts in the sums of the agent. Raises
-        ProviderConfigurationError.
+        `book` is called with the usage of each, which also counts in the sums of the agent. `reserve` holds the usage
+        of a call in the budgets. Raises ProviderConfigurationError.
         """
 
         def add(usage: Usage) -> None:
@@ -64,6 +78,7 @@ class SideProviders:
             model=model or (config.model if provider is None else None),
             timeout_seconds=config.request_timeout_seconds,
             book=add,
+            reserve=reserve,
         )
 
     def made(self) -> list[Provider]:
@@ -78,6 +93,11 @@ class Book:
     meter: UsageMeter
     expenses: Expenses | None
     _kept: Usage = NO_USAGE
+
+    @property
+    def reserve(self) -> Reserve | None:
+        """Reserves the usage of a small call in the budgets; None: there are none."""
+        return None if self.expenses is None else self.expenses.reserved
 
     def add(self, usage: Usage) -> None:
         """Count a usage in the agent's sums and in the budgets."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from channels import Json
+from gateway.agent.aside import Book
 from gateway.agent.compress import full_result_tool
 from gateway.agent.config import CoherenceConfig
 from gateway.agent.confirming import Asked, Verdict
@@ -21,7 +22,7 @@ from gateway.logs import describe_error
 from gateway.observe.events import GuardrailTriggered, InterceptorVetoed, PolicyDecision
 from gateway.observe.teller import RunTeller
 from gateway.providers.aside import Aside
-from gateway.providers.base import ProviderError, ToolCall, Usage
+from gateway.providers.base import ProviderError, ToolCall
 from gateway.providers.calls import UNUSABLE
 from gateway.tools import (
     NothingDone,
@@ -202,7 +203,7 @@ class CoherenceCheck:
     """The person's message."""
     events: RunTeller
     stopping: Stopping
-    book: Callable[[Usage], None]
+    book: Book
 
     async def fits(self, tool: Tool, args: Mapping[str, Json], *, asks: bool) -> bool:
         """Return True if the call fits what the person asked for.
@@ -231,7 +232,8 @@ class CoherenceCheck:
             provider=await self.spec.sides.get(config.provider),
             model=config.model,
             timeout_seconds=self.spec.config.request_timeout_seconds,
-            book=self.book,
+            book=self.book.keep,
+            reserve=self.book.reserve,
         )
         prompt = _prompt(self.asked, tool.name, tool.description, args)
         return (await aside.ask(prompt, system=_SYSTEM, max_tokens=_MOST_TOKENS)).content

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, TypeAlias
 
+from gateway.agent.aside import Book
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import fitted
@@ -115,7 +116,7 @@ class Compressor:
     progress: Progress
     stopping: Stopping
     raw: RawResults
-    book: Callable[[Usage], None]
+    book: Book
     has_warned: bool = False
 
     async def shorten(
@@ -196,7 +197,8 @@ class Compressor:
             provider=await self.spec.sides.get(config.tool.compress_provider),
             model=config.tool.compress_model or model,
             timeout_seconds=config.request_timeout_seconds,
-            book=self.book,
+            book=self.book.add,
+            reserve=self.book.reserve,
         )
         prompt = f"Result of the tool {call.name}:\n{text}"
         response = await aside.ask(prompt, system=_SYSTEM, max_tokens=config.tool.summary_tokens)
@@ -215,7 +217,7 @@ class ContextCompressor:
     spec: AgentSpec
     events: RunTeller
     stopping: Stopping
-    book: Callable[[Usage], None]
+    book: Book
     compressed: int = 0
     """The number of messages that `summary` stands for."""
     summary: str = ""
@@ -261,13 +263,14 @@ class ContextCompressor:
         def book(usage: Usage) -> None:
             nonlocal used
             used += usage
-            self.book(usage)
+            self.book.keep(usage)
 
         aside = Aside(
             provider=await self.spec.sides.get(None),
             model=request.model,
             timeout_seconds=config.request_timeout_seconds,
             book=book,
+            reserve=self.book.reserve,
         )
         work = summarize(
             aside,

@@ -7,6 +7,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -111,14 +112,12 @@ class Loop:
         while self.iterations < config.max_iterations + self.faults:
             if self.stopping.is_set():
                 return await self._cancelled()
-            if (spent := self._spent() or await self._shared_budget()) is not None:
-                tokens, cost = self.usage.total_tokens, self.usage.cost_usd
-                await self.events.tell(BudgetExceeded, reason=spent, tokens_used=tokens, cost_used=cost)
-                return self._end("budget")
             try:
-                response = await self._reply()
+                response = await self._reply_within_budgets()
             except Stopped:
                 return await self._cancelled()
+            if response is None:
+                return self._end("budget")
             if guarding is not None and guarding.watches("output"):
                 text = await self._guarded_answer(guarding, response.content)
                 if isinstance(text, Blocked):
@@ -205,13 +204,27 @@ class Loop:
 
     async def _is_spent(self) -> bool:
         """Return True if a budget is used up, so that the turn ends before its next reply."""
-        return self._spent() is not None or await self._shared_budget() is not None
-
-    async def _shared_budget(self) -> str | None:
-        """Return which budget of the person or the bot is used up; None if the next reply is recorded already."""
+        if self._spent() is not None:
+            return True
         if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
-            return None
-        return await self.expenses.used_up()
+            return False
+        return await self.expenses.used_up() is not None
+
+    async def _reply_within_budgets(self) -> Response | None:
+        """Return the next reply; None if a budget is used up. Raises ProviderError, Stopped."""
+        spent = self._spent()
+        if spent is None:
+            if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
+                return await self._reply()
+            estimate, seconds = self.replies.estimate(self.messages), self.spec.config.request_timeout_seconds
+            async with AsyncExitStack() as block:
+                reserved = self.expenses.reserved(estimate, seconds * (self.spec.config.max_retries + 1))
+                spent = await self.stopping.unless_set(block.enter_async_context(reserved))
+                if spent is None:
+                    return await self._reply()
+        tokens, cost = self.usage.total_tokens, self.usage.cost_usd
+        await self.events.tell(BudgetExceeded, reason=spent, tokens_used=tokens, cost_used=cost)
+        return None
 
     async def _reply(self) -> Response:
         self.iterations += 1
@@ -392,7 +405,7 @@ class _RunParts:
                 progress=self.progress,
                 stopping=self.context.stopping,
                 raw=raw,
-                book=self.book.add,
+                book=self.book,
             ),
             guarding=self.guarding,
             released=self.released,
@@ -433,9 +446,7 @@ class _RunParts:
         spec, config, context = self.spec, self.spec.config, self.context
         compressor = None
         if config.compress_context:
-            compressor = ContextCompressor(
-                spec=spec, events=self.events, stopping=context.stopping, book=self.book.keep
-            )
+            compressor = ContextCompressor(spec=spec, events=self.events, stopping=context.stopping, book=self.book)
         return Replies(
             spec=spec,
             events=self.events,
@@ -486,7 +497,7 @@ class _RunParts:
                 asked=next((each.content for each in reversed(self.messages) if each.role == "user"), ""),
                 events=self.events,
                 stopping=self.context.stopping,
-                book=self.book.keep,
+                book=self.book,
             )
         checker = CallChecker(
             tools=spec.tools,

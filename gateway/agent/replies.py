@@ -158,6 +158,9 @@ _MOST_KNOWN: Final = 256
 
 log = logging.getLogger(__name__)
 
+_UNBOUNDED_TOKENS: Final = 4_096
+"""The estimated length of an answer for which the configuration sets no limit."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Replies:
@@ -189,6 +192,13 @@ class Replies:
             LlmEnd, response=response, usage=response.usage, provider=name, duration_ms=0.0, from_checkpoint=True
         )
         return response, False
+
+    def estimate(self, messages: Sequence[ModelMessage]) -> Usage:
+        """Return the usage that a call with these messages of the turn may have."""
+        request, window = self.request, self.spec.window
+        prompt = window.tokens_of(request, (*request.messages, *messages))
+        answer = _UNBOUNDED_TOKENS if request.max_tokens is None else request.max_tokens
+        return Usage(prompt_tokens=min(prompt, window.most_tokens(request.model)), completion_tokens=answer)
 
     async def _ask(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> Response:
         """Return the model's reply to as much of the conversation as it takes.

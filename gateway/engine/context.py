@@ -20,6 +20,7 @@ from gateway.engine.concurrency import BackgroundTasks, WorkerPool
 from gateway.engine.files import FileKeeper
 from gateway.engine.pacing import Pacing
 from gateway.engine.parts import PartRenderer
+from gateway.engine.reservations import Reservations
 from gateway.engine.telling import tell_audited
 from gateway.engine.tool_locks import ToolLocks
 from gateway.limits import Limits
@@ -104,6 +105,7 @@ class EngineContext:
     clock: StoreClock = field(init=False)
     pacing: Pacing = field(init=False)
     parts: PartRenderer = field(init=False)
+    reservations: Reservations = field(init=False)
     files: FileKeeper = field(init=False)
     alarms: Alarms = field(init=False)
     hold: Hold | None = field(init=False)
@@ -112,6 +114,7 @@ class EngineContext:
     def __post_init__(self) -> None:
         self.clock = StoreClock(self.store)
         self.pacing = Pacing(self.store)
+        self.reservations = Reservations(self.store, self.clock)
         self.parts = PartRenderer(self.channels, self.keyring)
         self.files = FileKeeper(self.artifacts, self.store, self.limits.files)
         self.alarms = Alarms(self.bot, self.events, self.tasks)

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Final, Protocol
 
-from gateway.providers.base import ModelMessage, Provider, Request, Response, Usage
+from gateway.providers.base import ModelMessage, Provider, ProviderError, Request, Response, Usage
 from gateway.providers.completing import complete_within
 from gateway.providers.fallback import limited
+
+_CHARACTERS_A_TOKEN: Final = 4
+
+
+class Reserve(Protocol):
+    """Reserves the estimated usage of one call to a model, while the block runs."""
+
+    def __call__(self, estimate: Usage, seconds: float) -> AbstractAsyncContextManager[str | None]:
+        """Return the block. It is given the name of a budget that is used up, or None if the call may be made.
+
+        The reservation lapses after some seconds.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +34,13 @@ class Aside:
     timeout_seconds: float
     book: Callable[[Usage], None]
     """Counts the usage of each call in the budgets and the agent's sums; the run's own sum is the caller's."""
+    reserve: Reserve | None = None
+    """Reserves the usage of each call in the budgets; None: there are none."""
 
     async def ask(self, prompt: str, *, system: str = "", max_tokens: int) -> Response:
         """Return the model's reply to one message, whole and without tools. It is not retried.
 
-        Raises ProviderError, also after the timeout.
+        Raises ProviderError, also after the timeout, and when a budget is used up.
         """
         request = Request(
             system=system,
@@ -34,6 +51,11 @@ class Aside:
             timeout_seconds=self.timeout_seconds,
         )
         provider, limit_seconds = limited(self.provider, request, None)
-        response = await complete_within(limit_seconds, provider, request)
-        self.book(response.usage)
+        estimate = Usage(prompt_tokens=(len(system) + len(prompt)) // _CHARACTERS_A_TOKEN, completion_tokens=max_tokens)
+        reserve = nullcontext() if self.reserve is None else self.reserve(estimate, self.timeout_seconds)
+        async with reserve as used_up:
+            if used_up is not None:
+                raise ProviderError(provider.name, f"it is not called: {used_up}", retryable=False)
+            response = await complete_within(limit_seconds, provider, request)
+            self.book(response.usage)
         return response

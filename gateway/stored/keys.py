@@ -181,6 +181,12 @@ def budget_told(conversation: str, person: str) -> str:
     return f"budget_told/{person}/{conversation}"
 
 
+def reserved(holder: str) -> str:
+    """Record, in the partition of a person or a bot: the budget that their running turns hold. Written by turns before
+    and after each call to the model; until the last reservation lapses."""
+    return f"reserved/{holder}"
+
+
 def attempt_state(conversation: str, part_id: str) -> str:
     """Record: the attempt state of a part. Written by its sender; one day."""
     return f"doubt/{part_id}/{conversation}"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import Agent, AgentConfig, ConversationMemory
-from gateway.agent.aside import SideProviders
+from gateway.agent.aside import Book, SideProviders
 from gateway.agent.compress import ContextCompressor
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import LEAST_BYTES, MOST_BYTES, Window, fitted
@@ -194,7 +194,9 @@ async def compressed(messages: Sequence[ModelMessage], turns: int) -> Sequence[M
         tools={}, specs=(), config=config, window=Window(), caching=None, sides=SideProviders(own, UsageMeter())
     )
     events = begin_run(SILENT, clock=ToolContext(person="app:-:-").clock)
-    compressor = ContextCompressor(spec=spec, events=events, stopping=Stopping(), book=lambda usage: None)
+    compressor = ContextCompressor(
+        spec=spec, events=events, stopping=Stopping(), book=Book(meter=UsageMeter(), expenses=None)
+    )
     return await compressor.compress(Request(), messages, len(messages))
 
 

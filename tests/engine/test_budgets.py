@@ -270,7 +270,8 @@ async def test_recorded_calls_run_though_the_budget_is_used_up(tmp_path: Path) -
     async with rig(bot(Metered([LOOK_UP])), tmp_path, budgets="person=100 tokens/day") as chat:
 
         def fail() -> None:
-            chat.wire.errors["commit"] = [StoreUnavailable("away")] if chat.wire.calls["commit"] == 2 else []
+            # the first commit reserves the call, the second records its reply
+            chat.wire.errors["commit"] = [StoreUnavailable("away")] if chat.wire.calls["commit"] == 3 else []
 
         chat.wire.hooks["commit"] = fail
         await says(chat, "a")

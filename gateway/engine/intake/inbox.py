@@ -5,13 +5,14 @@ platform has changed and an upgrade may be needed. A shape is the names of the f
 channel has at most `_MOST_SHAPES` shapes. Each is deleted 30 days after it was written.
 
 Rate limits of incoming events, by person, place and all together, are shared by all processes. Asking the store about
-every message would cost a round trip each. A process takes its rate in portions: a sixth of a minute's rate, and the
-first portion of a minute without asking. So occasional messages cost no round trip, and each process lets a person
-exceed the limit by a sixth at most.
+every message would cost a round trip each. So a process takes its rate in portions: a sixth of a minute's rate each.
+The first portion of a minute is taken without asking, and paid together with the second one. Occasional messages cost
+no round trip, one process keeps the limit exactly, and each further process exceeds it by a sixth at most.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -19,7 +20,7 @@ import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 from urllib.parse import parse_qsl
@@ -179,14 +180,14 @@ class Inbox:
 
     def _warn(self, channel: Channel, fields: Sequence[str]) -> None:
         """Log each unknown field once. The line says why bare replies stop counting after a change of the platform."""
-        for field in fields:
-            if (channel.name, field) not in self._warned and len(self._warned) < _MOST_WARNED:
-                self._warned.add((channel.name, field))
+        for name in fields:
+            if (channel.name, name) not in self._warned and len(self._warned) < _MOST_WARNED:
+                self._warned.add((channel.name, name))
                 log.warning(
                     "%s: messages carry a field %.80r that this release does not know: "
                     "words beside it are not taken for a yes; upgrade Askfirst",
                     channel.name,
-                    field,
+                    name,
                 )
 
     async def _conversation(self, event: Event) -> str:
@@ -390,7 +391,11 @@ class _Portion:
 
     left: int
     since: float
+    unpaid: int
+    """The events of the portion that was taken without asking."""
     refused_until: float = 0.0
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the store is asked, so that concurrent events share one portion."""
 
 
 class Rates:
@@ -418,22 +423,31 @@ class Rates:
 
     async def _take(self, name: str, a_minute: int) -> bool:
         now, size = self._now(), max(1, a_minute // _PORTIONS)
-        portion = self._portions.pop(name, None) or _Portion(size, now)
+        portion = self._portions.pop(name, None) or _Portion(size, now, unpaid=size)
         self._portions[name] = portion
         if len(self._portions) > _MOST_KNOWN:
             self._portions.popitem(last=False)
-        if now < portion.refused_until:
-            return False
-        if now - portion.since >= _MINUTE:
-            portion.left, portion.since = max(size, portion.left), now
+        if now - portion.since >= _MINUTE and now >= portion.refused_until:
+            portion.left, portion.since, portion.unpaid = max(size, portion.left), now, size
         if not portion.left:
-            cell = Cell(name=f"{self._name}/{name}", burst=a_minute, period_seconds=_MINUTE, cost=size)
-            if wait := await self._store.acquire([cell]):
-                portion.refused_until = now + wait
-                return False
-            portion.left = size
+            async with portion.asking:
+                if not portion.left and now >= portion.refused_until:
+                    await self._ask(portion, f"{self._name}/{name}", a_minute, size, now)
+        if not portion.left:
+            return False
         portion.left -= 1
         return True
+
+    async def _ask(self, portion: _Portion, name: str, a_minute: int, size: int, now: float) -> None:
+        """Ask the store for a further portion, and for a single event when the rate has less than a portion left."""
+        wait = 0.0
+        for asked in dict.fromkeys((size, 1)):
+            cost = min(portion.unpaid + asked, a_minute)
+            cell = Cell(name=name, burst=a_minute, period_seconds=_MINUTE, cost=cost)
+            if not (wait := await self._store.acquire([cell])):
+                portion.left, portion.unpaid = cost - portion.unpaid, 0
+                return
+        portion.refused_until = now + wait
 
 
 def _place(address: Address) -> str:

@@ -14,6 +14,8 @@ from gateway.memory import RESET, Extraction, extract, lines_read, readable_end,
 from gateway.memory.extraction import with_words
 from gateway.observe.events import MemorySummarize
 from gateway.observe.teller import RunTeller
+from gateway.providers import Completes
+from gateway.providers.aside import Aside
 from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.transaction import Put
 from gateway.stored import keys
@@ -59,7 +61,7 @@ class MemoryFiller:
         unread = messages.unread(kept.through, memory.relevance_window)
         if not unread:
             return None
-        aside = await self._agent.sides.calls(memory.provider, memory.model, self._agent.config, self._expenses.add)
+        aside = await self._calls(memory.provider, memory.model)
         now, turn = await self._context.store.now(), kept.turns + 1
         learned = await extract(memory, aside, kept.value, unread, at=now, turn=turn)
         tell_learned(self._events, memory, learned, turn)
@@ -74,13 +76,15 @@ class MemoryFiller:
         gone = messages.after(kept.through, outside)
         if not gone:
             return None
-        aside = await self._agent.sides.calls(
-            memory.summarize_provider, memory.summarize_model, self._agent.config, self._expenses.add
-        )
+        aside = await self._calls(memory.summarize_provider, memory.summarize_model)
         earlier = kept.value if isinstance(kept.value, str) else ""
         text = await summarize(aside, gone, earlier=earlier, max_tokens=memory.summarize_max_tokens)
         self._events.tell_now(MemorySummarize, summary=text, messages_summarized=len(gone))
         return kept.read_to(messages.numbers[outside - 1], text)
+
+    async def _calls(self, provider: str | Completes | None, model: str | None) -> Aside:
+        config, expenses = self._agent.config, self._expenses
+        return await self._agent.sides.calls(provider, model, config, expenses.add, expenses.reserved)
 
 
 _MOST_LINES: Final = 400

@@ -152,7 +152,8 @@ class MemoryRunner:
     async def _fill(self, lease: Lease, due: MemoryDue, transaction: Transaction) -> None:
         """Fill the memories of a conversation, and commit the filled ones. The expenses are booked in any case."""
         context, events = self._context, self._begun(lease, due)
-        expenses = PersonExpenses(context, due.conversation, Person.parse(due.person), events)
+        person, continues = Person.parse(due.person), lease.tries > 0
+        expenses = PersonExpenses(context, due.conversation, person, events, lane=lease.lane, continues=continues)
         filled: Mapping[str, Put] = {}
         failure: Exception | None = None
         try:
@@ -169,6 +170,7 @@ class MemoryRunner:
             keep_trace(transaction, context, lease.lane, events.trace.trace("answered"))
         with expenses.booked_by(transaction):
             await context.commit(transaction)
+        expenses.end()
 
     def _begun(self, lease: Lease, due: MemoryDue) -> RunTeller:
         """Return the teller of this work: a run that belongs to the turn whose end asked for it."""

@@ -2,24 +2,28 @@
 
 The usage of a call to the model is booked in the commit that records its reply: that of the checkpoint, or that of the
 turn's end. So a reply that another process continues from is booked once, and a call whose reply was lost with its
-process is not booked.
+process is not booked. What a call may cost is reserved from before the call until its usage is booked.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 from channels import Person
 from channels.direct import DirectChannel
 from gateway.access.budgets import Spent, UsageCount, count_name, spendings, standings
-from gateway.budgets import Window
+from gateway.budgets import Budget, Window
 from gateway.engine.context import EngineContext
+from gateway.engine.reservations import Amount
 from gateway.observe.events import BudgetWarning
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import Usage
+from gateway.store.errors import StoreError
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell, Spending
 from gateway.stored import keys
@@ -31,9 +35,25 @@ _LONGEST_WINDOW_SECONDS: Final = 32 * 86_400.0
 class PersonExpenses:
     """The expenses of one turn."""
 
-    def __init__(self, context: EngineContext, conversation: str, person: Person, events: RunTeller) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        conversation: str,
+        person: Person,
+        events: RunTeller,
+        *,
+        lane: str | None = None,
+        continues: bool = False,
+    ) -> None:
+        """`lane`: the name of its reservations, the conversation by default. `continues`: an earlier attempt may have
+        left reservations, which are replaced or removed."""
         self._context, self._conversation, self._person, self._events = context, conversation, person, events
+        self._lane = lane or conversation
         self._unbooked: list[Spending] = []
+        self._used, self._running = Amount(), Counter[Amount]()
+        """The usage that is not booked yet, and the estimates of the calls that run."""
+        self._has_reserved = continues and bool(context.budgets)
+        self._looked_at: Sequence[Spent] = ()
         self._shut: Spent | None = None
         self._told: Put | None = None
 
@@ -47,20 +67,83 @@ class PersonExpenses:
         context = self._context
         if not context.budgets:
             return None
-        found = await self._standings(await context.clock.now())
-        for standing in found:
+        self._looked_at = await self._standings(await context.clock.now())
+        for standing in self._looked_at:
             if standing.near_end:
                 await self._warn(standing)
-        shut = [standing for standing in found if standing.used_up]
+        shut = [standing for standing in self._looked_at if standing.used_up]
         if not shut:
             return None
         self._shut = max(shut, key=lambda standing: standing.ends)
         return f"{self._shut.budget}: {self._shut.used:.6f}".rstrip("0").rstrip(".") + " are used"
 
+    @contextlib.asynccontextmanager
+    async def reserved(self, estimate: Usage, seconds: float) -> AsyncIterator[str | None]:
+        """Reserve the estimated usage of a call for the block; see `Expenses.reserved`."""
+        if not self._context.budgets:
+            yield None
+            return
+        amount = Amount.of(estimate)
+        self._running[amount] += 1
+        try:
+            yield await self._reserve(seconds)
+        finally:
+            self._running -= Counter([amount])
+
     def add(self, usage: Usage) -> None:
         """Add the usage of a call to the model, for the next commit."""
         at = self._context.clock.guess()
         self._unbooked += spendings(usage, person=str(self._person), conversation=self._conversation, at=at)
+        self._used += Amount.of(usage)
+
+    async def _reserve(self, seconds: float) -> str | None:
+        """Reserve what the turn may use, and wait until the calls before it leave it room.
+
+        Return which budget is used up, or None. Raises StoreError.
+        """
+        reservations, lane = self._context.reservations, self._lane
+        self._has_reserved = True
+        while True:
+            await asyncio.gather(*(reservations.put(each, lane, self._outstanding, seconds) for each in self._holders))
+            if (reason := await self.used_up()) is not None:
+                return reason
+            full = next((each for each in self._looked_at if self._is_full(each)), None)
+            if full is None:
+                return None
+            await reservations.wait(self._holder(full.budget))
+
+    def _is_full(self, standing: Spent) -> bool:
+        """Return True if the calls before those of this turn may use up the rest of a budget."""
+        before = self._context.reservations.before(self._holder(standing.budget), self._lane)
+        return before.in_unit(standing.budget.unit) >= standing.left
+
+    async def _release(self) -> None:
+        """Write the usage that is still outstanding, or remove the reservations.
+
+        What the store does not take lapses.
+        """
+        if not self._has_reserved:
+            return
+        reservations, holders, rest = self._context.reservations, self._holders, self._outstanding
+        self._has_reserved = rest != Amount()
+        with contextlib.suppress(StoreError):
+            if self._has_reserved:
+                seconds = self._context.bot.agent.config.request_timeout_seconds
+                await asyncio.gather(*(reservations.put(each, self._lane, rest, seconds) for each in holders))
+            else:
+                await asyncio.gather(*(reservations.drop(each, self._lane) for each in holders))
+
+    @property
+    def _outstanding(self) -> Amount:
+        """The usage that is not booked, and the estimates of the running calls."""
+        return sum(self._running.elements(), self._used)
+
+    @property
+    def _holders(self) -> list[str]:
+        return list(dict.fromkeys(map(self._holder, self._context.budgets)))
+
+    def _holder(self, budget: Budget) -> str:
+        return str(self._person) if budget.holder == "person" else self._context.bot.name
 
     async def _standings(self, at: datetime) -> list[Spent]:
         budgets, person = self._context.budgets, str(self._person)
@@ -71,7 +154,7 @@ class PersonExpenses:
     async def _warn(self, standing: Spent) -> None:
         """Tell the operator, once a window and holder, that a budget is nearly used up, and that it is used up."""
         budget = standing.budget
-        holder = str(self._person) if budget.holder == "person" else self._context.bot.name
+        holder = self._holder(budget)
         level = "used up" if standing.used_up else "nearly used up"
         once = Cell(
             name=f"budget/{level}/{budget}/{holder}/{standing.ends:%Y-%m-%d}",
@@ -107,13 +190,24 @@ class PersonExpenses:
         The commit is in the block. What it does not book is left for the next one.
         """
         transaction.spends, self._unbooked = self._unbooked, []
+        used, self._used = self._used, Amount()
         if self._told is not None:
             transaction.puts[keys.budget_told(self._conversation, str(self._person))] = self._told
         try:
             yield
         except BaseException:
-            self._unbooked = [*transaction.spends, *self._unbooked]
+            self._unbooked, self._used = [*transaction.spends, *self._unbooked], used + self._used
             raise
+        self._release_soon()
+
+    def end(self) -> None:
+        """Remove the reservations of a turn that ended, also without a commit."""
+        self._used = Amount()
+        self._release_soon()
+
+    def _release_soon(self) -> None:
+        if self._has_reserved:
+            self._context.tasks.start(self._release(), "release of a budget")
 
     # ── /usage ──
 

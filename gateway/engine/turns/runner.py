@@ -184,7 +184,7 @@ class TurnRunner:
                 return None
             self._suspect = lease.lane
         events = begin_turn(context, batch, address, person)
-        expenses = PersonExpenses(context, lease.lane, person, events)
+        expenses = PersonExpenses(context, lease.lane, person, events, continues=lease.tries > 0)
         journal = StoreJournal(context, lease, batch, expenses)
         live = await self._live(lease, batch, address)
         running = RunningTurn(lease, batch, journal, signals, address, person, prefetched, events, expenses, live)
@@ -200,6 +200,7 @@ class TurnRunner:
         try:
             return await self._attempt(running, history)
         finally:
+            expenses.end()
             context.turn_of.pop(lease.lane, None)
             if self._suspect == lease.lane:
                 self._suspect = None
