@@ -34,6 +34,8 @@ class Chats:
         """URL of the platform's API."""
         self.acknowledged: list[float] = []
         """Seconds from each message to the answer of the bot's webhook."""
+        self.refused = 0
+        """Messages that the webhook refused, each time that they were delivered."""
         self._platform, self._port = platform, port
         self._waiting: dict[bytes, asyncio.Future[float]] = {}
         self._sent = itertools.count(1)
@@ -65,7 +67,7 @@ class Chats:
     async def _line(self, chat: int) -> _Line:
         written = self._messages.setdefault(chat, messages(self._platform, self._port, first=chat, step=CHATS))
         name = str(100_000 + chat) if self._platform == "telegram" else f"D{chat:08d}"
-        line = _Line(written, name.encode(), self._waiting, self.acknowledged)
+        line = _Line(written, name.encode(), self)
         await asyncio.get_running_loop().create_connection(lambda: line, "127.0.0.1", self._port)
         return line
 
@@ -158,26 +160,26 @@ class _Line(_Wire):
         self,
         written: Iterator[bytes],
         chat: bytes,
-        waiting: dict[bytes, asyncio.Future[float]],
-        acknowledged: list[float],
+        chats: Chats,
     ) -> None:
         super().__init__()
-        self._written, self._chat, self._waiting, self._acknowledged = written, chat, waiting, acknowledged
+        self._written, self._chat, self._chats = written, chat, chats
         self._answered: asyncio.Future[bytes]
 
     async def talk(self, turns: int) -> list[float]:
         loop, seconds = asyncio.get_running_loop(), []
         for _ in range(turns):
             self._answered, reply = loop.create_future(), loop.create_future()
-            self._waiting[self._chat] = reply
+            self._chats._waiting[self._chat] = reply
             began = time.perf_counter()
             message = next(self._written)
             self._transport.write(message)
             while (status := await self._answered) == b"503":  # deliver once more, as every platform does
+                self._chats.refused += 1
                 await asyncio.sleep(_AGAIN_SECONDS)
                 self._answered = loop.create_future()
                 self._transport.write(message)
-            self._acknowledged.append(time.perf_counter() - began)
+            self._chats.acknowledged.append(time.perf_counter() - began)
             if status != b"200":
                 raise ConnectionError(f"the webhook answered {status!r}")
             seconds.append(await reply - began)
@@ -188,6 +190,6 @@ class _Line(_Wire):
             self._answered.set_result(head[9:12])
 
     def connection_lost(self, error: Exception | None) -> None:
-        waiting = self._waiting.get(self._chat)
+        waiting = self._chats._waiting.get(self._chat)
         if waiting is not None and not waiting.done():
             waiting.set_exception(ConnectionError(f"the server hung up: {error!r}"))

@@ -46,6 +46,7 @@ from gateway.observe.event_log import EventLog
 from gateway.observe.events import RequestUnstored, ToolListed
 from gateway.observe.spans import SpanReader, span_export
 from gateway.observe.teller import Reader, Teller
+from gateway.observe.watchdog import Watchdog
 from gateway.operations.base import claim
 from gateway.operations.operator import Operator
 from gateway.options import WrongOption, checked
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("askfirst.clock")
+
+_STALL_TOLD_SECONDS = 60.0
 
 
 class Gateway:
@@ -131,8 +134,8 @@ class Gateway:
             retention=self.settings.retention,
             transcriber=self._transcriber,
         )
-        self._metrics.watch(self.store, self.engine.context.held, self._events)
-        self._skew, self._refusals = Skew(self._trust_clock), RefusalMonitor()
+        self._watchdog, self._skew, self._refusals = Watchdog(), Skew(self._trust_clock), RefusalMonitor()
+        self._metrics.watch(self.store, self.engine.context.held, self._events, self._watchdog)
         self._platforms, self._webhooks = Platforms(self.channels, self.engine, self.ways), Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
@@ -203,6 +206,8 @@ class Gateway:
             if self._console:
                 for each in permissions(self.bot.agent.reach.values()):
                     self._events.tell_now(ToolListed, **asdict(each))
+            await self._watchdog.start()
+            stack.push_async_callback(self._watchdog.stop)
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
             context = self.engine.context
@@ -354,6 +359,10 @@ class Gateway:
         reported: dict[str, Json] = {"new_messages": new_messages, "channels": self._platforms.answering()}
         if deaf := dict(self._refusals.why):
             reported["deaf"] = {**deaf}
+        if (stall := self._watchdog.stalled_within(_STALL_TOLD_SECONDS)) is not None:
+            reported["event_loop"] = f"stood still for {stall.seconds:.1f} s within the last minute: see the log"
+        if store and (stuck := await self.engine.stuck()) is not None:
+            reported["turns"] = stuck
         if self._skew.is_off:
             reported["clock_ahead_seconds"] = round(self._skew.seconds or 0.0)
         return Ready(all(checks.values()), {**checks, **reported})

@@ -8,20 +8,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 from weakref import ref
+
+from gateway import loop_lag
+
+MOST_LAG_SECONDS: Final = 2.0
+"""The lag of the loop that a deadline leaves out at most. Slack waits three seconds for an acknowledgement
+(https://docs.slack.dev/apis/events-api)."""
 
 
 class Deadline:
     """A context manager that cancels its block after some seconds and then raises TimeoutError, as `asyncio.timeout`.
 
-    None sets no limit. A deadline is used once, inside a task.
+    None sets no limit. A deadline is used once, inside a task. `without_lag`: the time by which the event loop is late
+    does not count, up to two seconds.
     """
 
-    __slots__ = ("_cancelling", "_seconds", "_task", "_timer", "at", "expired")
+    __slots__ = ("_cancelling", "_left_out", "_lost", "_seconds", "_task", "_timer", "_without_lag", "at", "expired")
 
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float | None, *, without_lag: bool = False) -> None:
+        self._seconds, self._without_lag = seconds, without_lag
+        self._lost = self._left_out = 0.0
         self._task: asyncio.Task[object] | None = None
         self._timer: _SharedTimer | None = None
         self._cancelling = 0
@@ -40,6 +48,8 @@ class Deadline:
         loop = asyncio.get_running_loop()
         self._timer = timer = _timer_of(loop)
         self.at = loop.time() + self._seconds
+        if self._without_lag and (lag := loop_lag.current()) is not None:
+            self._lost = lag.lost_seconds
         timer.add(self, loop)
         return self
 
@@ -54,6 +64,14 @@ class Deadline:
         # Another cancellation that came before or beside this one goes on.
         if self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
             raise TimeoutError from error
+
+    def lag(self) -> float:
+        """Return the lag in seconds to add to the deadline, each once."""
+        if not self._without_lag or (lag := loop_lag.current()) is None:
+            return 0.0
+        left_out = min(lag.lost_seconds - self._lost, MOST_LAG_SECONDS)
+        more, self._left_out = left_out - self._left_out, left_out
+        return more
 
     def expire(self) -> None:
         """Cancel the block."""
@@ -91,8 +109,10 @@ class _SharedTimer:
         self._due, loop = None, asyncio.get_running_loop()
         now = max(loop.time(), due)  # a loop may call a little too early
         for deadline in [each for each in self._open if each.at <= now]:
-            self.remove(deadline)
-            deadline.expire()
+            deadline.at += deadline.lag()
+            if deadline.at <= now:
+                self.remove(deadline)
+                deadline.expire()
         if self._open:
             self._set(min(each.at for each in self._open), loop)
 

@@ -192,6 +192,15 @@ _ROWS: Final[dict[str, list[Graph]]] = {
             },
         ),
         Graph(
+            "Event loop",
+            "s",
+            {
+                "max by (instance) (askfirst_loop_lag_seconds{$})": "{{instance}} lag",
+                _rate("loop_stalled_seconds_total", "instance"): "{{instance}} stalled seconds a second",
+                _rate("loop_stalls_total", "instance"): "{{instance}} stalls a second",
+            },
+        ),
+        Graph(
             "Memory and CPU",
             "bytes",
             {

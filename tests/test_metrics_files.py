@@ -15,6 +15,7 @@ import yaml
 from gateway.agent.checking import CallFailed
 from gateway.observe.events import EVENTS, LlmEnd, ToolErrorRaised
 from gateway.observe.teller import Teller
+from gateway.observe.watchdog import Watchdog
 from gateway.providers.base import Usage
 from gateway.store.errors import StoreUnavailable
 from gateway.store.sqlite import SqliteStore
@@ -39,7 +40,7 @@ async def scrape() -> Scrape:
     await store.open()
     metrics, events = Metrics(channels=["web"], tools=["pay"]), Teller()
     events.dropped["Slow"] = events.failed["Odd"] = 1
-    metrics.watch(store, [("turn", "lane")], events)
+    metrics.watch(store, [("turn", "lane")], events, Watchdog())
     for kind in EVENTS.values():
         if kind in metrics.events.kinds:
             named = {each.name for each in fields(cast("Any", kind))} & {"from_checkpoint", "from_cache"}

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
+from gateway import loop_lag
 from gateway.logs import describe_error
 from gateway.store.types import Kind, Lease
 
@@ -16,6 +17,13 @@ log = logging.getLogger("askfirst.engine")
 
 _CANCELLED_SECONDS = 3.0
 """Time that cancelled work may take to give its leases back."""
+
+
+_LATE_SECONDS = 0.05
+"""The lag of the event loop above which fewer workers begin."""
+_FEWEST_AT_ONCE = 2
+_YIELDED_SECONDS = 1.0
+"""The longest wait of a worker with a lease, which is not renewed yet."""
 
 
 class BackgroundTasks:
@@ -119,21 +127,35 @@ class WorkerPool:
     """Worker pool: runs the work of at most `at_once` leases concurrently."""
 
     def __init__(
-        self, tasks: BackgroundTasks, kind: Kind, at_once: int, run: Callable[[Lease], Awaitable[None]]
+        self,
+        tasks: BackgroundTasks,
+        kind: Kind,
+        at_once: int,
+        run: Callable[[Lease], Awaitable[None]],
+        *,
+        yields: bool = False,
     ) -> None:
+        """`yields`: while the event loop is late, no more than two workers begin, since intake comes first."""
         self._tasks, self._kind, self._run = tasks, kind, run
-        self._free = asyncio.Semaphore(at_once)
+        self._free, self._running, self._yields = asyncio.Semaphore(at_once), 0, yields
+        self._ended_at = 0.0
+        """The time of the loop at which work last ended, or began while none ran."""
 
     @property
     def is_busy(self) -> bool:
         """True if all workers are busy."""
         return self._free.locked()
 
+    def stuck_seconds(self) -> float:
+        """Return for how long no work has ended; 0 while none runs."""
+        return asyncio.get_running_loop().time() - self._ended_at if self._running else 0.0
+
     async def take(self, take_lease: Callable[[], Awaitable[Lease | None]]) -> None:
         """Wait for a free worker, take a lease, and start its work. Raises the errors of `take_lease`."""
         await self._free.acquire()
         lease = None
         try:
+            await self._loop_keeps_up()
             lease = await take_lease()
         finally:
             if lease is None:
@@ -143,6 +165,24 @@ class WorkerPool:
 
     async def _one(self, lease: Lease) -> None:
         try:
-            await self._run(lease)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_YIELDED_SECONDS):
+                    await self._loop_keeps_up()
+            time = asyncio.get_running_loop().time
+            if not self._running:
+                self._ended_at = time()
+            self._running += 1
+            try:
+                await self._run(lease)
+            finally:
+                self._running, self._ended_at = self._running - 1, time()
         finally:
             self._free.release()
+
+    async def _loop_keeps_up(self) -> None:
+        """Wait while the event loop is late and workers run."""
+        while self._yields and self._running >= _FEWEST_AT_ONCE:
+            lag = loop_lag.current()
+            if lag is None or lag.seconds <= _LATE_SECONDS:
+                return
+            await lag.next_beat()

@@ -39,6 +39,8 @@ _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
 _DEAD_SECONDS = 600.0
 _AGAIN_SECONDS = 0.5
+_STUCK_SECONDS = 60.0
+"""The time without an ended turn after which readiness says so."""
 _SLOW_STORE_SECONDS = (0.1, 0.4, 1.0)
 """The waits of the last sending before it asks a store again that did not answer."""
 
@@ -66,6 +68,7 @@ class Engine:
         memory = MemoryRunner(context)
         self.runtime = BotRuntime(context, self._decisions, turns, memory, self._actions, self._delivery)
         """The engine for the bot's own code."""
+        self._turns: WorkerPool | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []
         """The loops of the outboxes, which are stopped last."""
@@ -78,7 +81,7 @@ class Engine:
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
             most = self.context.limits.turns.all or 1
-            turns = self._pool("turn", most, self.runtime.run_turn)
+            self._turns = turns = WorkerPool(self.context.tasks, "turn", most, self.runtime.run_turn, yields=True)
             actions = self._pool("action", _ACTIONS, self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
             works += [self._sweep_executors(), self._expire()]
@@ -230,6 +233,16 @@ class Engine:
         await self.context.clock.keep()
         await self._decisions.sweep(older_than_seconds)
         return wait
+
+    async def stuck(self) -> str | None:
+        """Return for how long no turn of this process has ended while events wait, if it is long; else None.
+
+        Raises StoreError.
+        """
+        seconds = self._turns.stuck_seconds() if self._turns is not None else 0.0
+        if seconds < _STUCK_SECONDS or not (waiting := (await self.context.store.stats()).waiting):
+            return None
+        return f"none has ended for {seconds:.0f} s, and {waiting} events wait: see whether the model answers"
 
     async def idle(self) -> bool:
         """Return True if no work is ready or running in the whole store."""

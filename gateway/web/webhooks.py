@@ -39,7 +39,8 @@ Unstored: TypeAlias = Callable[[Channel, Parsed], str]
 """Report a request that was not stored. Returns the text for its person, if the platform does not deliver it again."""
 
 ACCEPT_SECONDS = 0.25
-"""Timeout of one attempt to store. Platforms wait a few seconds (Slack: 3), and deliver again after a refusal."""
+"""Timeout of one attempt to store, without the lag of the event loop: a busy process refuses no event that the store
+takes. Platforms wait a few seconds (Slack: 3), and deliver again after a refusal."""
 
 INSIST_SECONDS = 3.0
 """Time for which storing is retried when the platform does not deliver again, before the person is asked to write once
@@ -154,7 +155,7 @@ async def _receive(
         if parsed.doubt and parsed.events:
             parsed = await cast("CanVouch", channel).vouch(request, parsed)
         try:
-            with Deadline(ACCEPT_SECONDS):
+            with Deadline(ACCEPT_SECONDS, without_lag=True):
                 await accept(channel, parsed)
         except (AskfirstError, TimeoutError):
             if not (_says(parsed) and isinstance(channel, CanAskAgain)):
@@ -191,7 +192,7 @@ async def _insist(channel: Channel, parsed: Parsed, accept: Accept) -> None:
     while True:
         await asyncio.sleep(_PAUSE_SECONDS)
         try:
-            with Deadline(ACCEPT_SECONDS):
+            with Deadline(ACCEPT_SECONDS, without_lag=True):
                 return await accept(channel, parsed)
         except (AskfirstError, TimeoutError):
             if loop.time() >= until:

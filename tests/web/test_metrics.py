@@ -20,6 +20,7 @@ from channels import Address, AskfirstError
 from gateway import Agent, ChannelAgent, Gateway, Settings, tool
 from gateway.observe.events import EVENTS, LlmEnd, MessageReceived, PendingDecided, WebhookHandled
 from gateway.observe.teller import Teller
+from gateway.observe.watchdog import Watchdog
 from gateway.providers.base import Response, Usage
 from gateway.store.base import Store
 from gateway.store.errors import StoreUnavailable
@@ -217,7 +218,7 @@ async def test_a_store_that_hangs_is_down_after_its_time(monkeypatch: pytest.Mon
     now = 100.0
     async with faulty() as store:
         metrics = Metrics(channels=[], tools=[])
-        metrics.watch(cast("Store", store), [], Teller())
+        metrics.watch(cast("Store", store), [], Teller(), Watchdog())
         store.hooks["stats answered"] = asyncio.Event().wait
         found = Scrape((await metrics.scrape()).decode())
         assert found.value("askfirst_store_up") == 0

@@ -39,6 +39,7 @@ from redis.exceptions import ConnectionError as NotThere
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.maint_notifications import MaintNotificationsConfig
 
+from gateway.deadlines import MOST_LAG_SECONDS, Deadline
 from gateway.store.errors import StoreUnavailable
 from gateway.store.form import other_form
 from gateway.store.redis.scripts import Script
@@ -55,7 +56,7 @@ Call = tuple[Script, str, Sequence[Value]]
 def connecting(timeout_seconds: float) -> dict[str, Any]:
     """Return the options of a connection."""
     return {
-        "socket_timeout": timeout_seconds,
+        "socket_timeout": timeout_seconds + MOST_LAG_SECONDS,  # `Client` has the exact limit
         "socket_connect_timeout": timeout_seconds,
         "retry": Retry(NoBackoff(), 0),
         "driver_info": None,  # looking up its own version reads files in the event loop
@@ -126,7 +127,7 @@ class Client:
                 raise unavailable(NoAnswer())
             self._ask_at = began + _ASK_AGAIN_SECONDS
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            with Deadline(self._timeout_seconds, without_lag=True):
                 pipe = self.redis.pipeline(transaction=False)
                 for words in commands:
                     pipe.execute_command(*words)

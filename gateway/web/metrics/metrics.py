@@ -22,6 +22,7 @@ from pydantic import SecretStr
 
 from channels import AskfirstError
 from gateway.observe.teller import Teller
+from gateway.observe.watchdog import Watchdog
 from gateway.store import errors
 from gateway.store.base import Store
 from gateway.store.types import Stats
@@ -65,11 +66,12 @@ class Metrics:
         """Return the store with its calls timed."""
         return timed(store, self._note_call)
 
-    def watch(self, store: Store, held: Collection[tuple[str, str]], teller: Teller) -> None:
-        """Show the counts of this store, the leases that are held, and what the teller's observers missed."""
+    def watch(self, store: Store, held: Collection[tuple[str, str]], teller: Teller, watchdog: Watchdog) -> None:
+        """Show the counts of this store, the leases that are held, what the teller's observers missed, and the stalls
+        of the event loop."""
         self._gauges = StoreGauges(store)
         self._registry.register(self._gauges)
-        self._registry.register(ProcessGauges(held, teller))
+        self._registry.register(ProcessGauges(held, teller, watchdog))
 
     def add_to(self, app: web.Application) -> None:
         """Add ``/metrics`` to an application. Without a token only clients on this machine may read it."""
@@ -254,10 +256,10 @@ class StoreGauges:
 
 
 class ProcessGauges:
-    """The leases that this process holds, and what its observers missed."""
+    """The leases that this process holds, what its observers missed, and how its event loop keeps up."""
 
-    def __init__(self, held: Collection[tuple[str, str]], events: Teller) -> None:
-        self._held, self._events = held, events
+    def __init__(self, held: Collection[tuple[str, str]], events: Teller, watchdog: Watchdog) -> None:
+        self._held, self._events, self._watchdog = held, events, watchdog
 
     def collect(self) -> Iterable[Metric]:
         """Yield the gauges and counters."""
@@ -269,6 +271,13 @@ class ProcessGauges:
             "kind",
             {kind: held[kind] for kind in _LANES},
         )
+        watchdog = self._watchdog
+        yield _gauge("loop_lag_seconds", "Time by which callbacks of the event loop run late.", watchdog.lag.seconds)
+        for name, text, value in (
+            ("stalls", "Times at which the event loop stood still for over a second.", watchdog.stalls),
+            ("stalled_seconds", "Seconds for which the event loop stood still then.", watchdog.stalled_seconds),
+        ):
+            yield CounterMetricFamily(f"askfirst_loop_{name}", text, value=value)
         for name, text, counts in (
             ("dropped", "Events that an observer did not get, because too many waited.", self._events.dropped),
             ("failed", "Events at which an observer raised or took too long.", self._events.failed),
