@@ -140,7 +140,7 @@ def measured(platform: str, module: str, chats: int, turns: int, *, redis: bool 
             sorted(people.acknowledged),
         )
 
-    return _with(platform, module, measure, redis=redis)
+    return with_server(platform, module, measure, redis=redis)
 
 
 def lengthened(chats: int, early: int, late: int, *, redis: bool) -> float:
@@ -152,14 +152,14 @@ def lengthened(chats: int, early: int, late: int, *, redis: bool) -> float:
         await people.talk(chats, late + AROUND, after_each=lambda: used.append(server.cpu_seconds()))
         return _about(used, late) / _about(used, early)
 
-    return _with("telegram", "ours_replying", measure, redis=redis)
+    return with_server("telegram", "ours_replying", measure, redis=redis)
 
 
 def _about(used: list[float], turn: int) -> float:
     return used[turn + AROUND] - used[max(0, turn - AROUND)]
 
 
-def _with(platform: str, module: str, measure: Callable[[Chats, Served], Awaitable[T]], *, redis: bool) -> T:
+def with_server(platform: str, module: str, measure: Callable[[Chats, Served], Awaitable[T]], *, redis: bool) -> T:
     """Run a measurement against a fresh server."""
 
     async def run(directory: Path) -> T:

@@ -258,6 +258,7 @@ class Gateway:
             unstored=self._unstored,
             refusals=self._refusals,
             events=self._events,
+            answered=self._metrics.store_answered,
             artifacts=context.artifacts,
             series=partial(series_of, context),
             ready=self._ready,
@@ -336,6 +337,7 @@ class Gateway:
             unstored=self._unstored,
             refusals=self._refusals,
             events=self._events,
+            answered=self._metrics.store_answered,
         )
 
     async def _for_app(self, app: web.Application) -> AsyncIterator[None]:

@@ -7,29 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 from weakref import ref
 
 from gateway import loop_lag
 
-MOST_LAG_SECONDS: Final = 2.0
-"""The lag of the loop that a deadline leaves out at most. Slack waits three seconds for an acknowledgement
-(https://docs.slack.dev/apis/events-api)."""
+MOST_MORE_SECONDS: Final = 2.0
+"""The most time by which a deadline that spares a busy process is put off. Slack waits three seconds for an
+acknowledgement (https://docs.slack.dev/apis/events-api)."""
 
 
 class Deadline:
     """A context manager that cancels its block after some seconds and then raises TimeoutError, as `asyncio.timeout`.
 
-    None sets no limit. A deadline is used once, inside a task. `without_lag`: the time by which the event loop is late
-    does not count, up to two seconds.
+    None sets no limit. A deadline is used once, inside a task. With `answered` it limits the silence of another side:
+    the time by which this event loop is late does not count, nor the time before the last answer, which `answered`
+    returns by the clock of the loop. It is put off by two seconds at most.
     """
 
-    __slots__ = ("_cancelling", "_left_out", "_lost", "_seconds", "_task", "_timer", "_without_lag", "at", "expired")
+    __slots__ = ("_answered", "_cancelling", "_latest", "_lost", "_seconds", "_task", "_timer", "at", "expired")
 
-    def __init__(self, seconds: float | None, *, without_lag: bool = False) -> None:
-        self._seconds, self._without_lag = seconds, without_lag
-        self._lost = self._left_out = 0.0
+    def __init__(self, seconds: float | None, *, answered: Callable[[], float] | None = None) -> None:
+        self._seconds, self._answered = seconds, answered
+        self._lost = self._latest = 0.0
         self._task: asyncio.Task[object] | None = None
         self._timer: _SharedTimer | None = None
         self._cancelling = 0
@@ -48,8 +50,9 @@ class Deadline:
         loop = asyncio.get_running_loop()
         self._timer = timer = _timer_of(loop)
         self.at = loop.time() + self._seconds
-        if self._without_lag and (lag := loop_lag.current()) is not None:
-            self._lost = lag.lost_seconds
+        self._latest = self.at + MOST_MORE_SECONDS
+        if self._answered is not None:
+            self._lost = _lost_seconds()
         timer.add(self, loop)
         return self
 
@@ -65,19 +68,24 @@ class Deadline:
         if self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
             raise TimeoutError from error
 
-    def lag(self) -> float:
-        """Return the lag in seconds to add to the deadline, each once."""
-        if not self._without_lag or (lag := loop_lag.current()) is None:
-            return 0.0
-        left_out = min(lag.lost_seconds - self._lost, MOST_LAG_SECONDS)
-        more, self._left_out = left_out - self._left_out, left_out
-        return more
+    def put_off(self) -> None:
+        """Put off a deadline with `answered` by the lag of the loop, or until the other side has been silent."""
+        if self._answered is None or self._seconds is None:
+            return
+        lost = _lost_seconds()
+        late, self._lost = lost - self._lost, lost
+        self.at = min(self._latest, max(self.at + late, self._answered() + self._seconds))
 
     def expire(self) -> None:
         """Cancel the block."""
         self.expired = True
         if self._task is not None:
             self._task.cancel()
+
+
+def _lost_seconds() -> float:
+    lag = loop_lag.current()
+    return 0.0 if lag is None else lag.lost_seconds
 
 
 class _SharedTimer:
@@ -109,7 +117,7 @@ class _SharedTimer:
         self._due, loop = None, asyncio.get_running_loop()
         now = max(loop.time(), due)  # a loop may call a little too early
         for deadline in [each for each in self._open if each.at <= now]:
-            deadline.at += deadline.lag()
+            deadline.put_off()
             if deadline.at <= now:
                 self.remove(deadline)
                 deadline.expire()

@@ -123,6 +123,31 @@ class KeyedLimit:
                 del self._taken[name]
 
 
+class AdaptiveLimit:
+    """Concurrency limit that follows the lag of the event loop: halved while it is late, raised by one a beat else."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._allowed = most
+        self._seen_beat = 0.0
+
+    async def room(self, running: Callable[[], int]) -> None:
+        """Wait until fewer workers run than the limit allows. A loop whose lag is not measured has no limit."""
+        while (lag := loop_lag.current()) is not None:
+            self._adapt(lag, running())
+            if running() < self._allowed:
+                return
+            await lag.next_beat()
+
+    def _adapt(self, lag: loop_lag.LoopLag, running: int) -> None:
+        if lag.beat_at == self._seen_beat:
+            return
+        self._seen_beat = lag.beat_at
+        if lag.seconds > _LATE_SECONDS:
+            self._allowed = max(_FEWEST_AT_ONCE, min(self._allowed, running) // 2)
+        else:
+            self._allowed = min(self._most, self._allowed + 1)
+
+
 class WorkerPool:
     """Worker pool: runs the work of at most `at_once` leases concurrently."""
 
@@ -135,9 +160,10 @@ class WorkerPool:
         *,
         yields: bool = False,
     ) -> None:
-        """`yields`: while the event loop is late, no more than two workers begin, since intake comes first."""
+        """`yields`: fewer workers run while the event loop is late, since intake comes first."""
         self._tasks, self._kind, self._run = tasks, kind, run
-        self._free, self._running, self._yields = asyncio.Semaphore(at_once), 0, yields
+        self._free, self._running = asyncio.Semaphore(at_once), 0
+        self._limit = AdaptiveLimit(at_once) if yields else None
         self._ended_at = 0.0
         """The time of the loop at which work last ended, or began while none ran."""
 
@@ -155,7 +181,8 @@ class WorkerPool:
         await self._free.acquire()
         lease = None
         try:
-            await self._loop_keeps_up()
+            if self._limit is not None:
+                await self._limit.room(lambda: self._running)
             lease = await take_lease()
         finally:
             if lease is None:
@@ -165,9 +192,10 @@ class WorkerPool:
 
     async def _one(self, lease: Lease) -> None:
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_YIELDED_SECONDS):
-                    await self._loop_keeps_up()
+            if self._limit is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_YIELDED_SECONDS):
+                        await self._limit.room(lambda: self._running)
             time = asyncio.get_running_loop().time
             if not self._running:
                 self._ended_at = time()
@@ -178,11 +206,3 @@ class WorkerPool:
                 self._running, self._ended_at = self._running - 1, time()
         finally:
             self._free.release()
-
-    async def _loop_keeps_up(self) -> None:
-        """Wait while the event loop is late and workers run."""
-        while self._yields and self._running >= _FEWEST_AT_ONCE:
-            lag = loop_lag.current()
-            if lag is None or lag.seconds <= _LATE_SECONDS:
-                return
-            await lag.next_beat()

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ from gateway.observe.teller import SILENT, Teller
 from gateway.store.errors import StoreUnavailable
 from gateway.web.fast_path import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, ClientLimits, handler_args, limit_bodies
-from gateway.web.webhooks import Accept, RefusalMonitor, Unstored, Webhooks, in_english, receive
+from gateway.web.webhooks import Accept, Answered, RefusalMonitor, Unstored, Webhooks, in_english, receive
 
 READY_SECONDS = 1.0
 
@@ -50,6 +51,7 @@ def web_app(
     limits: ClientLimits | None = None,
     refusals: RefusalMonitor | None = None,
     events: Teller = SILENT,
+    answered: Answered | None = None,
 ) -> web.Application:
     """Return the application, for `serve` or as a sub-application of another aiohttp application.
 
@@ -60,6 +62,7 @@ def web_app(
     app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))
     limit_bodies(app, limits)
     webhooks = Webhooks(channels)
+    handled = partial(receive, accept=accept, unstored=unstored, refusals=refusals, events=events, answered=answered)
 
     def webhook(name: str) -> Take:
         async def take(request: web.BaseRequest, body: bytes) -> WebhookResponse:
@@ -67,9 +70,7 @@ def web_app(
             channel = webhooks.addressed(name, called)
             if channel is None:
                 return _NOBODYS
-            return await receive(
-                channel, called, accept=accept, now=now(), unstored=unstored, refusals=refusals, events=events
-            )
+            return await handled(channel, called, now=now())
 
         return take
 

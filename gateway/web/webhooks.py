@@ -35,12 +35,15 @@ from gateway.wording import say
 Accept: TypeAlias = Callable[[Channel, Parsed], Awaitable[None]]
 """Store the events of a request. They are durable when it returns. Raises AskfirstError."""
 
+Answered: TypeAlias = Callable[[], float]
+"""Return the time of the store's last answer, by the clock of the event loop."""
+
 Unstored: TypeAlias = Callable[[Channel, Parsed], str]
 """Report a request that was not stored. Returns the text for its person, if the platform does not deliver it again."""
 
 ACCEPT_SECONDS = 0.25
-"""Timeout of one attempt to store, without the lag of the event loop: a busy process refuses no event that the store
-takes. Platforms wait a few seconds (Slack: 3), and deliver again after a refusal."""
+"""Silence of the store after which an attempt to store has failed. A busy process refuses no event while the store
+answers. Platforms wait a few seconds (Slack: 3), and deliver again after a refusal."""
 
 INSIST_SECONDS = 3.0
 """Time for which storing is retried when the platform does not deliver again, before the person is asked to write once
@@ -95,6 +98,7 @@ async def receive(
     unstored: Unstored = in_english,
     refusals: RefusalMonitor | None = None,
     events: Teller = SILENT,
+    answered: Answered | None = None,
 ) -> WebhookResponse:
     """Verify, parse and store one request, and tell what became of it; see `_receive`. Never raises for any bytes.
 
@@ -107,7 +111,14 @@ async def receive(
     earlier = TRACEPARENT.set(request.headers.get("traceparent", ""))
     try:
         response = await _receive(
-            channel, request, accept=accept, now=now, unstored=unstored, refusals=refusals, events=events
+            channel,
+            request,
+            accept=accept,
+            now=now,
+            unstored=unstored,
+            refusals=refusals,
+            events=events,
+            answered=answered,
         )
     finally:
         TRACEPARENT.reset(earlier)
@@ -125,6 +136,7 @@ async def _receive(
     unstored: Unstored,
     refusals: RefusalMonitor | None,
     events: Teller,
+    answered: Answered | None,
 ) -> WebhookResponse:
     """Verify, parse and store one request.
 
@@ -155,12 +167,12 @@ async def _receive(
         if parsed.doubt and parsed.events:
             parsed = await cast("CanVouch", channel).vouch(request, parsed)
         try:
-            with Deadline(ACCEPT_SECONDS, without_lag=True):
+            with Deadline(ACCEPT_SECONDS, answered=answered):
                 await accept(channel, parsed)
         except (AskfirstError, TimeoutError):
             if not (_says(parsed) and isinstance(channel, CanAskAgain)):
                 raise
-            await _insist(channel, parsed, accept)
+            await _insist(channel, parsed, accept, answered)
     except Forged as error:
         return _rejected(events, channel, _UNPROVEN, error, signed=True)
     except Exception as error:  # noqa: BLE001 - whatever it was, the platform is to deliver it again
@@ -185,14 +197,14 @@ def _rejected(
     return response
 
 
-async def _insist(channel: Channel, parsed: Parsed, accept: Accept) -> None:
+async def _insist(channel: Channel, parsed: Parsed, accept: Accept, answered: Answered | None) -> None:
     """Retry storing for INSIST_SECONDS. A repeat of a stored request is recognised by its event ids."""
     loop = asyncio.get_running_loop()
     until = loop.time() + INSIST_SECONDS
     while True:
         await asyncio.sleep(_PAUSE_SECONDS)
         try:
-            with Deadline(ACCEPT_SECONDS, without_lag=True):
+            with Deadline(ACCEPT_SECONDS, answered=answered):
                 return await accept(channel, parsed)
         except (AskfirstError, TimeoutError):
             if loop.time() >= until:

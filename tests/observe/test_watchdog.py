@@ -135,7 +135,7 @@ async def test_a_deadline_leaves_the_lag_of_the_loop_out(clock: Clock) -> None:
     assert lag._timer is not None
     lag._timer.cancel()
     try:
-        with Deadline(0.05, without_lag=True) as deadline:
+        with Deadline(0.05, answered=lambda: 0.0) as deadline:
             clock.seconds += BEAT_SECONDS + 0.1
             time.sleep(0.06)
             await asyncio.sleep(0)
@@ -143,7 +143,7 @@ async def test_a_deadline_leaves_the_lag_of_the_loop_out(clock: Clock) -> None:
         with pytest.raises(TimeoutError), Deadline(0.05):
             time.sleep(0.06)
             await asyncio.sleep(0.05)
-        with pytest.raises(TimeoutError), Deadline(0.05, without_lag=True):
+        with pytest.raises(TimeoutError), Deadline(0.05, answered=lambda: 0.0):
             await asyncio.Event().wait()
     finally:
         lag.stop()

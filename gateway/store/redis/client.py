@@ -39,7 +39,7 @@ from redis.exceptions import ConnectionError as NotThere
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.maint_notifications import MaintNotificationsConfig
 
-from gateway.deadlines import MOST_LAG_SECONDS, Deadline
+from gateway.deadlines import MOST_MORE_SECONDS, Deadline
 from gateway.store.errors import StoreUnavailable
 from gateway.store.form import other_form
 from gateway.store.redis.scripts import Script
@@ -56,7 +56,7 @@ Call = tuple[Script, str, Sequence[Value]]
 def connecting(timeout_seconds: float) -> dict[str, Any]:
     """Return the options of a connection."""
     return {
-        "socket_timeout": timeout_seconds + MOST_LAG_SECONDS,  # `Client` has the exact limit
+        "socket_timeout": timeout_seconds + MOST_MORE_SECONDS,  # `Client` has the exact limit
         "socket_connect_timeout": timeout_seconds,
         "retry": Retry(NoBackoff(), 0),
         "driver_info": None,  # looking up its own version reads files in the event loop
@@ -89,7 +89,7 @@ class Client:
         self._pool.connection_class = type(connection.__name__, (_Packed, connection), {})
         self.redis = Redis(connection_pool=self._pool)
         self._silent_since: float | None = None
-        self._ask_at = 0.0
+        self._ask_at = self._answered_at = 0.0
 
     async def close(self) -> None:
         await self.redis.aclose()
@@ -127,7 +127,7 @@ class Client:
                 raise unavailable(NoAnswer())
             self._ask_at = began + _ASK_AGAIN_SECONDS
         try:
-            with Deadline(self._timeout_seconds, without_lag=True):
+            with Deadline(self._timeout_seconds, answered=lambda: self._answered_at):
                 pipe = self.redis.pipeline(transaction=False)
                 for words in commands:
                     pipe.execute_command(*words)
@@ -138,7 +138,7 @@ class Client:
         except (RedisError, OSError) as error:
             self._silent_since = None
             raise unavailable(error) from error
-        self._silent_since = None
+        self._silent_since, self._answered_at = None, time.monotonic()
         if any(isinstance(answer, ReadOnlyError) for answer in answers):
             await self._pool.disconnect(inuse_connections=False)  # the next call resolves the address again
         return answers

@@ -57,6 +57,7 @@ class Metrics:
         self._definitions = Definitions(self._registry)
         self._calls = {name: self._definitions.store_calls.labels(name) for name in OPERATIONS}
         self._gauges: StoreGauges | None = None
+        self._answered_at = 0.0
         self.events = EventCounts(self._definitions, channels, tools)
         self._registry.register(_PROCESS)
         about = Info("build", "The release that runs.", namespace="askfirst", registry=self._registry)
@@ -65,6 +66,10 @@ class Metrics:
     def timed(self, store: Store) -> Store:
         """Return the store with its calls timed."""
         return timed(store, self._note_call)
+
+    def store_answered(self) -> float:
+        """Return the time of the store's last answer, by the monotonic clock; 0 before the first."""
+        return self._answered_at
 
     def watch(self, store: Store, held: Collection[tuple[str, str]], teller: Teller, watchdog: Watchdog) -> None:
         """Show the counts of this store, the leases that are held, what the teller's observers missed, and the stalls
@@ -92,6 +97,8 @@ class Metrics:
 
     def _note_call(self, operation: str, seconds: float, error: BaseException | None) -> None:
         self._calls[operation].observe(seconds)
+        if not isinstance(error, errors.StoreUnavailable):
+            self._answered_at = time.monotonic()
         if error is not None:
             self._definitions.store_errors.labels(operation, _ERRORS.get(type(error), OTHER)).inc()
 
