@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from channels import MissingSetting
 from gateway import MCPServer, NothingDone, OutcomeUnknown, ToolPolicy
 from gateway.mcp import transports
 from gateway.mcp.link import Backoff
@@ -30,6 +31,13 @@ def names(server: MCPServer) -> list[str]:
 async def refreshed(server: MCPServer) -> list[str]:
     await server.refresh()
     return names(server)
+
+
+async def test_server_in_clear_on_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MissingSetting, match=r"MCPServer\(url=\): it names another host without TLS, .*CLEAR=mcp"):
+        MCPServer(url="http://tools.internal/mcp", headers={"Authorization": "Bearer x"})
+    monkeypatch.setenv("ASKFIRST_CLEAR", "redis,mcp")
+    MCPServer(url="http://tools.internal/mcp")
 
 
 async def test_pages_are_followed_to_their_end(servers: Servers) -> None:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.store.errors import StoreRefused, StoreUnavailable
+from gateway.store.errors import NotPrimary, StoreRefused, StoreUnavailable
 from gateway.store.form import FORM, other_form
-from gateway.store.redis.client import Client
+from gateway.store.redis.client import REPLICA, Client
 from gateway.store.redis.keys import PARTITIONS, Keys
 
 log = logging.getLogger("askfirst.store")
@@ -22,7 +22,8 @@ _KEEPS: Final = "noeviction"
 async def check(client: Client, keys: Keys) -> None:
     """Check the server and the form of its data.
 
-    Raises StoreRefused, and StoreUnavailable when the server does not answer. Warns if a restart would lose data.
+    Raises StoreRefused, NotPrimary, and StoreUnavailable when the server does not answer. Warns if a restart would lose
+    data.
     """
     judge(await client.command("INFO"))
     for name in _forms(keys):
@@ -109,7 +110,11 @@ def _policy(info: Mapping[str, Any]) -> str:
 
 
 def judge(info: Mapping[str, Any]) -> None:
-    """Check the answer of INFO. Raises StoreRefused, and warns of settings that may lose data."""
+    """Check the answer of INFO. Raises StoreRefused and NotPrimary, and warns of settings that may lose data."""
+    if info.get("redis_mode") == "sentinel":
+        raise StoreRefused(
+            "ASKFIRST_STORE names a Sentinel, which holds no data: name the primary itself, or a host that follows it."
+        )
     version = str(info["redis_version"])
     if tuple(int(number) for number in version.split(".")[:2]) < _OLDEST:
         raise StoreRefused(f"Redis {version} is too old: 7.0 or later is needed.")
@@ -120,6 +125,8 @@ def judge(info: Mapping[str, Any]) -> None:
             f"Redis may throw away what it was given when its memory is full (maxmemory-policy {policy}). "
             f"Set maxmemory-policy to {_KEEPS}."
         )
+    if info.get("role") == "slave":
+        raise NotPrimary(f"Redis cannot be used now: {REPLICA}")
     if not info.get("aof_enabled"):
         log.warning(
             "Redis keeps no append-only file: what was acknowledged since its last snapshot is lost when it stops. "

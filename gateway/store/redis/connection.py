@@ -25,7 +25,7 @@ from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import moment
 from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.redis import checks
-from gateway.store.redis.client import AutoPipeline, Call, Client, Value
+from gateway.store.redis.client import AutoPipeline, Call, Client, Value, is_lasting
 from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.redis.notifications import Notifications
 from gateway.store.redis.scripts import Script
@@ -106,7 +106,10 @@ class Server:
                 self._steps.begin(int(await self._work.command("GET", self.keys.ahead) or 0), self._elapsed())
                 await self._doubt_clock(await self.look_at_clock())
             except StoreUnavailable as error:
-                raise advise(self._url, error) from error.__cause__
+                cause, advised = error.__cause__, advise(self._url, error)
+                if isinstance(cause, Exception) and is_lasting(cause):
+                    raise StoreRefused(str(advised)) from cause
+                raise advised from cause
             await self.notifications.open()
         except BaseException:
             await self.close()
