@@ -46,7 +46,7 @@ _BEFORE_NO_COMMAND = (
     *("not", "n't", "never", r"\bto", "may", "might", "can", "could", "would", "will"),
     *("who", "they", "people", r"\bwe", r"\bI", "sometimes", "often"),
 )
-"""Words before a verb with which it is no command: a negation, another verb or a subject."""
+"""The words before a verb that is no command: a negation, another verb or a subject."""
 _BEFORE_A_NOUN = ("the", "our", "your", "this", r"\bmy", r"\ba")
 
 
@@ -56,7 +56,7 @@ def _without(before: Sequence[str], words: str) -> str:
 
 
 _VALUE = r"(?!\W*(?:windows|linux|mac|ubuntu|debian|android|ios|version|v?\d|ok\b|online|offline|up\b|down\b|none|n/a))"
-"""What follows a label in the description of a machine."""
+"""The words behind a label in the description of a machine."""
 
 _PATTERNS: Final = [
     (

@@ -55,6 +55,19 @@ async def test_endless_list_is_cut(servers: Servers, caplog: pytest.LogCaptureFi
     assert "lists more than 200 tools or 50 pages: the rest is left out" in caplog.text
 
 
+async def test_tool_without_a_name_loses_itself_alone(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    assert await refreshed(servers.rude("nameless")) == ["before", "after"]
+    (told,) = [record.getMessage() for record in caplog.records if "are left out" in record.getMessage()]
+    assert told.startswith("tools of MCP server") and told.endswith(": no name, no name, 'bare', no name")
+
+
+async def test_schemas_of_a_server_are_bounded_together(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    named = await refreshed(servers.rude("heavy"))
+    assert named == [*(f"t{number}" for number in range(8)), "small"]
+    told = [record.getMessage() for record in caplog.records if "more than 262144 bytes" in record.getMessage()]
+    assert len(told) == 4 and told[0].startswith("the tool 't8' of MCP server")
+
+
 async def test_schema_that_is_none_leaves_its_tool_out(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
     server = servers.rude("schemas")
     assert await refreshed(server) == ["good"]
