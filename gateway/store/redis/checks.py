@@ -56,8 +56,9 @@ def _text(found: bytes) -> str:
 class Watch:
     """Logs when the server has lost its data while this process runs, may evict data from now on, or has another form.
 
-    Data was lost when a counter that only grows went back: the server was restarted without its file or with an older
-    one, was emptied, or was replaced by a replica that was behind.
+    Data was lost when a counter that only grows went back, or when a script found an older clock than that of a write
+    that was acknowledged: the server was restarted without its file or with an older one, was emptied, or was replaced
+    by a replica that was behind.
     """
 
     def __init__(self, client: Client, keys: Keys, *, look_seconds: float) -> None:
@@ -69,15 +70,20 @@ class Watch:
         self.refused: str | None = None
         """Why nothing is stored or read there: the store was given another form while this process runs."""
 
-    async def look(self) -> None:
-        """Look at most once in `look_seconds`. It raises no error: the next call finds out if the server answers."""
-        now = time.monotonic()
+    async def look(self) -> bool:
+        """Look at most once in `look_seconds`. Return True if data was found to be lost.
+
+        It raises no error: the next call finds out if the server answers.
+        """
+        now, lost = time.monotonic(), False
         if now < self._next:
-            return
+            return False
         self._next = now + self._look_seconds
         with contextlib.suppress(StoreUnavailable):
             before, self._count = self._count, int(await self._client.command("INCR", self._keys.looks))
-            if self._count <= before:
+            behind = await self._client.command("DEL", *(f"{self._keys.base(each)}:behind" for each in PARTITIONS))
+            lost = self._count <= before or bool(behind)
+            if lost:
                 log.error(
                     "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies "
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
@@ -93,6 +99,7 @@ class Watch:
                     self._policy,
                     _KEEPS,
                 )
+        return lost
 
     def _compare(self, found: bytes | None) -> None:
         """Refuse the store while its form is another one. A change is logged once."""

@@ -404,6 +404,31 @@ async def test_a_server_that_has_lost_what_it_had_is_noticed(
     await store.close()
 
 
+@pytest.mark.parametrize("put_back", [True, False])
+async def test_an_older_copy_is_noticed_by_its_stamps(
+    server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, put_back: bool
+) -> None:
+    """The counter of looks is the same in a copy of this minute, but the clock of a partition is not."""
+    store = RedisStore(server.url, ack_seconds=15, timings=RedisTimings(work_seconds=30.0, watch_seconds=0.0))
+    await store.open()
+    await store.accept([message()])
+    await store.run_timers()
+    files = tmp_path / "appendonlydir"
+    if put_back:
+        await asyncio.to_thread(shutil.copytree, files, tmp_path / "copy")
+    await store.accept([message()])
+    await server.kill()
+    if put_back:
+        shutil.rmtree(files)
+        (tmp_path / "copy").rename(files)
+    await server.start()
+    await eventually_accepts(store)
+    for _ in range(3):
+        await store.run_timers()
+    assert caplog.text.count("Redis has lost what it had stored") == int(put_back)
+    await store.close()
+
+
 async def test_a_restart_that_keeps_everything_is_no_loss(
     server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
