@@ -52,6 +52,7 @@ from gateway.operations.operator import Operator
 from gateway.options import WrongOption, checked
 from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
+from gateway.store.errors import NotPrimary, StoreRefused
 from gateway.stored import keys
 from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Ready, RefusalMonitor, Webhooks, asgi, receive, web_app
@@ -190,7 +191,7 @@ class Gateway:
         async with contextlib.AsyncExitStack() as stack:
             if self._spans is not None:
                 await stack.enter_async_context(self._spans)
-            await self.store.open()
+            await opened(self.store)
             stack.push_async_callback(self.store.close)
             if self._transcriber is not None:
                 stack.push_async_callback(self._transcriber.close)
@@ -377,6 +378,25 @@ class Gateway:
     def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
         conversation = self.engine.context.conversation(address_of(session))
         return self.store.watch(keys.key(self.store, conversation, keys.visible_log), after=after)
+
+
+REPLICA_SECONDS = 60.0
+"""How long a replica is waited for at the start: another primary may be chosen in that time."""
+REPLICA_PAUSE_SECONDS = 5.0
+
+
+async def opened(store: Store) -> None:
+    """Open the store. Raises StoreUnavailable and StoreRefused, also for a store that stays a replica."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while True:
+        try:
+            return await store.open()
+        except NotPrimary as error:
+            if clock() - began >= REPLICA_SECONDS:
+                raise StoreRefused(f"{error}. It has been one for {REPLICA_SECONDS:.0f} seconds") from error
+            logging.getLogger("askfirst.store").warning("%s. It is looked at again", error)
+        await asyncio.sleep(REPLICA_PAUSE_SECONDS)
 
 
 def _http(skew: Skew) -> aiohttp.ClientSession:

@@ -21,6 +21,7 @@ from gateway.artifacts import ArtifactStore
 from gateway.budgets import Budget
 from gateway.cache.stored import StoreCache
 from gateway.channel_agent import ChannelAgent
+from gateway.clear import clear_mend, in_clear
 from gateway.engine.context import TRACES_TTL_SECONDS, EngineContext
 from gateway.engine.engine import Engine
 from gateway.engine.turns.language import prepare_detection
@@ -75,10 +76,13 @@ def home_of(settings: Settings, url: str | None = None) -> Storage:
     """Return the store, keys and directory of files that the settings name. A missing secret is created beside the
     file.
 
-    `url`: the bot's own store, which overrides the settings'. Raises AskfirstError for an unknown store, and for one on
-    Redis without the secret and directory that its instances share.
+    `url`: the bot's own store, which overrides the settings'. Raises MissingSetting for a Redis in clear on another
+    host that ASKFIRST_CLEAR does not allow, and AskfirstError for an unknown store, and for one on Redis without the
+    secret and directory that its instances share.
     """
     url = url or settings.store
+    if "redis" not in settings.clear and in_clear(url):
+        raise MissingSetting("ChannelAgent(store=)", clear_mend("redis"))
     if url.startswith("redis") and not (settings.secret and settings.artifacts):
         raise AskfirstError("On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS: every instance needs the same ones.")
     store, path = open_store(url), Path(url.removeprefix("sqlite:///"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from ipaddress import ip_address
 from typing import Annotated, Literal, TypeAlias, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from channels.keys import keys
+from gateway.clear import is_loopback
 
 __all__ = [
     "ALLOW_CHOICES",
@@ -67,7 +67,7 @@ LogLevel: TypeAlias = Annotated[_Level, BeforeValidator(_check_level)]
 
 def _check_public_url(value: str) -> str:
     url = _url(value)
-    if url is None or url.query or url.fragment or not (url.scheme == "https" or _is_loopback(url)):
+    if url is None or url.query or url.fragment or not (url.scheme == "https" or is_loopback(url)):
         raise ValueError(
             "write it as the platforms reach you, https:// and a host, for example https://bot.example.com"
         )
@@ -97,7 +97,7 @@ CollectorUrl: TypeAlias = Annotated[str, AfterValidator(_check_collector_url)]
 
 def _check_api_url(value: str) -> str:
     url = _url(value)
-    if url is None or not (url.scheme == "https" or _is_loopback(url)):
+    if url is None or not (url.scheme == "https" or is_loopback(url)):
         raise ValueError(
             "write a URL with https:// and a host, or leave it out: plain http:// would show the token on the way, "
             "and is taken for a server on this machine alone"
@@ -167,13 +167,6 @@ def _url(value: str) -> SplitResult | None:
     except ValueError:
         return None
     return url if whole else None
-
-
-def _is_loopback(url: SplitResult) -> bool:
-    try:
-        return url.hostname == "localhost" or ip_address(url.hostname or "").is_loopback
-    except ValueError:
-        return False
 
 
 def _are_strong(secrets: Collection[SecretStr]) -> bool:

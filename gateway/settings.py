@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from channels import MissingSetting, Way
 from channels.catalogue import BUILT_IN, Setting, names, polls, settings_of
 from gateway.budgets import Budget, parse_budgets
+from gateway.clear import Clears, clear_mend, in_clear
 from gateway.env_file import load_env_file
 from gateway.environment import SECRETS, read_secret
 from gateway.limits import Limits
@@ -88,6 +89,8 @@ class Settings(BaseSettings):
     public_url: PublicUrl | None = None
     """URL at which the platforms reach this gateway, without a trailing slash."""
     store: StoreUrl = Field(default="sqlite:///.askfirst/askfirst.db", repr=False)
+    clear: Annotated[Clears, NoDecode] = ()
+    """Servers on other hosts to which the bot may speak without TLS."""
     artifacts: Path | None = None
     """Directory of the files that tools made."""
     secret: Annotated[Secrets, NoDecode, Listed] = ()
@@ -157,7 +160,7 @@ class Settings(BaseSettings):
         except ValidationError as error:
             wrong = [(_variable(str(one["loc"][0])), _mend(one)) for one in error.errors(include_input=False)]
         else:
-            return
+            wrong = list(self._told_in_clear())
         _refuse(wrong)
 
     @classmethod
@@ -220,6 +223,19 @@ class Settings(BaseSettings):
         """Check that ``askfirst serve`` may start. Raises MissingSetting with all faults."""
         ways = self._ways(way)
         _refuse([*self._half_there(ways), *_deaf(ways), *self._unsafe_to_serve(role)])
+
+    def _told_in_clear(self) -> Iterator[tuple[str, str]]:
+        """Yield a fault for each URL without TLS that ASKFIRST_CLEAR does not allow."""
+        if "redis" not in self.clear and in_clear(self.store):
+            yield "ASKFIRST_STORE", clear_mend("redis")
+        models = {
+            "OPENAI_BASE_URL": self.openai_base_url,
+            "ANTHROPIC_BASE_URL": self.anthropic_base_url,
+            "ASKFIRST_TRANSCRIBE_URL": self.transcribe_url,
+        }
+        for variable, url in models.items():
+            if "models" not in self.clear and url is not None and in_clear(url):
+                yield variable, clear_mend("models")
 
     def _ways(self, way: ServeWay) -> dict[str, Way]:
         return {name: self._way_of(name) if way == "auto" else way for name in names() if self._meant(name)}

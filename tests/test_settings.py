@@ -8,10 +8,13 @@ import sys
 import traceback
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from channels import AskfirstError, CanPoll, MissingSetting, Way, catalogue
+from gateway.assembly import home_of
+from gateway.providers import make_provider
 from gateway.settings import Role, Settings
 
 SECRET = "Zq3v9XkLw0sTnB7yRc5HdM1pEa8JgU2f"
@@ -20,6 +23,7 @@ BOT_TOKEN = "123456789:AAH4nq-canary-Zx81"
 VARIABLES = [
     "ASKFIRST_PUBLIC_URL",
     "ASKFIRST_STORE",
+    "ASKFIRST_CLEAR",
     "ASKFIRST_ARTIFACTS",
     "ASKFIRST_SECRET",
     "ASKFIRST_ALLOW",
@@ -230,12 +234,55 @@ def test_a_public_url_is_secure_or_on_this_machine(url: str) -> None:
         "sqlite:///bot.db",
         "sqlite:////data/askfirst.db",
         "sqlite:///:memory:",
-        "redis://host:6379/0",
+        "redis://localhost:6379/0",
         "rediss://:pw@host",
     ],
 )
 def test_a_store_is_sqlite_or_redis(store: str) -> None:
     assert Settings(store=store).store == store
+
+
+@pytest.mark.parametrize(
+    ("variable", "kind", "url"),
+    [
+        ("ASKFIRST_STORE", "redis", "redis://:pw@redis.internal:6379"),
+        ("OPENAI_BASE_URL", "models", "http://10.0.0.7:8000/v1"),
+        ("ANTHROPIC_BASE_URL", "models", "http://[fd00::7]:8000"),
+        ("ASKFIRST_TRANSCRIBE_URL", "models", "http://localhost.example/v1"),
+    ],
+)
+def test_clear_text_to_another_host_has_to_be_allowed(
+    environ: dict[str, str], variable: str, kind: str, url: str
+) -> None:
+    environ |= {variable: url, "ASKFIRST_CLEAR": "mcp"}
+    with pytest.raises(MissingSetting, match=f"or ASKFIRST_CLEAR={kind} if that network is your own") as refused:
+        Settings()
+    assert refused.value.setting == variable and "pw" not in str(refused.value)
+    environ["ASKFIRST_CLEAR"] = f"mcp, {kind}"
+    assert Settings().clear == ("mcp", kind)
+    environ |= {variable: url.replace("://", "s://", 1), "ASKFIRST_CLEAR": ""}
+    Settings()
+
+
+def test_only_kinds_of_servers_can_be_spoken_to_in_clear(environ: dict[str, str]) -> None:
+    environ["ASKFIRST_CLEAR"] = "redis,slack"
+    with pytest.raises(MissingSetting, match="ASKFIRST_CLEAR: write some of redis, mcp, models"):
+        Settings()
+
+
+def test_a_bots_own_store_in_clear_has_to_be_allowed(tmp_path: Path) -> None:
+    shared: dict[str, Any] = {"secret": SECRET, "artifacts": tmp_path}
+    with pytest.raises(MissingSetting, match="ASKFIRST_CLEAR=redis"):
+        home_of(Settings(**shared), "redis://redis.internal")
+    home_of(Settings(clear="redis", **shared), "redis://redis.internal")
+
+
+def test_a_provider_in_clear_has_to_be_allowed(environ: dict[str, str]) -> None:
+    told = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "http://model.internal/v1"}
+    with pytest.raises(MissingSetting, match="OPENAI_BASE_URL: it names another host without TLS"):
+        make_provider("openai:m", environ=told)
+    environ["ASKFIRST_CLEAR"] = "models"
+    make_provider("openai:m", environ=told)
 
 
 def test_all_that_is_wrong_is_told_at_once(environ: dict[str, str]) -> None:
@@ -263,7 +310,7 @@ def test_secrets_are_never_shown() -> None:
         telegram_bot_token=BOT_TOKEN,
         telegram_webhook_secret=SECRET,
         openai_api_key="sk-canary",
-        store="redis://:canary-password@host:6379",
+        store="rediss://:canary-password@host:6379",
     )
     shown = f"{settings!r} {settings}"
     assert not [secret for secret in (SECRET, OTHER, BOT_TOKEN, "canary") if secret in shown]
@@ -379,8 +426,8 @@ def test_serve_starts_with_entries_in_the_form_of_their_channel(entry: str) -> N
 @pytest.mark.parametrize(
     ("given", "role", "missing"),
     [
-        ({"store": "redis://host"}, "all", "ASKFIRST_SECRET, ASKFIRST_ARTIFACTS"),
-        ({"store": "redis://host", "secret": SECRET}, "worker", "ASKFIRST_ARTIFACTS"),
+        ({"store": "rediss://host"}, "all", "ASKFIRST_SECRET, ASKFIRST_ARTIFACTS"),
+        ({"store": "rediss://host", "secret": SECRET}, "worker", "ASKFIRST_ARTIFACTS"),
         ({}, "web", "ASKFIRST_STORE"),
         ({}, "worker", "ASKFIRST_STORE"),
     ],
@@ -394,7 +441,7 @@ def test_serve_refuses_what_several_instances_cannot_share(given: dict[str, str]
 def test_serve_starts_with_all_it_needs(environ: dict[str, str], tmp_path: Path) -> None:
     environ |= {"TELEGRAM_BOT_TOKEN": BOT_TOKEN, "TELEGRAM_WEBHOOK_SECRET": SECRET}
     Settings(allow="telegram:*").check_serve()
-    Settings(allow="*", store="redis://host", secret=SECRET, artifacts=tmp_path).check_serve("worker")
+    Settings(allow="*", store="rediss://host", secret=SECRET, artifacts=tmp_path).check_serve("worker")
 
 
 # ── the catalogue ──

@@ -31,7 +31,8 @@ _WRITTEN = frozenset({None, "file_share", "thread_broadcast"})
 _OF_NO_USE = frozenset({"app_home_opened"})
 _NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
 _MOST_FIELDS = 100
-_SLACKBOT = "USLACKBOT"
+_SYSTEM = "USLACK"
+"""The beginning of the ids of Slack's own users, such as USLACKBOT and USLACKUSER. None of them is a person."""
 _COMMAND = re.compile(r"/([^\W\d]\w*)(?:\s+(.*))?", re.DOTALL)
 """Slack accepts no slash command in a thread. People write it to the bot there: ``@Askfirst /stop``."""
 
@@ -91,6 +92,8 @@ class PayloadReader:
         account = self._account or wide or command.team_id
         if not account:
             return _NOT_UNDERSTOOD
+        if _is_system(command.user_id):
+            return _NOTHING
         message = Message(
             event_ids=(command.trigger_id,),
             address=self._address(account, command.channel_id),
@@ -136,7 +139,7 @@ class PayloadReader:
 
     def _message(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
         channel, user, ts, thread_ts = event.get("channel"), event.get("user"), event.get("ts"), event.get("thread_ts")
-        if event.get("bot_id") or user in (_SLACKBOT, bot_user or _SLACKBOT):
+        if event.get("bot_id") or (user and (user == bot_user or _is_system(user))):
             return _NOTHING
         if not (channel and user and ts):
             return _NOT_UNDERSTOOD
@@ -175,7 +178,7 @@ class PayloadReader:
         text, user = now.get("text"), now.get("user")
         # Slack also reports a change when it adds the preview of a link to a message.
         unchanged = before is not None and before.get("text") == text
-        if unchanged or now.get("bot_id") or user in (None, _SLACKBOT) or now.get("subtype") not in _WRITTEN:
+        if unchanged or now.get("bot_id") or not user or _is_system(user) or now.get("subtype") not in _WRITTEN:
             return _NOTHING
         edited = MessageEdited(
             event_ids=(event_id,),
@@ -192,7 +195,7 @@ class PayloadReader:
         if not user or not emoji or item is None:
             return _NOT_UNDERSTOOD
         channel, ts = item.get("channel"), item.get("ts")
-        if item["type"] != "message" or not channel or not ts or user == bot_user:
+        if item["type"] != "message" or not channel or not ts or user == bot_user or _is_system(user):
             return _NOTHING
         reaction = Reaction(
             event_ids=(event_id,),
@@ -218,6 +221,8 @@ class PayloadReader:
         pressed = [a for a in actions["actions"] if a["type"] == "button" and a.get("value") and a.get("action_ts")]
         if not (account and place and message_id and pressed):
             return _NOT_UNDERSTOOD
+        if _is_system(user["id"]):
+            return _NOTHING
         thread = (under.get("thread_ts") if under else None) or container.get("thread_ts")
         # A message that begins a thread names itself as its thread.
         address = self._address(account, place, None if thread == message_id else thread)
@@ -252,6 +257,10 @@ def _answer_to(url: str | None, thread: str | None) -> str | None:
 
 def _words(text: str, bot_user: str | None) -> str:
     return plain(text if bot_user is None else without_mention(text, bot_user)).strip()
+
+
+def _is_system(user: str) -> bool:
+    return user.startswith(_SYSTEM)
 
 
 def _is_direct(place: str) -> bool:

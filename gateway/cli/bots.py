@@ -16,7 +16,7 @@ import click
 
 import channels
 import gateway
-from channels import AskfirstError
+from channels import AskfirstError, MissingSetting
 from gateway.agent import Agent
 from gateway.channel_agent import ChannelAgent
 from gateway.environment import hide_secrets
@@ -85,6 +85,8 @@ class BotRef:
             if self.file is None and error.name == self.module.split(".")[0]:
                 raise NoBot(f"there is no module {self.module}") from None
             raise NoBot(f"{self.written} cannot be loaded:\n{authors_traceback(error)}") from error
+        except MissingSetting:  # its text has the mend, and an operator has to do it
+            raise
         except Exception as error:
             raise NoBot(f"{self.written} cannot be loaded:\n{authors_traceback(error)}") from error
 

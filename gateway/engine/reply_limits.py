@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from datetime import datetime
 
 from channels import Address, Json, Person
@@ -16,7 +17,11 @@ _REFUSED_SECONDS = 60.0
 """Refused attempts of one person within some seconds that are logged. More are refused all the same."""
 SECURITY_LINES = 1_000
 """The most lines of the security log of one partition."""
-_DAY = 86_400.0
+_DAY, _HOUR = 86_400.0, 3600.0
+PAIRED_AN_HOUR = 16
+"""The most replies with a code at once, and in the hour after these. Half of both are for one channel."""
+_LEAST_HOURS = 12
+"""A day's share lasts at least so long. Together with its refill it then lasts all day."""
 _STRANGERS_A_SECOND = 3
 
 
@@ -41,24 +46,27 @@ def once_a_minute(name: str) -> Cell:
     return Cell(name=name, burst=1, period_seconds=60.0)
 
 
-def stranger_replies(person: Person, address: Address, share: Share, *, often: bool = False) -> list[Cell]:
+def stranger_replies(
+    person: Person, address: Address, share: Share, *, pairing: bool = False, asks: bool = False
+) -> list[Cell]:
     """Return the rates of replies to strangers: a day, by the share, and a second.
 
-    `often`: the reply may get them admitted, so each person gets it three times an hour.
+    `pairing`: the rate of an hour leaves the later hours of a day their part, and other channels than a flooded one
+    half of it. `asks`: the person asks for their own name, which is counted apart from their other replies.
     """
-    if often:
-        name = hashlib.sha256(f"person/{person}".encode()).hexdigest()
-        share = Share(None, None, share.all)
-        an_hour = Cell(name=f"strangers/hour/{name}", burst=3, period_seconds=3600.0)
-        return [*stranger_replies(person, address, share), an_hour]
-    place = f"{address.channel}:{address.account}:{address.place}"
-    shares = ((f"person/{person}", share.person), (f"place/{place}", share.place), ("all", share.all))
-    day = [
-        Cell(name=f"strangers/{hashlib.sha256(name.encode()).hexdigest()}", burst=most, period_seconds=_DAY)
-        for name, most in shares
+    what, place = "asks/" if asks else "", f"{address.channel}:{address.account}:{address.place}"
+    rates = [(f"{what}person/{person}", share.person, _DAY), ("all", share.all, _DAY)]
+    if pairing:
+        hour = min(PAIRED_AN_HOUR, math.ceil((share.all or _DAY) / _LEAST_HOURS))
+        rates += [("hour", hour, _HOUR), (f"hour/{address.channel}", math.ceil(hour / 2), _HOUR)]
+    elif not asks:
+        rates.append((f"place/{place}", share.place, _DAY))
+    cells = [
+        Cell(name=f"strangers/{hashlib.sha256(name.encode()).hexdigest()}", burst=most, period_seconds=seconds)
+        for name, most, seconds in rates
         if most is not None
     ]
-    return [*day, Cell(name="strangers/second", burst=_STRANGERS_A_SECOND, period_seconds=1.0)]
+    return [*cells, Cell(name="strangers/second", burst=_STRANGERS_A_SECOND, period_seconds=1.0)]
 
 
 def note_refusal(transaction: Transaction, what: str, person: Person | None, conversation: str, at: datetime) -> None:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from channels import Address, Json, Message, Person, Reply
 from gateway.engine.context import EngineContext
-from gateway.engine.reply_limits import stranger_replies
+from gateway.engine.reply_limits import PAIRED_AN_HOUR, stranger_replies
 from gateway.engine.retrying import attempts
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import Keyring
@@ -51,7 +51,7 @@ class Strangers:
         """
         context, pairing = self._context, self._allowed.pairing
         asks = message.command == "whoami"
-        rates = stranger_replies(person, message.address, context.limits.strangers, often=pairing or asks)
+        rates = stranger_replies(person, message.address, context.limits.strangers, pairing=pairing, asks=asks)
         if await context.store.acquire(rates):
             return
         language = context.language(person)
@@ -87,9 +87,10 @@ class Strangers:
         await context.store.commit(Transaction(partition=context.store.partition(conversation), parts=parts))
 
 
-_LAST = 20
-"""Newcomers that are remembered, and codes that are open, at most."""
-_LAST_OF_CHANNEL = 10
+_LAST = 2 * PAIRED_AN_HOUR
+"""Newcomers that are remembered, and codes that are open, at most. An hour, for which a code counts, gives as many,
+so each reply has a code."""
+_LAST_OF_CHANNEL = _LAST // 2
 """Open codes of one channel at most, so that a public web chat leaves some to the other channels."""
 _REMEMBERED_SECONDS = 86_400.0
 _CODE_LIFE = timedelta(hours=1)
@@ -166,11 +167,14 @@ class Newcomers:
         return code
 
     async def admit(self, code: str, by: str) -> Newcomer | None:
-        """Admit the person with this code. Return the person, or None if no open code is this one."""
+        """Admit the person with this code. Return the person, or None if no open code is this one.
+
+        The written form of a person that was turned away within a day counts as a code.
+        """
         now, key, record = await self._read()
-        wanted = _letters(code)
-        known = self._newcomers(key, record)
-        newcomer = next((each for each in known if each.is_open(now) and _letters(each.code or "") == wanted), None)
+        wanted, known = _letters(code), self._newcomers(key, record)
+        coded = {_letters(each.code): each for each in known if each.code is not None and each.is_open(now)}
+        newcomer = coded.get(wanted) or next((each for each in known if each.person == code.strip()), None)
         if newcomer is None:
             return None
         admitted = Admitted(person=newcomer.person, name=newcomer.name, at=now.isoformat(), by=by)

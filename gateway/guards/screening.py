@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -33,6 +34,30 @@ _RULES = r"(?:instruction|direction|rule|prompt|command|guideline|constraint|pol
 _MODEL = r"(?:ai|a\.i\.|assistant|llm|language model|chat ?bot|agent|model)"
 _SECRETS = r"(?:conversation|chat|history|data|password|credential|secret|token|api key|key|file|memor(?:y|ie))s?"
 
+_OWN_RULES = (
+    r"(?:own |current |initial |given |usual |core |safety |system )*"
+    r"(?:instruction|directive|rule|prompt|guideline|constraint|polic(?:y|ie)|restriction|programming|training)s?"
+)
+_PEOPLE = (
+    r"(?:owner|boss|manager|supervisor|ceo|admin(?:istrator)?|operator|user|customer|approver|requester|person|human|"
+    r"developer|root)"
+)
+_BEFORE_NO_COMMAND = (
+    *("not", "n't", "never", r"\bto", "may", "might", "can", "could", "would", "will"),
+    *("who", "they", "people", r"\bwe", r"\bI", "sometimes", "often"),
+)
+"""The words before a verb that is no command: a negation, another verb or a subject."""
+_BEFORE_A_NOUN = ("the", "our", "your", "this", r"\bmy", r"\ba")
+
+
+def _without(before: Sequence[str], words: str) -> str:
+    """Return a pattern of words, unless one of `before` stands in front of them."""
+    return rf"\b(?={words})" + "".join(rf"(?<!{word} )" for word in before) + words
+
+
+_VALUE = r"(?!\W*(?:windows|linux|mac|ubuntu|debian|android|ios|version|v?\d|ok\b|online|offline|up\b|down\b|none|n/a))"
+"""The words behind a label in the description of a machine."""
+
 _PATTERNS: Final = [
     (
         "override",
@@ -43,6 +68,19 @@ _PATTERNS: Final = [
         "override",
         rf"\b(?:ignore|disregard|forget)\b (?:everything|all|anything)\b.{{0,30}}\b"
         rf"(?:above|before|said|told|{_RULES})\b",
+    ),
+    (
+        "override",
+        _without(
+            _BEFORE_NO_COMMAND,
+            r"(?:ignore|disregard|forget|override|overrule|overwrite|bypass|discard|abandon|break|violate)\b ",
+        )
+        + rf"(?:all |any |each |of )*your {_OWN_RULES}\b",
+    ),
+    (
+        "override",
+        rf"\byour {_OWN_RULES} (?:is|are|were|was|have been|has been)(?: now| hereby)? "
+        r"(?:void|cancel+ed|replaced|superseded|revoked|overridden|suspended|no longer valid)\b",
     ),
     ("override", rf"\bdo not (?:follow|obey)\b.{{0,20}}\b{_RULES}\b"),
     (
@@ -60,6 +98,20 @@ _PATTERNS: Final = [
     ),
     (
         "role",
+        _without(
+            _BEFORE_NO_COMMAND,
+            r"(?:impersonate|(?:pretend|roleplay|role-play|imagine|masquerade|pose) (?:that )?"
+            r"(?:to be|you are|you're|as))\b ",
+        )
+        + rf"(?:the |an? |my |your )?{_PEOPLE}\b",
+    ),
+    (
+        "role",
+        rf"(?:^|[.!?:;] )\W{{0,3}}(?:act|behave|speak|talk|answer|respond|reply) "
+        rf"as (?:(?:if|though) you (?:were|are) )?(?:the |an? |my ){_PEOPLE}\b",
+    ),
+    (
+        "role",
         r"\b(?:enter|enable|activate|switch to)\b.{0,15}\b"
         r"(?:developer|debug|admin|god|dan|jailbreak|unrestricted)\b.{0,5}\bmode\b",
     ),
@@ -68,6 +120,20 @@ _PATTERNS: Final = [
     (
         "markup",
         r"\[/?(?:inst|system|sys)\]|<</?sys>>|</?(?:system|assistant|instructions?|tool_call|function_calls?)>",
+    ),
+    ("markup", r"<\|[a-z_\u2581]{2,30}\|>|</?(?:start_of_turn|end_of_turn|bos|eos|think)>"),
+    ("markup", r"^(?:(?!<s>).)*</s>"),  # with its beginning it is a text that is crossed out
+    ("markup", r"\[/?(?:system|assistant|developer) (?:prompt|message|note|override)\]|^#{3,} ?instruction:"),
+    (
+        "markup",
+        r"[.!?;…)\]}>\"”»]\s+system(?: (?:prompt|message|note|notice|instructions?|override|alert|admin))?\s?:"
+        + _VALUE,
+    ),
+    (
+        "markup",
+        _without(_BEFORE_A_NOUN, r"(?-i:System|SYSTEM)\s?:\W{0,5}")
+        + r"(?:you|ignore|disregard|forget|override|delete|pay|send|transfer|run|execute|approve|confirm|reveal|"
+        r"respond|pretend|grant|do not|from now|the (?:user|owner|person))\b",
     ),
     ("markup", r"^\W{0,5}(?:system|assistant|developer)(?: (?:prompt|message|note))?\W{0,3}:"),
     (

@@ -19,6 +19,7 @@ from mcp.client.subscriptions import ListenNotSupportedError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gateway.logs import describe_error
+from gateway.mcp.sieve import MOST_TOOLS, sifted
 
 
 @dataclass(slots=True)
@@ -44,8 +45,9 @@ class Backoff:
 
 log = logging.getLogger("askfirst.mcp")
 
+_FIRST_VERSION = "2025-11-25"
+"""The version until both sides have agreed. No list is asked for before."""
 _MOST_PAGES = 50
-_MOST_TOOLS = 200
 
 
 class NoConnection(Exception):
@@ -65,6 +67,8 @@ class _Connection:
         self.stop = asyncio.Event()
         self.why = "it has not answered yet"
         """The reason of its end."""
+        self.version = _FIRST_VERSION
+        """The version of the protocol that both sides speak."""
 
     def end(self, why: str) -> None:
         """Note that the connection is of no use any more."""
@@ -128,7 +132,7 @@ class Link:
                     page = await client.session.list_tools(params=params)
                     found += page.tools
                     cursor = page.next_cursor
-                    if not cursor or cursor in seen or len(found) > _MOST_TOOLS:
+                    if not cursor or cursor in seen or len(found) > MOST_TOOLS:
                         break
                     seen.add(cursor)
         except Exception as error:  # a server and its library may raise anything
@@ -138,14 +142,14 @@ class Link:
             self.drop(client, why)
             self._why = why
             raise NoConnection(why) from error
-        if cursor or len(found) > _MOST_TOOLS:
+        if cursor or len(found) > MOST_TOOLS:
             log.warning(
-                "%s lists more than %d tools or %d pages: the rest is left out", self.label, _MOST_TOOLS, _MOST_PAGES
+                "%s lists more than %d tools or %d pages: the rest is left out", self.label, MOST_TOOLS, _MOST_PAGES
             )
         self._backoff.worked()
         self.takes_input = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.listed_at = asyncio.get_running_loop().time()
-        return found[:_MOST_TOOLS]
+        return found[:MOST_TOOLS]
 
     def drop(self, client: Client, why: str) -> None:
         """End the connection with this client."""
@@ -168,6 +172,7 @@ class Link:
             async with contextlib.AsyncExitStack() as stack:
                 async with asyncio.timeout(self._timeout_seconds):
                     client = await stack.enter_async_context(self._made(connection))
+                connection.version = client.protocol_version
                 await stack.enter_async_context(self._listening(client))
                 opened.set_result(client)
                 await connection.stop.wait()
@@ -183,7 +188,7 @@ class Link:
 
     def _made(self, connection: _Connection) -> Client:
         return Client(
-            self._transport(connection.end),
+            sifted(self._transport(connection.end), self.label, lambda: connection.version),
             client_info=mcp_types.Implementation(name="askfirst", version="1"),
             message_handler=self._on_message,
             elicitation_callback=_cancelled,

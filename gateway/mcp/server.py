@@ -17,6 +17,7 @@ import mcp_types
 from pydantic import Field, SkipValidation
 
 from channels import Json
+from gateway.clear import refuse_clear
 from gateway.logs import describe_error, redact
 from gateway.mcp.exchange import exchange
 from gateway.mcp.link import Link, NoConnection
@@ -67,8 +68,10 @@ class MCPServer:
         policy: ToolPolicy | None = None,
         timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0,
     ) -> None:
-        """Raises WrongOption for a wrong value, and unless exactly one of `url` and `command` is given."""
+        """Raises WrongOption for a wrong value, and unless exactly one of `url` and `command` is given. Raises
+        MissingSetting for a server in clear on another host that ASKFIRST_CLEAR does not allow."""
         _check(url, command, env, headers, prefix)
+        refuse_clear("mcp", url or "", "MCPServer(url=)")
         self._url, self._command = url, tuple(command or ())
         self._env, self._headers = dict(env or {}), dict(headers or {})
         self.prefix, self.policy, self.timeout_seconds = prefix or "", policy, timeout_seconds

@@ -23,6 +23,8 @@ log = logging.getLogger("askfirst.mcp")
 
 _LARGEST_SCHEMA = 32_000
 """The most bytes of a schema: the model reads it with every request."""
+_LARGEST_SCHEMAS = 256 * 1024
+"""The most bytes of all schemas of a server together."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -125,15 +127,20 @@ _ANSWERS_ASK = _AnswersAsk()
 def made(listed: Iterable[mcp_types.Tool], server: ToolServer, *, takes_input: bool) -> tuple[Tool, ...]:
     """Return the tools of a list. A definition that is of no use is left out, and the log says why."""
     tools: dict[str, Tool] = {}
+    size = 0
     for each in listed:
         name = one_line(each.name, 80)
         try:
-            if len(canonical_json(each.input_schema)) > _LARGEST_SCHEMA:
+            own = len(canonical_json(each.input_schema))
+            if own > _LARGEST_SCHEMA:
                 raise ValueError(f"its schema has more than {_LARGEST_SCHEMA} bytes")
+            if size + own > _LARGEST_SCHEMAS:
+                raise ValueError(f"with it the schemas of this server have more than {_LARGEST_SCHEMAS} bytes")
             tool = MCPTool(each, server, takes_input=takes_input)
         except Exception as error:  # noqa: BLE001 - a server may send anything
             log.error("the tool %r of %s is left out: %s", name, server.label, one_line(str(error), 300))
             continue
+        size += own
         if tools.setdefault(tool.name, tool) is not tool:
             log.error("the tool %r of %s is left out: another one of it has the name %s", name, server.label, tool.name)
     return tuple(tools.values())

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from channels import Json
+from gateway.clear import refuse_clear
 from gateway.providers import prices
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import ProviderConfigurationError, ProviderError, Request
@@ -284,11 +285,13 @@ class VendorProvider(Generic[Client]):
         """`base_url`: the server; empty: the vendor's own.
 
         `whole_api`: the server has the vendor's whole API, such as the enforcement of an answer's JSON Schema. None:
-        only the vendor's own does.
+        only the vendor's own does. Raises MissingSetting for a server in clear on another host that ASKFIRST_CLEAR does
+        not allow.
         """
         self.model = model
         """The model of a request that names none."""
         vendor, self._url, self._clock = self.vendor, base_url or self.vendor.url, clock
+        refuse_clear("models", self._url, vendor.url_variable)
         self._whole_api = self._url.rstrip("/") == vendor.url if whole_api is None else whole_api
 
         def connect() -> Client:

@@ -9,6 +9,7 @@ StoreError (AskfirstError)
 ├── StoreRefused     the store cannot be opened as it is
 │   └── StoreInUse   because another process holds it now
 └── StoreUnavailable the outcome is unknown: read, do not repeat
+    └── NotPrimary   it is a replica, which may become the primary
 """
 
 from __future__ import annotations
@@ -77,3 +78,7 @@ class StoreInUse(StoreRefused):
 
 class StoreUnavailable(StoreError):
     """The store did not answer. The call may have taken effect: read, do not repeat."""
+
+
+class NotPrimary(StoreUnavailable):
+    """The store is a replica, which takes no writes. It may become the primary in a moment."""

@@ -20,10 +20,11 @@ from gateway.tools import Tool, ToolFailed
 _MOST_BYTES: Final = 1_000_000
 _SECONDS: Final = 15.0
 _MOST_REDIRECTS: Final = 5
-_NOT_PUBLIC: Final = [ip_network(network) for network in ("192.0.0.0/24", "64:ff9b::/96", "64:ff9b:1::/48")]
+_NOT_PUBLIC: Final = [ip_network(network) for network in ("192.0.0.0/24", "64:ff9b::/96", "64:ff9b:1::/48", "::/96")]
 """Networks that some releases of Python count as public.
 
-They are of protocols (RFC 6890) and of translations to IPv4 (RFC 6052, RFC 8215), behind which are private addresses.
+They are of protocols (RFC 6890) and of translations to IPv4 (RFC 6052, RFC 8215, RFC 4291 2.5.5.1), behind which are
+private addresses.
 """
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/rss+xml")
 

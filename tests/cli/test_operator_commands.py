@@ -314,7 +314,7 @@ async def test_a_redis_that_is_not_there_is_wrong_or_lacks_settings(here: Path) 
         assert "no server answers" not in said
         await server.command("CONFIG", "SET", "requirepass", "the-right-one")
         wrong = env | {"ASKFIRST_STORE": server.url.replace("//", "//:the-wrong-one@")}
-        said = await refusal("pending", "list", env=wrong)
+        said = await refusal("pending", "list", env=wrong, code=78)
         assert "user or password" in said
         assert "the-wrong-one" not in said
 

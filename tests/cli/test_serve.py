@@ -24,6 +24,7 @@ from gateway.settings import Settings
 from tests.cli.processes import Process, askfirst, forked, running
 from tests.fakes.openai import Call, FakeOpenAI, Say
 from tests.fakes.telegram import FakeTelegram
+from tests.ports import free_port
 from tests.store.redis_server import RedisServer
 
 SECRET = "kQ7vX2mB9tR4wZ8nL5cJ"
@@ -276,14 +277,14 @@ async def test_lifespan_failing_at_the_end_is_told_without_its_text(here: Path) 
 
 CANARY = "canary7-mB9tR4wZ8nL5cJ"
 MAY_PASS, TO_MEND = 1, 78
-"""How a start ends that is refused by the server, and one that no server can mend."""
+"""How a start ends with a fault that may pass by itself, and with one that an operator has to mend."""
 
 
 @pytest.mark.parametrize(
     ("change", "told", "ends_with"),
     [
-        (("redis://", f"redis://:{CANARY}@"), "it refuses the user or password", MAY_PASS),
-        (("redis://", f"redis://nobody:{CANARY}@"), "it refuses the user or password", MAY_PASS),
+        (("redis://", f"redis://:{CANARY}@"), "it refuses the user or password", TO_MEND),
+        (("redis://", f"redis://nobody:{CANARY}@"), "it refuses the user or password", TO_MEND),
         (("127.0.0.1:", f":{CANARY}@127.0.0.1:1"), "ASKFIRST_STORE is no address: write redis://", TO_MEND),
     ],
 )
@@ -297,10 +298,26 @@ async def test_wrong_password(
 async def test_invalid_or_missing_database_number_is_refused(here: Path, server: RedisServer) -> None:
     url = server.url.replace("redis://", f"redis://:{CANARY}@")
     one, two = await asyncio.gather(
-        refused_store(here, f"{url}/sixteen", TO_MEND), refused_store(here, f"{url}/16", MAY_PASS)
+        refused_store(here, f"{url}/sixteen", TO_MEND), refused_store(here, f"{url}/16", TO_MEND)
     )
     assert "ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]" in one
     assert "it has no database of that number" in two
+
+
+async def test_redis_that_is_away_may_come_back(here: Path) -> None:
+    told = await refused_store(here, f"redis://127.0.0.1:{free_port()}", MAY_PASS)
+    assert "cannot be reached: see whether it runs" in told
+
+
+async def test_sentinel_is_no_store(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "sentinel.conf").write_text("")
+    sentinel = RedisServer(tmp_path, options=[])
+    sentinel._command[1:1] = [str(tmp_path / "sentinel.conf"), "--sentinel"]
+    await sentinel.start()
+    try:
+        assert "names a Sentinel, which holds no data" in await refused_store(here, sentinel.url, TO_MEND)
+    finally:
+        await sentinel.kill()
 
 
 async def test_wrong_tls_options_are_refused(here: Path, server: RedisServer) -> None:
@@ -308,7 +325,7 @@ async def test_wrong_tls_options_are_refused(here: Path, server: RedisServer) ->
     url = server.url.replace("redis://", f"rediss://:{CANARY}@")
     assert "there are ssl_ca_certs" in await refused_store(here, f"{url}?ca={CANARY}", TO_MEND)
     assert "a file that ASKFIRST_STORE names for TLS cannot be read" in await refused_store(
-        here, f"{url}?ssl_ca_certs=no.pem", MAY_PASS
+        here, f"{url}?ssl_ca_certs=no.pem", TO_MEND
     )
 
 

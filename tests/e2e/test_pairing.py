@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from channels import Address, Json, Person
-from gateway.engine.strangers import Newcomers
+from channels import Address, Json, Message, Person
+from gateway.engine.reply_limits import stranger_replies
+from gateway.engine.strangers import Newcomers, Strangers
+from gateway.limits import Limits
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
 from gateway.store.transaction import Put, Transaction
@@ -74,6 +76,7 @@ async def test_operator_admits_and_expels_a_stranger(house: House) -> None:
     assert found["turned_away"] == []
     assert [(each["person"], each["by"]) for each in found["admitted"]] == [(person, "operator")]
     await operator(house).expel(person)
+    await house.later(24 * HOUR)
     asked = len(house.model.requests)
     told = await house.asks("and now?", to=bob, by=bob)
     assert "Give this code" in told.text
@@ -91,13 +94,49 @@ async def test_a_code_counts_for_an_hour(house: House) -> None:
     assert away["code"] is None
 
 
-async def test_stranger_keeps_one_code_and_is_told_three_times_an_hour(house: House) -> None:
+async def test_a_stranger_is_told_one_code_a_day(house: House) -> None:
     bob, code = await code_for(house, "Bob")
     for _ in range(2):
-        assert code in (await house.asks("hello?", to=bob, by=bob)).text
-    await house.says("hello?", to=bob, by=bob)
+        await house.says("hello?", to=bob, by=bob)
+    assert (await house.asks("/whoami", to=bob, by=bob)).text.endswith(f":{bob.id}.")
+    await house.says("/whoami", to=bob, by=bob)
     await house.idle()
-    assert len(house.texts(bob)) == 3
+    assert len(house.texts(bob)) == 2
+    await house.later(24 * HOUR)
+    again = await house.asks("hello?", to=bob, by=bob)
+    assert "Give this code" in again.text and code not in again.text
+
+
+async def test_who_was_turned_away_is_let_in_by_name_too(house: House) -> None:
+    bob, _ = await code_for(house, "Bob")
+    await house.later(HOUR + 60)
+    await operator(house).admit(f"telegram:7000001:{bob.id}")
+    assert [each["name"] for each in (await people(house))["admitted"]] == ["Bob"]
+    with pytest.raises(NotDone, match="no newcomer has the code"):
+        await operator(house).admit("telegram:7000001:4711")
+
+
+async def test_a_newcomer_is_answered_within_the_hour_of_a_flood(house: House) -> None:
+    """A flood of strangers takes its part of the hour, and nothing of the day and of the other channels."""
+    strangers, store = Strangers(house.gateway.engine.context), house.gateway.store
+    for number in range(900):
+        person = Person(channel="telegram", account="7000001", user_id=str(10_000 + number))
+        address = Address(channel="telegram", account="7000001", place=person.user_id)
+        said = Message(event_ids=(str(number),), address=address, person=person, text="hello?")
+        await strangers.turn_away(said, person)
+        store.offset_seconds += 0.35
+    eve = house.telegram.person("Eve")
+    for _ in range(12):
+        await house.says("hello?", to=eve, by=eve)
+        await house.idle()
+        await house.later(HOUR / 12)
+    (told,) = house.texts(eve)
+    assert "Give this code" in told
+    other = Address.parse("sms:+15550001:+15550002")
+    for number in range(2):
+        person = Person(channel="sms", account="+15550001", user_id=f"+1555100{number}")
+        rates = stranger_replies(person, other, Limits.usual().strangers, pairing=True)
+        assert await store.acquire(rates) == 0
 
 
 async def test_who_was_let_in_lets_nobody_in(house: House) -> None:
@@ -117,14 +156,14 @@ async def test_a_group_gives_no_codes(house: House) -> None:
     assert (await people(house))["turned_away"] == []
 
 
-async def test_twenty_codes_are_open_at_most_and_ten_of_a_channel(house: House) -> None:
+async def test_codes_that_are_open_are_bounded_in_all_and_by_channel(house: House) -> None:
     """A crowd in the public web chat takes no code from the people of the other channels."""
-    for channel, given in (("web", 10), ("slack", 10), ("telegram", 0)):
+    for channel, given in (("web", 16), ("slack", 16), ("telegram", 0)):
         where = Address.parse(f"{channel}:7000001:1")
-        crowd = [Person(channel=channel, account="7000001", user_id=str(number)) for number in range(2000, 2012)]
+        crowd = [Person(channel=channel, account="7000001", user_id=str(number)) for number in range(2000, 2018)]
         codes = [await newcomers(house).note(person, where, "en", pairing=True) for person in crowd]
-        assert [code is not None for code in codes] == [True] * given + [False] * (12 - given)
-    assert len((await people(house))["turned_away"]) == 20
+        assert [code is not None for code in codes] == [True] * given + [False] * (18 - given)
+    assert len((await people(house))["turned_away"]) == 32
     told = await house.asks("hello?", to=(eve := house.telegram.person("Eve")), by=eve)
     assert told.text == "Sorry, this bot talks only to people it knows."
     await house.later(HOUR)

@@ -111,10 +111,41 @@ async def _lines(chat: Rig) -> list[tuple[int, str]]:
     ],
 )
 async def test_a_name_makes_no_picture(tmp_path: Path, given: bytes, declared: str, ending: str) -> None:
-    request, _ = await told(tmp_path, Keeps(x=given), sent("x", filename="photo.jpg", mime_type=declared))
+    request, chat = await told(tmp_path, Keeps(x=given), sent("x", filename="photo.jpg", mime_type=declared))
     (message,) = request.messages
     assert message.files == ()
-    assert message.content == f"what is this?\n[image: photo{ending}]"
+    fault = "not read: it is of another kind than its name says: no image/jpeg"
+    assert message.content == f"what is this?\n[image: photo{ending}, {fault}]"
+    assert chat.platform.texts()[-1].startswith("I could not read this file: photo")
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "declared", "told_of"),
+    [
+        (b"no pages at all", "bill.pdf", "application/pdf", True),
+        (b"MZ\x90\x00 a program", "bill", "application/pdf", True),
+        (PDF, "bill.jpg", "image/jpeg", False),  # the model reads it
+        (PNG, "photo.webp", "image/webp", False),
+        (b"\x00\x00\x00\x18ftypheic", "photo.heic", "image/heic", False),  # named, and shown to no model
+        (b"a,b\n1,2\n", "table.csv", "text/csv", False),
+    ],
+)
+async def test_another_kind_than_the_name_says_is_told(
+    tmp_path: Path, given: bytes, name: str, declared: str, told_of: bool
+) -> None:
+    request, chat = await told(tmp_path, Keeps(x=given), sent("x", "document", filename=name, mime_type=declared))
+    assert any("I could not read this file" in text for text in chat.platform.texts()) is told_of
+    assert "application/pdf" not in [file.mime_type for file in request.messages[0].files if given is not PDF]
+
+
+@pytest.mark.parametrize(("ear", "why"), [(None, "there is nothing here that writes it down"), (" ", "no words")])
+async def test_voice_without_words_is_told_to_both(tmp_path: Path, ear: str | None, why: str) -> None:
+    script = ScriptedProvider(["Please write."])
+    bot = ChannelAgent(Agent(provider=script), transcriber=None if ear is None else Ear(ear))
+    async with rig(bot, tmp_path, Keeps(v=b"OggS voice")) as chat:
+        await chat.hears("ana", "", attachments=(sent("v", "voice", mime_type="audio/ogg"),))
+        assert f"not read: {why}" in script.requests[0].messages[0].content
+        assert "I could not read this file: voice" in chat.platform.texts()[-1]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from channels import MissingSetting
 from gateway import MCPServer, NothingDone, OutcomeUnknown, ToolPolicy
 from gateway.mcp import transports
 from gateway.mcp.link import Backoff
@@ -32,6 +33,13 @@ async def refreshed(server: MCPServer) -> list[str]:
     return names(server)
 
 
+async def test_server_in_clear_on_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MissingSetting, match=r"MCPServer\(url=\): it names another host without TLS, .*CLEAR=mcp"):
+        MCPServer(url="http://tools.internal/mcp", headers={"Authorization": "Bearer x"})
+    monkeypatch.setenv("ASKFIRST_CLEAR", "redis,mcp")
+    MCPServer(url="http://tools.internal/mcp")
+
+
 async def test_pages_are_followed_to_their_end(servers: Servers) -> None:
     assert await refreshed(servers.rude("pages", prefix="p_")) == ["p_t0", "p_t1", "p_t2", "p_t3", "p_t4"]
 
@@ -45,6 +53,19 @@ async def test_page_that_leads_to_itself_ends_the_list(servers: Servers, caplog:
 async def test_endless_list_is_cut(servers: Servers, caplog: pytest.LogCaptureFixture, mode: str, most: int) -> None:
     assert len(await refreshed(servers.rude(mode))) == most
     assert "lists more than 200 tools or 50 pages: the rest is left out" in caplog.text
+
+
+async def test_tool_without_a_name_loses_itself_alone(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    assert await refreshed(servers.rude("nameless")) == ["before", "after"]
+    (told,) = [record.getMessage() for record in caplog.records if "are left out" in record.getMessage()]
+    assert told.startswith("tools of MCP server") and told.endswith(": no name, no name, 'bare', no name")
+
+
+async def test_schemas_of_a_server_are_bounded_together(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    named = await refreshed(servers.rude("heavy"))
+    assert named == [*(f"t{number}" for number in range(8)), "small"]
+    told = [record.getMessage() for record in caplog.records if "more than 262144 bytes" in record.getMessage()]
+    assert len(told) == 4 and told[0].startswith("the tool 't8' of MCP server")
 
 
 async def test_schema_that_is_none_leaves_its_tool_out(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:

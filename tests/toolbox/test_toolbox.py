@@ -211,6 +211,10 @@ async def test_other_pages_are_refused(site: TestServer, path: str, said: str) -
         "http://[::ffff:127.0.0.1]/",
         "http://10.0.0.1/",
         "http://169.254.169.254/",
+        "http://192.0.0.192/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[64:ff9b:1::a00:1]/",
+        "http://[::7f00:1]/",
         "http://localhost/",
         "file:///etc/passwd",
         "https://ana:secret@example.org/",
@@ -222,9 +226,8 @@ async def test_other_pages_are_refused(site: TestServer, path: str, said: str) -
     ],
 )
 async def test_no_private_address_is_reached(url: str) -> None:
-    tool = http_get(
-        ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "169.254.169.254", "localhost", "*.example.org"]
-    )
+    named = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "169.254.169.254", "localhost", "*.example.org"]
+    tool = http_get([*named, "192.0.0.192", "64:ff9b::7f00:1", "64:ff9b:1::a00:1", "::7f00:1"])
     with pytest.raises(ToolFailed):
         await tool.run({"url": url}, CTX)
 

@@ -105,6 +105,11 @@ async def test_token_lets_its_bearer_alone_read(tmp_path: Path, headers: Mapping
         {"Via": "1.1 proxy"},
         {"X-Real-IP": "127.0.0.1"},
         {"CF-Connecting-IP": "127.0.0.1"},
+        {"X-Original-Forwarded-For": "127.0.0.1"},
+        {"Fastly-Client-IP": "127.0.0.1"},
+        {"X-Envoy-External-Address": "127.0.0.1"},
+        {"X-ProxyUser-IP": "127.0.0.1"},
+        {"CDN-Loop": "cdn"},
         {"Host": "bot.example.com"},
         {"Host": "bot.example.com:8080"},
     ],
@@ -126,20 +131,35 @@ async def test_a_proxy_that_adds_no_header_opens_nothing(tmp_path: Path) -> None
     assert status(answer) == 403
 
 
-async def test_a_client_of_another_machine_may_not_read(tmp_path: Path) -> None:
-    gateway = gateway_in(tmp_path)
+@pytest.mark.parametrize(("by_socket", "named", "expected"), [
+    ("127.0.0.1", "127.0.0.1", 200), ("127.0.0.1", "203.0.113.9", 403), ("a file", "127.0.0.1", 403),
+])  # fmt: skip
+async def test_a_client_of_another_machine_may_not_read(
+    tmp_path: Path, by_socket: str, named: str, expected: int
+) -> None:
+    """An outer application names the client, as it does behind a proxy, but the address of the socket counts too."""
+    gateway, file = gateway_in(tmp_path), str(tmp_path / "socket")
 
     @web.middleware
-    async def from_afar(request: web.Request, handler: Any) -> web.StreamResponse:
-        answer: web.StreamResponse = await handler(request.clone(remote="203.0.113.9"))
+    async def by_name(request: web.Request, handler: Any) -> web.StreamResponse:
+        answer: web.StreamResponse = await handler(request.clone(remote=named))
         return answer
 
     async with gateway:
-        app = web.Application(middlewares=[from_afar])
+        app = web.Application(middlewares=[by_name])
         app.add_subapp("/bot", gateway.aiohttp_app())
-        running = await serve(app, "127.0.0.1", 0)
-        assert (await got(f"http://127.0.0.1:{running.port}/bot"))[0] == 403
-        await running.cleanup()
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.UnixSite(runner, file) if by_socket == "a file" else web.TCPSite(runner, by_socket, 0)
+        await site.start()
+        connector = aiohttp.UnixConnector(file) if by_socket == "a file" else None
+        port = "" if connector else f":{runner.addresses[0][1]}"
+        async with (
+            aiohttp.ClientSession(connector=connector) as http,
+            http.get(f"http://127.0.0.1{port}/bot/metrics") as answer,
+        ):
+            assert answer.status == expected
+        await runner.cleanup()
 
 
 async def test_behind_an_asgi_server_the_token_is_needed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from channels import Attachment, CanFetch, Media, Message, Person, RateLimited, SendError, Unavailable
+from gateway.agent.replies import SHOWN_TYPES
 from gateway.artifacts import Artifact, NotKept, clean_filename
 from gateway.artifacts.names import sniff_type
 from gateway.artifacts.pictures import HEAD_BYTES, picture_size, picture_type
@@ -66,6 +67,7 @@ async def fetch_attachments(context: EngineContext, messages: Sequence[Message])
         if attachment.kind == "voice" and found.media is not None:
             found = await _heard(context, found, found.media, message.person)
         received.append(found)
+    received = [_unheard(each) for each in received]
     for each in received:
         if each.fault:
             log.info("a file (%s) of a message was not read: %s", each.kind, each.fault)
@@ -115,6 +117,8 @@ async def _kept(
     size, fault = picture_size(content[:HEAD_BYTES]), ""
     if size is not None and (max(size) > _LONGEST_SIDE or size[0] * size[1] > _MOST_PIXELS):
         mime_type, fault = _BYTES, f"a picture of {size[0]} by {size[1]} pixels is too large"
+    elif mime_type not in SHOWN_TYPES and (said := _shown_type(attachment)):
+        fault = f"it is of another kind than its name says: no {said}"
     artifact = await asyncio.to_thread(Artifact.of, content, _filename(attachment, mime_type), mime_type)
     try:
         media = await context.files.keep(artifact, str(person))
@@ -151,14 +155,32 @@ async def _heard(
     return replace(received, transcript=text[:_LONGEST_TRANSCRIPT])
 
 
+def _unheard(received: ReceivedAttachment) -> ReceivedAttachment:
+    """Return the attachment, with a fault if it is a voice message without words."""
+    if received.kind != "voice" or received.fault or (received.transcript or "").strip():
+        return received
+    why = "there is nothing here that writes it down" if received.transcript is None else "no words are in it"
+    return replace(received, transcript=None, fault=why)
+
+
+def _shown_type(attachment: Attachment) -> str | None:
+    """Return the type of a picture or a PDF, if the name or the platform says that it is one."""
+    named, _ = mimetypes.guess_type(attachment.filename or "")
+    return next((each for each in (named, _declared(attachment)) if each in SHOWN_TYPES), None)
+
+
+def _declared(attachment: Attachment) -> str:
+    return (attachment.mime_type or "").partition(";")[0].strip().lower()
+
+
 def _type(content: bytes, attachment: Attachment) -> str:
-    """Return the type of the bytes. A name or a header that says picture is not believed: only the bytes make one."""
+    """Return the type of the bytes. Only the bytes make a picture or a PDF, and no name or header that says so."""
     if (picture := picture_type(content[:HEAD_BYTES])) is not None:
         return picture
     found = sniff_type(content, None)
-    declared = (attachment.mime_type or "").partition(";")[0].strip().lower()
+    declared = _declared(attachment)
     is_vague = found in (_BYTES, "text/plain") and "/" in declared and not declared.startswith("image/")
-    return declared if is_vague else found
+    return declared if is_vague and declared not in SHOWN_TYPES else found
 
 
 def _filename(attachment: Attachment, mime_type: str) -> str:

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from channels import Json, Person
 from channels.catalogue import lacking
 from gateway import wording
+from gateway.clear import refuse_clear
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions
@@ -258,10 +259,12 @@ def at_path(path: Path | str) -> Store:
 def at_url(url: str | Store) -> Callable[[], Store]:
     """Return a function that gives the store of a Redis server, as `at_path` does.
 
-    Raises ImportError without the package of Redis, and ValueError for another URL.
+    Raises ImportError without the package of Redis, ValueError for another URL, and MissingSetting for one in clear on
+    another host that ASKFIRST_CLEAR does not allow.
     """
     if not isinstance(url, str):
         return lambda: url
+    refuse_clear("redis", url, "RedisPendingStore(url=)")
     if not url.startswith(("redis://", "rediss://")):
         raise ValueError(f"should be redis://host:6379 or a Store, not a {url.partition(':')[0]!r} URL")
     try:

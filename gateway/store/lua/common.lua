@@ -2,8 +2,8 @@
 -- touches one slot of a cluster. Values are opaque bytes: no JSON is read or written here.
 --
 -- ARGV: the offset of the store's clock; the latest moment that the caller has seen; the latest possible moment now,
--- unless this server's clock was set forward (all in microseconds; 0: unknown); the channel of the notifications; then
--- the arguments that the script's own first lines document.
+-- unless this server's clock was set forward (all in microseconds; 0: unknown); the channel of the notifications;
+-- the latest stamp that the caller has got for a write here (0: none); then the arguments that the script's own first lines document.
 -- FORM, a line before this file, is the form of all that this release stores. Every script refuses a partition of another
 -- form, so that a process which runs already cannot write to it either.
 --
@@ -18,7 +18,7 @@ end
 
 local function text(number) return string.format('%.0f', number) end
 
-local cursor = 4
+local cursor = 5
 local function argument()
   cursor = cursor + 1
   return ARGV[cursor]
@@ -52,6 +52,8 @@ local news, written = {}, {}
 -- partition and the topics of the notifications. Logs have a channel of their own, because few processes listen and every turn writes
 -- one.
 local function settle()
+  -- An older clock than that of an acknowledged write shows that the data was put back to an older copy.
+  if tonumber(kept[1] or 0) < tonumber(ARGV[5]) then redis.call('SET', key('behind'), ARGV[5]) end
   redis.call('SET', key('clock'), latest)
   if not kept[2] then redis.call('SET', key('format'), FORM) end
   local place = string.match(base, '{(%d%d)%a*}$')

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.store.errors import StoreRefused, StoreUnavailable
+from gateway.store.errors import NotPrimary, StoreRefused, StoreUnavailable
 from gateway.store.form import FORM, other_form
-from gateway.store.redis.client import Client
+from gateway.store.redis.client import REPLICA, Client
 from gateway.store.redis.keys import PARTITIONS, Keys
 
 log = logging.getLogger("askfirst.store")
@@ -22,7 +22,8 @@ _KEEPS: Final = "noeviction"
 async def check(client: Client, keys: Keys) -> None:
     """Check the server and the form of its data.
 
-    Raises StoreRefused, and StoreUnavailable when the server does not answer. Warns if a restart would lose data.
+    Raises StoreRefused, NotPrimary, and StoreUnavailable when the server does not answer. Warns if a restart would lose
+    data.
     """
     judge(await client.command("INFO"))
     for name in _forms(keys):
@@ -55,8 +56,9 @@ def _text(found: bytes) -> str:
 class Watch:
     """Logs when the server has lost its data while this process runs, may evict data from now on, or has another form.
 
-    Data was lost when a counter that only grows went back: the server was restarted without its file or with an older
-    one, was emptied, or was replaced by a replica that was behind.
+    Data was lost when a counter that only grows went back, or when a script found an older clock than that of a write
+    that was acknowledged: the server was restarted without its file or with an older one, was emptied, or was replaced
+    by a replica that was behind.
     """
 
     def __init__(self, client: Client, keys: Keys, *, look_seconds: float) -> None:
@@ -68,15 +70,20 @@ class Watch:
         self.refused: str | None = None
         """Why nothing is stored or read there: the store was given another form while this process runs."""
 
-    async def look(self) -> None:
-        """Look at most once in `look_seconds`. It raises no error: the next call finds out if the server answers."""
-        now = time.monotonic()
+    async def look(self) -> bool:
+        """Look at most once in `look_seconds`. Return True if data was found to be lost.
+
+        It raises no error: the next call finds out if the server answers.
+        """
+        now, lost = time.monotonic(), False
         if now < self._next:
-            return
+            return False
         self._next = now + self._look_seconds
         with contextlib.suppress(StoreUnavailable):
             before, self._count = self._count, int(await self._client.command("INCR", self._keys.looks))
-            if self._count <= before:
+            behind = await self._client.command("DEL", *(f"{self._keys.base(each)}:behind" for each in PARTITIONS))
+            lost = self._count <= before or bool(behind)
+            if lost:
                 log.error(
                     "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies "
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
@@ -92,6 +99,7 @@ class Watch:
                     self._policy,
                     _KEEPS,
                 )
+        return lost
 
     def _compare(self, found: bytes | None) -> None:
         """Refuse the store while its form is another one. A change is logged once."""
@@ -109,7 +117,11 @@ def _policy(info: Mapping[str, Any]) -> str:
 
 
 def judge(info: Mapping[str, Any]) -> None:
-    """Check the answer of INFO. Raises StoreRefused, and warns of settings that may lose data."""
+    """Check the answer of INFO. Raises StoreRefused and NotPrimary, and warns of settings that may lose data."""
+    if info.get("redis_mode") == "sentinel":
+        raise StoreRefused(
+            "ASKFIRST_STORE names a Sentinel, which holds no data: name the primary itself, or a host that follows it."
+        )
     version = str(info["redis_version"])
     if tuple(int(number) for number in version.split(".")[:2]) < _OLDEST:
         raise StoreRefused(f"Redis {version} is too old: 7.0 or later is needed.")
@@ -120,6 +132,8 @@ def judge(info: Mapping[str, Any]) -> None:
             f"Redis may throw away what it was given when its memory is full (maxmemory-policy {policy}). "
             f"Set maxmemory-policy to {_KEEPS}."
         )
+    if info.get("role") == "slave":
+        raise NotPrimary(f"Redis cannot be used now: {REPLICA}")
     if not info.get("aof_enabled"):
         log.warning(
             "Redis keeps no append-only file: what was acknowledged since its last snapshot is lost when it stops. "

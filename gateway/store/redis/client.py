@@ -28,6 +28,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    InvalidResponse,
     MasterDownError,
     NoPermissionError,
     NoScriptError,
@@ -40,13 +41,15 @@ from redis.exceptions import TimeoutError as NoAnswer
 from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.deadlines import MOST_MORE_SECONDS, Deadline
-from gateway.store.errors import StoreUnavailable
+from gateway.store.errors import NotPrimary, StoreUnavailable
 from gateway.store.form import other_form
 from gateway.store.redis.scripts import Script
 
 _SILENT_SECONDS: Final = 1.0
 _ASK_AGAIN_SECONDS: Final = 1.0
 _CANCEL_AGAIN_SECONDS: Final = 0.05
+
+REPLICA: Final = "it is a replica and takes no writes: point ASKFIRST_STORE at the primary"
 
 Value = str | bytes | int | float
 Call = tuple[Script, str, Sequence[Value]]
@@ -167,7 +170,7 @@ def unavailable(error: Exception) -> StoreUnavailable:
         case OutOfMemoryError():
             why = "its memory is full: raise maxmemory, or let work finish"
         case ReadOnlyError() | MasterDownError():
-            why = "it is a replica and takes no writes: point ASKFIRST_STORE at the primary"
+            return NotPrimary(f"Redis cannot be used now: {REPLICA}")
         case BusyLoadingError():
             why = "it is still loading its data"
         case AuthenticationError() | AuthorizationError() | NoPermissionError():
@@ -191,6 +194,24 @@ def unavailable(error: Exception) -> StoreUnavailable:
     return StoreUnavailable(f"Redis cannot be used now: {why}")
 
 
+def is_lasting(error: Exception | None) -> bool:
+    """Return True for a failure of the first call that no restart mends: an operator has to change something."""
+    below = error and (error.__cause__ or error.__context__)
+    match error:
+        case AuthenticationError() | AuthorizationError() | NoPermissionError() | InvalidResponse():
+            return True
+        case NotThere() | OSError():
+            if isinstance(below, ssl.SSLError):
+                return not isinstance(below, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)
+            return _is_bad_file(below)
+        case _:
+            return str(error).startswith(("OTHERFORM ", "WRONGTYPE")) or "DB index" in str(error)
+
+
+def _is_bad_file(below: BaseException | None) -> bool:
+    return isinstance(below, OSError) and below.errno in (errno.ENOENT, errno.EACCES, errno.EISDIR)
+
+
 def _unreached(below: BaseException | None) -> str:
     """Return why there is no connection, by the error below the one of redis-py."""
     match below:
@@ -202,7 +223,7 @@ def _unreached(below: BaseException | None) -> str:
         case ssl.SSLError():
             mend = "see that its port takes TLS, and the files that ASKFIRST_STORE names"
             return f"TLS with it fails ({below.reason}): {mend}"
-        case OSError(errno=errno.ENOENT | errno.EACCES | errno.EISDIR):
+        case _ if _is_bad_file(below):
             return "a file that ASKFIRST_STORE names for TLS cannot be read: see that it is there, for this user"
         case _:
             return "it cannot be reached: see whether it runs, and whether ASKFIRST_STORE names it"

@@ -25,7 +25,7 @@ from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import moment
 from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.redis import checks
-from gateway.store.redis.client import AutoPipeline, Call, Client, Value
+from gateway.store.redis.client import AutoPipeline, Call, Client, Value, is_lasting
 from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.redis.notifications import Notifications
 from gateway.store.redis.scripts import Script
@@ -83,6 +83,8 @@ class Server:
         """Offset of the store's clock, in microseconds."""
         self._latest, self._latest_at = 0, 0.0
         """The latest moment that was seen, and the time.monotonic() of that."""
+        self._wrote: dict[str, int] = {}
+        """Base of a partition's keys -> the latest stamp of a write there, in microseconds."""
         self._elapsed_ns, self._steps = elapsed_ns, ClockSteps("the clock of Redis")
         self._clock_at = 0.0
         self._open = True
@@ -106,7 +108,10 @@ class Server:
                 self._steps.begin(int(await self._work.command("GET", self.keys.ahead) or 0), self._elapsed())
                 await self._doubt_clock(await self.look_at_clock())
             except StoreUnavailable as error:
-                raise advise(self._url, error) from error.__cause__
+                cause, advised = error.__cause__, advise(self._url, error)
+                if isinstance(cause, Exception) and is_lasting(cause):
+                    raise StoreRefused(str(advised)) from cause
+                raise advised from cause
             await self.notifications.open()
         except BaseException:
             await self.close()
@@ -128,6 +133,12 @@ class Server:
         if micros > self._latest:
             self._latest, self._latest_at = micros, time.monotonic()
         return moment(self._latest)
+
+    def wrote(self, partition: str, micros: int) -> None:
+        """Note the stamp of an acknowledged write. A partition that has an older clock later has lost it."""
+        self.seen(micros)
+        base = self.keys.base(partition)
+        self._wrote[base] = max(micros, self._wrote.get(base, 0))
 
     def carried(self) -> int:
         """Return the estimated time in microseconds, without asking the server. 0 before any moment was seen."""
@@ -197,7 +208,8 @@ class Server:
         """Log if the server has lost data or has another form; see `Watch`. Raises StoreUnavailable once closed."""
         if not self._open:
             raise StoreUnavailable("the store is closed")
-        await self.to_its_end(self._watch.look())
+        if await self.to_its_end(self._watch.look()):
+            self._wrote.clear()  # it is told
 
     async def scan_keys(
         self, cursor: int, pattern: bytes, most: int, only: Literal["list"] | None
@@ -242,7 +254,7 @@ class Server:
         moved = self.offset - self._steps.ahead(elapsed)
         most = self._steps.at_most(elapsed)
         head: list[Value] = [moved, self.carried(), most and most + moved, self.keys.notifications]
-        return [(script, base, [*head, *arguments]) for script, base, arguments in calls]
+        return [(script, base, [*head, self._wrote.get(base, 0), *arguments]) for script, base, arguments in calls]
 
     async def to_its_end(self, call: Awaitable[T]) -> T:
         """Complete the call even if the caller is cancelled, so that no connection is left in the middle of an answer.

@@ -165,7 +165,7 @@ class RedisBatcher:
                 verdicts[partition] = [_refusal(answer, refusable=batches[0].refusable)] * len(batches)
                 continue
             latest, verdicts[partition], self._counts[partition] = answer
-            self._server.seen(latest)
+            self._server.wrote(partition, latest)
         return verdicts
 
     def _settle(self, batch: _Batch, verdict: Verdict | Exception) -> None:

@@ -288,7 +288,7 @@ class RedisStore:
         )
         match verdict:
             case b"done":
-                self._server.seen(rest[1])
+                self._server.wrote(transaction.partition, rest[1])
                 if wire.leaves(transaction, self.partition):
                     with suppress(StoreUnavailable):  # any process hands it over later
                         await self._timers.fire(self._server, transaction.partition)

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import os
 import platform
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ _ERRORS: Final = {
     errors.Overloaded: "overloaded",
     errors.MailboxFull: "overloaded",
     errors.StoreUnavailable: "unavailable",
+    errors.NotPrimary: "unavailable",
 }
 
 
@@ -109,8 +111,10 @@ Scrape: TypeAlias = Callable[[], Awaitable[bytes]]
 PATH: Final = "/metrics"
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_FORWARDING: Final = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
-"""Headers by which proxies name their clients, beside those that begin with ``x-forwarded-``."""
+_FORWARDING: Final = re.compile(
+    r"forward|\bvia\b|(client|real|connecting|user|external|remote)-?(ip|addr)|^(cf|cdn|x-envoy)-"
+)
+"""Headers of proxies, by which these name their clients or themselves."""
 _NOT_ALLOWED: Final = (
     "/metrics is read with ASKFIRST_ADMIN_TOKEN as a bearer. Without that setting it is read on this machine alone, "
     "by http://127.0.0.1 and through no proxy, or on a port of its own: ASKFIRST_METRICS_PORT.\n"
@@ -170,20 +174,20 @@ def _has_token(request: web.Request, token: str) -> bool:
 def _is_local(request: web.Request) -> bool:
     """Return True for a client on this machine that no proxy stands for.
 
-    A proxy that adds no header at all still speaks HTTP/1.0, or names the host that it was asked for.
+    The address of the socket counts too, since an outer application may set the client's by a header. A proxy that adds
+    no header at all still speaks HTTP/1.0, or names the host that it was asked for.
     """
+    peer = request.get_extra_info("peername") or ("",)  # empty for the private socket behind an ASGI server
     try:
-        is_loopback = ip_address((request.remote or "").partition("%")[0]).is_loopback
-    except ValueError:  # the private socket behind an ASGI server: its client is not known
+        is_loopback = all(ip_address(each.partition("%")[0]).is_loopback for each in (peer[0], request.remote or ""))
+    except ValueError:
         return False
-    names = {name.lower() for name in request.headers}
     host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
     return (
         is_loopback
         and request.version >= HttpVersion11
         and host.lower() in _LOCAL_NAMES
-        and names.isdisjoint(_FORWARDING)
-        and not any(name.startswith("x-forwarded-") for name in names)
+        and not any(_FORWARDING.search(name.lower()) for name in request.headers)
     )
 
 

@@ -9,6 +9,7 @@ import copy
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -55,6 +56,17 @@ def test_a_message_and_its_mention_are_one() -> None:
     assert set(message.event_ids) & set(mention.event_ids) == {"C0123/1767225600.000200"}
     assert isinstance(message, Message) and isinstance(mention, Message)
     assert message.mentions_bot and mention.mentions_bot
+
+
+@pytest.mark.parametrize(
+    "name", ["message_im", "app_mention", "message_changed", "reaction_added", "press_in_im", "command"]
+)
+@pytest.mark.parametrize("user", ["USLACKBOT", "USLACKUSER"])
+def test_system_users_of_slack_are_no_persons(name: str, user: str) -> None:
+    request = delivery(name).request
+    (person,) = {event.person.user_id for event in READER.read(request).events if event.person is not None}
+    parsed = READER.read(replace(request, body=request.body.replace(person.encode(), user.encode())))
+    assert parsed.events == () and not parsed.not_understood
 
 
 def test_a_press_is_in_the_conversation_of_its_prompt() -> None:

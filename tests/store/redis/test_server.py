@@ -14,10 +14,11 @@ from typing import cast
 import pytest
 
 from channels import AskfirstError
+from gateway.app import opened
 from gateway.assembly import home_of, open_store
 from gateway.settings import Settings
 from gateway.store.base import Store
-from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
+from gateway.store.errors import NotPrimary, Overloaded, StoreRefused, StoreUnavailable
 from gateway.store.form import FORM
 from gateway.store.redis import RedisStore
 from gateway.store.redis.checks import judge
@@ -185,14 +186,14 @@ async def test_a_number_of_the_whole_store_stops_each_call(
 
 async def test_a_form_that_is_a_list_is_told_with_the_mend(server: RedisServer) -> None:
     await server.command("RPUSH", "askfirst:format", "9")
-    with pytest.raises(StoreUnavailable, match="another kind of value: another program writes to it"):
+    with pytest.raises(StoreRefused, match="another kind of value: another program writes to it"):
         await RedisStore(server.url).open()
 
 
 async def test_a_wrong_password_is_told_and_not_shown(server: RedisServer) -> None:
     await server.command("CONFIG", "SET", "requirepass", "right")
     url = server.url.replace("//", "//:very-secret@")
-    with pytest.raises(StoreUnavailable, match="user or password") as caught:
+    with pytest.raises(StoreRefused, match="user or password") as caught:
         await RedisStore(url).open()
     assert "very-secret" not in str(caught.value)
     store = RedisStore(server.url.replace("//", "//:right@"))
@@ -226,15 +227,29 @@ async def test_a_full_server_is_opened_again_and_a_replica_is_told_of(store: Red
     await again.close()
     await server.command("CONFIG", "SET", "maxmemory", 0)
     await server.command("REPLICAOF", "127.0.0.1", 1)
-    await again.open()
     with pytest.raises(StoreUnavailable, match="replica"):
-        await again.ping()
-    await again.close()
-    await server.command("REPLICAOF", "NO", "ONE")
-    await server.command("DEL", "askfirst:format")
-    await server.command("REPLICAOF", "127.0.0.1", 1)
-    with pytest.raises(StoreUnavailable, match="replica"):
+        await store.ping()
+    with pytest.raises(NotPrimary, match="replica"):
         await again.open()
+
+
+async def test_a_replica_has_a_minute_to_become_the_primary(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.app.REPLICA_PAUSE_SECONDS", 0.01)
+    store = RedisStore(server.url, timings=RedisTimings(work_seconds=30.0))
+    await server.command("REPLICAOF", "127.0.0.1", 1)
+    opening = asyncio.create_task(opened(store))
+    while "It is looked at again" not in caplog.text:
+        await asyncio.sleep(0.01)
+    assert not opening.done()
+    await server.command("REPLICAOF", "NO", "ONE")
+    await opening
+    await store.close()
+    await server.command("REPLICAOF", "127.0.0.1", 1)
+    monkeypatch.setattr("gateway.app.REPLICA_SECONDS", 0)
+    with pytest.raises(StoreRefused, match="is a replica and takes no writes: point ASKFIRST_STORE at the primary"):
+        await opened(store)
 
 
 async def test_it_is_asked_for_by_its_url(server: RedisServer) -> None:
@@ -386,6 +401,31 @@ async def test_a_server_that_has_lost_what_it_had_is_noticed(
         "acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
     ]
     assert await server.command("GET", "askfirst:format") == str(FORM).encode()
+    await store.close()
+
+
+@pytest.mark.parametrize("put_back", [True, False])
+async def test_an_older_copy_is_noticed_by_its_stamps(
+    server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, put_back: bool
+) -> None:
+    """The counter of looks is the same in a copy of this minute, but the clock of a partition is not."""
+    store = RedisStore(server.url, ack_seconds=15, timings=RedisTimings(work_seconds=30.0, watch_seconds=0.0))
+    await store.open()
+    await store.accept([message()])
+    await store.run_timers()
+    files = tmp_path / "appendonlydir"
+    if put_back:
+        await asyncio.to_thread(shutil.copytree, files, tmp_path / "copy")
+    await store.accept([message()])
+    await server.kill()
+    if put_back:
+        shutil.rmtree(files)
+        (tmp_path / "copy").rename(files)
+    await server.start()
+    await eventually_accepts(store)
+    for _ in range(3):
+        await store.run_timers()
+    assert caplog.text.count("Redis has lost what it had stored") == int(put_back)
     await store.close()
 
 
