@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from channels import Address, Channel, Json, Person, Reply
 from channels.channel import is_one_message
 from gateway.access import AllowList
+from gateway.access.reached import ReachedLimits
 from gateway.artifacts import ArtifactStore
 from gateway.budgets import Budget
 from gateway.channel_agent import ChannelAgent
@@ -105,6 +106,7 @@ class EngineContext:
     pacing: Pacing = field(init=False)
     parts: PartRenderer = field(init=False)
     files: FileKeeper = field(init=False)
+    reached: ReachedLimits = field(init=False)
     alarms: Alarms = field(init=False)
     hold: Hold | None = field(init=False)
     """Holds the lock of a tool in the store; None if this process is alone with it."""
@@ -113,7 +115,8 @@ class EngineContext:
         self.clock = StoreClock(self.store)
         self.pacing = Pacing(self.store)
         self.parts = PartRenderer(self.channels, self.keyring)
-        self.files = FileKeeper(self.artifacts, self.store, self.limits.files)
+        self.reached = ReachedLimits(self.store, self.tasks.start)
+        self.files = FileKeeper(self.artifacts, self.store, self.limits.files, self.reached)
         self.alarms = Alarms(self.bot, self.events, self.tasks)
         locks = ToolLocks(self.store, self.worker, lambda: self.lease_seconds)
         self.hold = locks.hold if self.store.shared else None

@@ -117,7 +117,7 @@ async def _kept(
         mime_type, fault = _BYTES, f"a picture of {size[0]} by {size[1]} pixels is too large"
     artifact = await asyncio.to_thread(Artifact.of, content, _filename(attachment, mime_type), mime_type)
     try:
-        media = await context.files.keep(artifact, str(person))
+        media = await context.files.keep_sent(artifact, str(person))
     except NotKept:
         return _as_received(attachment, fault="no more files are kept for this person now")
     return replace(
