@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ from channels.webchat import WebChatChannel
 from channels.webchat.parse import address_of
 from gateway.access import AllowList
 from gateway.access.approvers import check_approvers, check_channels
+from gateway.access.reached import reached_limits
+from gateway.access.sessions import ChatSessions
 from gateway.agent import Agent
 from gateway.assembly import MEMORY, Storage, assemble, home_of, load_language, transcriber_of, utc_now
 from gateway.channel_agent import ChannelAgent
@@ -272,7 +274,11 @@ class Gateway:
                 watch=self._watch,
                 accept=self.engine.inbox.accept,
                 artifacts=context.artifacts,
-                charge=context.files.charge,
+                charge=context.files.charge_upload,
+                keep_upload=context.files.keep_upload,
+                sessions=ChatSessions(context.store, context.limits.sessions, context.reached),
+                streams=context.limits.streams,
+                reached=partial(context.reached.note, "pages of the web chat", f"streams={context.limits.streams}"),
                 now=utc_now,
                 title=self.bot.name,
                 language=self.bot.language,
@@ -348,11 +354,13 @@ class Gateway:
     async def _ready(self) -> Ready:
         """Return the readiness. A store that does not answer and a drain make the gateway not ready.
 
-        A platform that is down is only reported, because the other platforms' messages must still come in. A store that
-        refuses new messages is also only reported, because presses and answers must still come in.
+        A platform that is down is only reported, because the other platforms' messages must still come in. A reached
+        limit and a store that refuses new messages are only reported too, because presses and answers must come in.
         """
+        reached: Mapping[str, Mapping[str, str]] = {}
         try:
             await self.store.ping()
+            reached = await reached_limits(self.store)
             store = True
         except AskfirstError:
             store = False
@@ -362,6 +370,8 @@ class Gateway:
         reported: dict[str, Json] = {"new_messages": new_messages, "channels": self._platforms.answering()}
         if deaf := dict(self._refusals.why):
             reported["deaf"] = {**deaf}
+        if reached:
+            reported["limits_reached"] = {name: {**note} for name, note in reached.items()}
         if (stall := self._watchdog.stalled_within(_STALL_TOLD_SECONDS)) is not None:
             reported["event_loop"] = f"stood still for {stall.seconds:.1f} s within the last minute: see the log"
         if store and (stuck := await self.engine.stuck()) is not None:

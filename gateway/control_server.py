@@ -35,6 +35,7 @@ OPERATIONS = frozenset(
         "people",
         "admit",
         "expel",
+        "end_sessions",
         "usage",
         "audit",
         "verify_audit",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Final, Self
 
-__all__ = ["Limits", "Share"]
+__all__ = ["ONE_PLACE", "Limits", "Share"]
+
+ONE_PLACE: Final = "webchat"
+"""The channel whose people are one place together: a new session, and so a new person, costs a visitor nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +27,23 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a bot, in the form of `ASKFIRST_LIMITS`. A bot without settings has limits on turns and strangers
-    only."""
+    """The limits of a bot, in the form of `ASKFIRST_LIMITS`. A bot without settings has limits on turns, strangers and
+    streams only."""
 
     messages: Share = Share()
     """Messages and edits a minute. Messages over the limit are not read, and their writer is told so."""
     turns: Share = Share(None, 32, 64)
-    """Concurrent turns of one process."""
+    """Concurrent turns of one process. The web chat is one place, with at most half of them beside other channels."""
     files: Share = Share()
-    """Size of kept files in MiB."""
+    """Size of kept files in MiB: those of tools, those that people send, and uploads that no message names, each apart.
+    Of what people send, the web chat is one place."""
     strangers: Share = Share(1)
     """Replies a day to people who are not on the allow-list."""
+    sessions: Share = Share()
+    """New sessions of the web chat a minute."""
+    streams: Share = Share(6, None, 300)
+    """Open streams of one session of the web chat, and of all sessions of one process. A server has 400 connections
+    (`ClientLimits`): the rest is for webhooks."""
 
     @classmethod
     def usual(cls) -> Self:
@@ -42,8 +51,9 @@ class Limits:
         return cls(
             messages=Share(60, 600, None),
             turns=Share(8, 32, 64),
-            files=Share(200, None, 2_048),
+            files=Share(200, 1_024, 2_048),
             strangers=Share(1, 1, 200),
+            sessions=Share(None, None, 60),
         )
 
     @classmethod

@@ -121,6 +121,9 @@ NAMES: dict[str, Callable[[], str]] = {
     "seed/c": lambda: keys.seed_slot("c"),
     "admitted/p": lambda: keys.admitted("p"),
     "shape/c/n": lambda: keys.shape("c", "n"),
+    "ended_session/s": lambda: keys.ended_session("s"),
+    "ended_sessions": lambda: keys.ENDED_SESSIONS,
+    "reached": lambda: keys.REACHED,
 }
 
 

@@ -97,7 +97,7 @@ class WebChatChannel:
         check_host(request.headers, self.hosts)
         secure = is_secure(request)
         check_page(request.headers, secure=secure, content_type=content_type)
-        return self.cookies.check(request.headers, now, secure=secure)
+        return self.cookies.check(request.headers, now, secure=secure).session_id
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Return the event of a request. Raises Malformed."""

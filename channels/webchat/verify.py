@@ -13,7 +13,7 @@ import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from channels.channel import Forged, Stale, WebhookRequest
@@ -24,7 +24,7 @@ SECURE_COOKIE = f"__Host-{COOKIE}"
 """The cookie's name over https. A browser accepts a cookie with this prefix from this host alone, so that no sibling
 domain can plant one (https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Set-Cookie#cookie_prefixes)."""
 SESSION_SECONDS = 30 * 86400
-"""The lifetime of a session, from the last time the page was opened."""
+"""The lifetime of a session from its beginning. No visit prolongs it."""
 
 _VALUE = re.compile(r"([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 _COOKIES = {
@@ -38,12 +38,13 @@ class Session:
 
     session_id: str
     """128 random bits, as 22 characters of base64url."""
+    begun: datetime
     cookie: str
     """The cookie's value."""
 
 
 class SessionCookies:
-    """Factory and verifier of cookies: a session, the Unix second of issue, and an HMAC-SHA256 over both."""
+    """Factory and verifier of cookies: a session, the Unix second of its beginning, and an HMAC-SHA256 over both."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         """Derive the keys. The first one signs, and all of them verify."""
@@ -51,26 +52,26 @@ class SessionCookies:
 
     def begin(self, now: datetime, random: Callable[[int], bytes]) -> Session:
         """Return a new session. `random` returns a number of random bytes."""
-        return self.renew(_base64(random(16)), now)
+        return self.sign(_base64(random(16)), now)
 
-    def renew(self, session_id: str, now: datetime) -> Session:
-        """Return the same session with a new lifetime from `now`."""
-        signed = f"{session_id}.{int(now.timestamp())}"
-        return Session(session_id, f"{signed}.{self._mac(self._keys[0], signed)}")
+    def sign(self, session_id: str, begun: datetime) -> Session:
+        """Return a session with a cookie that the first key signs."""
+        signed = f"{session_id}.{int(begun.timestamp())}"
+        return Session(session_id, begun.replace(microsecond=0), f"{signed}.{self._mac(self._keys[0], signed)}")
 
-    def check(self, headers: Mapping[str, str], now: datetime, *, secure: bool) -> str:
+    def check(self, headers: Mapping[str, str], now: datetime, *, secure: bool) -> Session:
         """Return the session that the cookie proves. `secure`: the request came over https. Raises Forged or Stale."""
         found = _VALUE.fullmatch(_cookie(headers, secure))
         if found is None:
             raise Forged("no session cookie of ours")
-        session_id, issued, mac = found.groups()
-        signed = f"{session_id}.{issued}"
+        session_id, begun, mac = found.groups()
+        signed = f"{session_id}.{begun}"
         genuine = [hmac.compare_digest(self._mac(key, signed), mac) for key in self._keys]
         if not any(genuine):
             raise Forged("no session cookie of ours")
-        if not -60 <= now.timestamp() - int(issued) <= SESSION_SECONDS:
+        if not -60 <= now.timestamp() - int(begun) <= SESSION_SECONDS:
             raise Stale("the session has ended")
-        return session_id
+        return Session(session_id, datetime.fromtimestamp(int(begun), UTC), found[0])
 
     @staticmethod
     def _mac(key: bytes, signed: str) -> str:

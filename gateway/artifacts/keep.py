@@ -23,8 +23,9 @@ from gateway.artifacts.links import Holder, Links
 from gateway.artifacts.names import clean_filename, sniff_type
 
 PART_SUFFIX: Final = ".part"
-PART_SECONDS: Final = 86400.0
-"""The time after its last piece for which an unfinished file is kept, in seconds."""
+UNNAMED_SECONDS: Final = 3000.0
+"""The retention of an upload that no message names, and of an unfinished one after its last piece, in seconds. The
+sweep runs every ten minutes, so that both leave within an hour."""
 
 
 class Uploads:
@@ -131,16 +132,31 @@ class ArtifactStore:
         self._now = now
         self._free = free
 
-    async def has(self, artifact: Artifact) -> bool:
-        """Return True if exactly these bytes are stored already."""
-        return artifact.sha256 is not None and await in_thread(self._file(artifact.sha256).exists, threads=FILES)
+    async def has(self, sha256: str) -> bool:
+        """Return True if exactly these bytes are stored already, and not as an upload that no message names."""
+        stays = await in_thread(partial(self._stays, sha256), threads=FILES)
+        return stays is not None and stays > UNNAMED_SECONDS
+
+    async def is_unnamed(self, sha256: str) -> bool:
+        """Return True for the bytes of an upload that no message names. It leaves soon."""
+        stays = await in_thread(partial(self._stays, sha256), threads=FILES)
+        return stays is not None and stays <= UNNAMED_SECONDS
 
     async def keep(self, artifact: Artifact) -> Media:
         """Store an artifact's bytes. They are durable on return. Storing the same bytes again writes none.
 
         Raises NotKept, and ValueError for an artifact with only a URL.
         """
-        return await in_thread(partial(self._keep, artifact), threads=FILES)
+        stay = max(artifact.retention_seconds or RETENTION_SECONDS, _LEAST_SECONDS)
+        return await in_thread(partial(self._keep, artifact, stay), threads=FILES)
+
+    async def keep_unnamed(self, artifact: Artifact) -> Media:
+        """Store an upload that no message names yet; see `keep`. It leaves soon, unless `prolong` is called."""
+        return await in_thread(partial(self._keep, artifact, UNNAMED_SECONDS), threads=FILES)
+
+    async def prolong(self, sha256: str) -> None:
+        """Give stored bytes the default retention from now on, if theirs is shorter. Absent bytes are ignored."""
+        await in_thread(partial(self._prolong, self._file(sha256), self._now().timestamp()), threads=FILES)
 
     def open(self, media: Media, holder: Holder | None = None) -> OpenMedia:
         """Return the file for a channel: its path, and a new link for the holder if there is a public URL."""
@@ -197,12 +213,18 @@ class ArtifactStore:
     def _file(self, sha256: str) -> Path:
         return self.directory / sha256
 
-    def _keep(self, artifact: Artifact) -> Media:
+    def _stays(self, sha256: str) -> float | None:
+        """Return the seconds for which stored bytes stay, or None without them."""
+        try:
+            return self._file(sha256).stat().st_mtime + RETENTION_SECONDS - self._now().timestamp()
+        except FileNotFoundError:
+            return None
+
+    def _keep(self, artifact: Artifact, stay: float) -> Media:
         content = artifact.content
         if content is None or artifact.sha256 is None:
             raise ValueError("this artifact has only a URL, there are no bytes to keep")
         path = self._file(artifact.sha256)
-        stay = max(artifact.retention_seconds or RETENTION_SECONDS, _LEAST_SECONDS)
         dated = self._now().timestamp() + stay - RETENTION_SECONDS
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -288,7 +310,7 @@ class ArtifactStore:
             for path in sorted(self.directory.iterdir()):
                 with contextlib.suppress(FileNotFoundError):
                     if path.name.startswith("."):
-                        ended = PART_SECONDS if path.suffix == PART_SUFFIX else _ORPHAN_SECONDS + RETENTION_SECONDS
+                        ended = UNNAMED_SECONDS if path.suffix == PART_SUFFIX else _ORPHAN_SECONDS + RETENTION_SECONDS
                         if path.stat().st_mtime < now - ended:
                             path.unlink()
                     elif path.stat().st_mtime < now - RETENTION_SECONDS:

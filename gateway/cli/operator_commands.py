@@ -117,7 +117,7 @@ def pending_settle(settings: Settings, action_id: str, outcome: str) -> Answer:
 @click.group(invoke_without_command=True)
 @on_a_store
 def waiting(settings: Settings) -> Answer | None:
-    """Show how much waits to be worked on, and where most does."""
+    """Show how much waits to be worked on, where most does, and which limits were reached within the hour."""
     if click.get_current_context().invoked_subcommand is not None:
         return None
     found = operate(settings, "waiting")
@@ -129,6 +129,9 @@ def waiting(settings: Settings) -> Answer | None:
     )
     if table:
         plain += f"\n\n{table}\n\nTo put what waits in one aside: askfirst waiting put-aside CONVERSATION"
+    reached = [(name, note["limit"], _age(note["at"])) for name, note in found["limits_reached"].items()]
+    if table := _table(("LIMIT REACHED", "AS SET", "AGE"), reached):
+        plain += f"\n\n{table}\n\nTo raise one: ASKFIRST_LIMITS"
     return Answer(found, plain)
 
 
@@ -189,7 +192,7 @@ def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everythin
 
 @click.group()
 def people() -> None:
-    """People without access who wrote to the bot, and people let in by a code."""
+    """People without access who wrote to the bot, people let in by a code, and sessions of the web chat."""
 
 
 @people.command("list")
@@ -220,6 +223,21 @@ def _admitted(found: Any) -> str:
 def _expelled(found: Any) -> str:
     """Withdraw the access that a code gave to PERSON, for example telegram:123:456."""
     return f"No longer let in: {visible(found['person'])}"
+
+
+@people.command("end-sessions")
+@click.argument("person", metavar="PERSON", required=False)
+@click.option("--all", "everybody", is_flag=True, help="End the sessions of all people.")
+@on_a_store
+def people_end_sessions(settings: Settings, person: str | None, *, everybody: bool) -> Answer:
+    """End the web chat's session of PERSON, for example webchat:local:SESSION, or all sessions.
+
+    Open pages say so within 15 seconds. A page that is opened anew begins a new session.
+    """
+    if (person is None) != everybody:
+        raise click.UsageError("name one PERSON, or --all")
+    found = operate(settings, "end_sessions", person=person or "")
+    return Answer(found, "Ended: all sessions." if everybody else f"Ended: the session of {visible(found['ended'])}")
 
 
 @click.command()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from channels import Address, Channel, Json, Person, Reply
 from channels.channel import is_one_message
 from gateway.access import AllowList
+from gateway.access.reached import ReachedLimits
 from gateway.artifacts import ArtifactStore
 from gateway.budgets import Budget
 from gateway.channel_agent import ChannelAgent
@@ -107,6 +108,7 @@ class EngineContext:
     parts: PartRenderer = field(init=False)
     reservations: Reservations = field(init=False)
     files: FileKeeper = field(init=False)
+    reached: ReachedLimits = field(init=False)
     alarms: Alarms = field(init=False)
     hold: Hold | None = field(init=False)
     """Holds the lock of a tool in the store; None if this process is alone with it."""
@@ -116,7 +118,8 @@ class EngineContext:
         self.pacing = Pacing(self.store)
         self.reservations = Reservations(self.store, self.clock)
         self.parts = PartRenderer(self.channels, self.keyring)
-        self.files = FileKeeper(self.artifacts, self.store, self.limits.files)
+        self.reached = ReachedLimits(self.store, self.tasks.start)
+        self.files = FileKeeper(self.artifacts, self.store, self.limits.files, self.reached)
         self.alarms = Alarms(self.bot, self.events, self.tasks)
         locks = ToolLocks(self.store, self.worker, lambda: self.lease_seconds)
         self.hold = locks.hold if self.store.shared else None

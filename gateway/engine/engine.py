@@ -37,6 +37,8 @@ _LEASE_WAIT_SECONDS = 30.0
 _STALE_POINTER_SECONDS = 2.0
 _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
+_FILES_SECONDS = 600.0
+"""Interval of the sweep of kept files. An upload that no message names leaves within an hour by it."""
 _DEAD_SECONDS = 600.0
 _AGAIN_SECONDS = 0.5
 _STUCK_SECONDS = 60.0
@@ -173,7 +175,7 @@ class Engine:
 
         async def sweep() -> float:
             await self.context.artifacts.sweep(await self._surely_passed())
-            return _SWEEP_SECONDS
+            return _FILES_SECONDS
 
         await self._repeat("sweep of kept files", sweep)
 

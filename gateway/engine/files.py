@@ -1,14 +1,18 @@
-"""Files of tools: kept within the limits of their person and of all together."""
+"""Files of tools and of people: kept within the limits of their person and of all together."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from channels import Media
 from channels.cancellable_threads import FILES, in_thread
+from gateway.access.reached import ReachedLimits
 from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
 from gateway.engine.reply_limits import once_a_minute
-from gateway.limits import Share
+from gateway.limits import ONE_PLACE, Share
 from gateway.pending.actions import ConversationActions
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
@@ -18,44 +22,93 @@ from gateway.stored import keys
 log = logging.getLogger("askfirst.engine")
 
 
-class FileKeeper:
-    """Keeps files. `share`: MiB that one person and all together may keep."""
+class _Room(NamedTuple):
+    """A room for kept files, with limits of its own."""
 
-    def __init__(self, artifacts: ArtifactStore, store: Store, share: Share) -> None:
-        self._artifacts, self._store, self._share = artifacts, store, share
+    name: str
+    """As a reached limit is told."""
+    cell: str
+    seconds: float = RETENTION_SECONDS
+    """The time after which a file counts no more."""
+
+
+_OF_TOOLS: Final = _Room("files of tools", "files")
+_OF_PEOPLE: Final = _Room("files of people", "files sent")
+_UPLOADS: Final = _Room("uploads that no message names", "uploads", 3600.0)
+_NEVER: Final = (Cell(name="never", burst=1, period_seconds=1e-6),) * 2
+"""Cells whose sum is above their burst, so that nothing is taken."""
+
+
+class FileKeeper:
+    """Keeps files in three rooms: those of tools, those that people send, and uploads that no message names yet. So no
+    room can be used up from another one.
+
+    `share`: MiB that one person, the web chat as a whole, and all together may keep in each room.
+    """
+
+    def __init__(self, artifacts: ArtifactStore, store: Store, share: Share, reached: ReachedLimits) -> None:
+        self._artifacts, self._store, self._share, self._reached = artifacts, store, share, reached
+        self._naming = asyncio.Lock()
 
     async def keep(self, artifact: Artifact, person: str) -> Media:
         """Keep a file that a tool made for a person.
 
         A file counts for as long as files stay, a little less each moment. Raises NotKept above the limits.
         """
-        if artifact.content is not None and not await self._artifacts.has(artifact):
-            await self.charge(person, len(artifact.content))
-        await self._note(artifact, person)
+        return await self._keep(_OF_TOOLS, artifact, person)
+
+    async def keep_sent(self, artifact: Artifact, person: str) -> Media:
+        """Keep a file that a person sent. Raises NotKept above the limits."""
+        return await self._keep(_OF_PEOPLE, artifact, person)
+
+    async def charge_upload(self, person: str, size: int) -> None:
+        """Count an upload of this many bytes until it leaves or a message names it. Raises NotKept above the limits."""
+        await self._charge(_UPLOADS, person, size)
+
+    async def keep_upload(self, media: Media, person: str) -> None:
+        """Keep an upload that a message of the person names. Raises NotKept above the limits."""
+        async with self._naming:  # the same message may come twice at once, and counts once
+            if await self._artifacts.is_unnamed(media.sha256):
+                await self._charge(_OF_PEOPLE, person, media.size)
+                await self._note(media.sha256, person, RETENTION_SECONDS)
+                await self._artifacts.prolong(media.sha256)
+
+    async def _keep(self, room: _Room, artifact: Artifact, person: str) -> Media:
+        sha256, content = artifact.sha256, artifact.content
+        if sha256 is not None and content is not None and not await self._artifacts.has(sha256):
+            await self._charge(room, person, len(content))
+        if sha256 is not None:
+            await self._note(sha256, person, max(artifact.retention_seconds or 0.0, RETENTION_SECONDS))
         return await self._artifacts.keep(artifact)
 
-    async def charge(self, person: str, size: int) -> None:
+    async def _charge(self, room: _Room, person: str, size: int) -> None:
         """Count a new file of this many bytes for a person. Raises NotKept above the limits."""
         share, mebibytes = self._share, size / 1024**2
-        named = ((f"person/{person}", share.person), ("all", share.all))
+        is_visitor = room is not _OF_TOOLS and person.startswith(f"{ONE_PLACE}:")
+        named = [(f"person/{person}", share.person), ("all", share.all)]
+        named += [(f"place/{ONE_PLACE}", share.place)] if is_visitor else []
         limits = [(name, most) for name, most in named if most is not None]
         full = [name for name, most in limits if mebibytes > most]
         cells = [
-            Cell(name=f"files/{name}", burst=most, period_seconds=RETENTION_SECONDS, cost=mebibytes)
+            Cell(name=f"{room.cell}/{name}", burst=most, period_seconds=room.seconds, cost=mebibytes)
             for name, most in limits
             if not full
         ]
         if full or (cells and await self._store.acquire(cells)):
             if not await self._store.acquire([once_a_minute(f"files told/{person}")]):
                 log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
+            if await self._is_full([cell for cell in cells if not cell.name.endswith(f"person/{person}")]):
+                self._reached.note(room.name, f"files={share}")
             raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
 
-    async def _note(self, artifact: Artifact, person: str) -> None:
+    async def _is_full(self, shared: Sequence[Cell]) -> bool:
+        """Return True if rates have no room for their costs. Takes nothing of them."""
+        return bool(shared) and await self._store.acquire([*shared, *_NEVER]) > _NEVER[0].period_seconds
+
+    async def _note(self, sha256: str, person: str, seconds: float) -> None:
         """Note for whom a file is kept: forgetting them deletes it."""
-        if artifact.sha256 is not None:
-            key = keys.key(self._store, person, keys.kept_file, artifact.sha256)
-            put = Put(True, max(artifact.retention_seconds or 0.0, RETENTION_SECONDS))
-            await self._store.commit(Transaction(partition=key.partition, puts={key.name: put}))
+        key = keys.key(self._store, person, keys.kept_file, sha256)
+        await self._store.commit(Transaction(partition=key.partition, puts={key.name: Put(True, seconds)}))
 
     async def read(self, media: Media) -> bytes | None:
         """Return the bytes of a kept file; None if it is gone."""
@@ -73,8 +126,9 @@ class FileKeeper:
         for action_id, file in actions.files.items():
             action = actions.get(action_id)
             try:
-                if action is not None:
-                    await self._note(file, action.requester)
+                if action is not None and file.sha256 is not None:
+                    stays = max(file.retention_seconds or 0.0, RETENTION_SECONDS)
+                    await self._note(file.sha256, action.requester, stays)
                 await self._artifacts.keep(file)
             except NotKept as error:
                 if action is None or not action.prompts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 from channels import Address, OptedOut, Reply, Unreachable
+from gateway.access.reached import reached_limits
 from gateway.access.suppression import check_suppression
 from gateway.conversations import Conversations, UnknownConversation
 from gateway.engine.event_bodies import replay_body
@@ -21,7 +22,7 @@ class ConversationCommands(StoreCommands):
     """Commands on the conversations of a store."""
 
     async def waiting(self) -> JsonObject:
-        """Return how much waits in all, and the conversations in which most events wait."""
+        """Return how much waits in all, the conversations in which most events wait, and the limits reached lately."""
         stats = await self._store.stats()
         return {
             "waiting": stats.waiting,
@@ -32,6 +33,7 @@ class ConversationCommands(StoreCommands):
                 {"conversation": found.conversation, "waiting": found.waiting, "oldest": iso(found.oldest)}
                 for found in await self._store.mailboxes()
             ],
+            "limits_reached": {name: {**note} for name, note in (await reached_limits(self._store)).items()},
         }
 
     async def put_aside(self, conversation: str) -> JsonObject:

@@ -9,11 +9,13 @@ from datetime import date, datetime, time, timedelta
 from typing import Final
 
 from channels import Address, Reply
+from channels.webchat import WebChatChannel
 from gateway.access.budgets import KEPT_DAYS, Subject, UsageCount, count_name
+from gateway.access.sessions import end_all_sessions, end_session
 from gateway.engine.strangers import Newcomers
 from gateway.operations.actions import ActionCommands
 from gateway.operations.audit import AuditCommands
-from gateway.operations.base import JsonObject, NotDone, StoreCommands, record_served
+from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso, record_served
 from gateway.operations.conversations import ConversationCommands, HistoryCommands
 from gateway.operations.dead_letters import DeadLetterCommands
 from gateway.pending.actions import OutgoingReply
@@ -48,6 +50,17 @@ class PeopleCommands(StoreCommands):
         if not await Newcomers(self._store, self._keyring).expel(person):
             raise NotDone(f"{person} was not let in by a code: `askfirst people list` shows who was")
         return {"person": person}
+
+    async def end_sessions(self, person: str = "") -> JsonObject:
+        """End the session of a person of the web chat, or all sessions. Raises NotDone for any other person."""
+        if not person:
+            return {"ended": "all", "begun_until": iso(await end_all_sessions(self._store))}
+        channel, _, rest = person.partition(":")
+        session_id = rest.partition(":")[2]
+        if channel != WebChatChannel.name or not session_id:
+            raise NotDone(f"{person} has no session: the web chat has them, like {WebChatChannel.name}:local:SESSION")
+        await end_session(self._store, session_id)
+        return {"ended": person}
 
 
 _SUBJECTS: Final[Mapping[str, Subject]] = {

@@ -37,6 +37,12 @@ NEWCOMERS: Final = "newcomers"
 """Record, in the partition of its own name: the last newcomers. Written by pairing, for a day after the last one."""
 SERVED: Final = "served"
 """Record, in the partition of its own name: the name of the bot that this store serves. Written by the operations."""
+REACHED: Final = "reached"
+"""Record, in the partition of its own name: the shared limits that were reached lately. Written by whoever reaches one;
+an hour."""
+ENDED_SESSIONS: Final = "ended_sessions"
+"""Record, in the partition of its own name: the moment up to which all sessions of the web chat were ended. Written by
+the operations; as long as such a session could have lasted."""
 EXPIRY: Final = "expiry"
 """Record, in the partition of its own name: when the next sweep of expired data is due. Written by the sweep; kept."""
 AUDIT: Final = "audit"
@@ -253,6 +259,12 @@ def seed_slot(conversation: str) -> str:
 def admitted(person: str) -> str:
     """Record, in the partition of the person: an admitted newcomer. Written by pairing; kept until expelled."""
     return f"{ADMITTED}{person}"
+
+
+def ended_session(sha256: str) -> str:
+    """Record, in the partition of this hash of a session: the web chat's session was ended. Written by its person or by
+    the operations; as long as the session could have lasted."""
+    return f"ended_session/{sha256}"
 
 
 def shape(conversation: str, name: str) -> str:

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from html import escape
 from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from aiohttp import hdrs, web
 
-from channels import AskfirstError, Forged, Media, Stale
+from channels import AskfirstError, Channel, Forged, Media, Parsed, Stale
 from channels.formatting import finished
-from channels.webchat import COOKIE, SECURE_COOKIE, WebChatChannel
+from channels.webchat import COOKIE, SECURE_COOKIE, SESSION_SECONDS, Session, WebChatChannel
 from channels.webchat.parse import address_of, language_of, split_ref
 from channels.webchat.payload import MAX_FILE_BYTES, MAX_FILES
-from channels.webchat.verify import SESSION_SECONDS, check_host, is_secure
+from channels.webchat.verify import check_host, is_secure, session_of
 from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
+from gateway.limits import Limits, Share
 from gateway.observe import Feed
 from gateway.observe.teller import SILENT, Teller
+from gateway.store.errors import StoreUnavailable
 from gateway.store.types import LogEntry
-from gateway.web.chat_uploads import Charge, ChatUploads
+from gateway.web.chat_streams import DRAFT_CHARACTERS, KEPT_CHARACTERS, RenderedTexts, Streams
+from gateway.web.chat_uploads import Charge, ChatUploads, KeepUpload, keep_named
 from gateway.web.fast_path import answer
 from gateway.web.markdown import to_html
 from gateway.web.server import SESSION, as_called, headers_of
@@ -42,6 +46,10 @@ GONE_SECONDS = 1.0
 connections."""
 RETRY_MILLISECONDS = 1000
 """Delay before a page reconnects after it lost its connection."""
+_AGAIN_MILLISECONDS = 30_000
+"""Delay before a page reconnects after its stream ended for another one: two pages must not end each other at once."""
+_LAST_SECONDS = 1.0
+"""Time for a page to read the end of its stream. After it, the connection is closed."""
 
 _FILES = files("gateway.web") / "static"
 _PAGE = (_FILES / "chat.html").read_text("utf-8")
@@ -65,8 +73,23 @@ _CLOSED = {
     hdrs.CACHE_CONTROL: "no-store",
 }
 
+_T = TypeVar("_T")
+
 Watch: TypeAlias = Callable[[str, int], AsyncIterator[LogEntry]]
 """(session, after) -> the entries of its visible log after that sequence number, without end."""
+
+
+class Sessions(Protocol):
+    """Sessions of the page. Each method raises StoreUnavailable."""
+
+    async def begin(self) -> float:
+        """Count a new session. Return 0, else the seconds to wait."""
+
+    async def has_ended(self, session: Session) -> bool:
+        """Return True for a session that its person or an operator ended."""
+
+    async def end(self, session_id: str) -> None:
+        """End a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +101,8 @@ class ChatPage:
     accept: Accept
     artifacts: ArtifactStore
     charge: Charge
+    keep_upload: KeepUpload
+    sessions: Sessions
     now: Callable[[], datetime]
     title: str = "Askfirst"
     language: str | None = None
@@ -85,6 +110,9 @@ class ChatPage:
     greeting: str | None = None
     """Markdown shown on an empty page. Its bold phrases can be pressed. None: a default text."""
     public_url: str | None = None
+    streams: Share = Limits.usual().streams
+    reached: Callable[[], None] = lambda: None
+    """Called when all streams together are too many."""
     events: Teller = SILENT
     console: Feed | None = None
     """The live feed, shown beside the conversation. It shows the events of every conversation. None hides it."""
@@ -100,6 +128,7 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
     app.router.add_post("/chat/files", pages.file)
     app.router.add_post("/chat/messages", pages.said)
     app.router.add_post("/chat/presses", pages.said)
+    app.router.add_post("/chat/logout", pages.logout)
     if chat.console is not None:
         app.router.add_get("/chat/console", partial(pages.console, chat.console))
     app[SESSION] = pages.session
@@ -112,21 +141,54 @@ class _Pages:
         self._written = {language: _written(chat, language) for language in LANGUAGES}
         """HTML of the page by language."""
         self._uploads = ChatUploads(channel=chat.channel, artifacts=chat.artifacts, charge=chat.charge, now=chat.now)
-        self._streams: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._streams, self._running = Streams(chat.streams, reached=chat.reached), WeakSet[asyncio.Task[Any]]()
+        turn = asyncio.Lock()
+        self._entries = RenderedTexts(_entry_html, turn, KEPT_CHARACTERS)
+        self._drafts = RenderedTexts(_draft_html, turn, DRAFT_CHARACTERS)
 
     async def page(self, request: web.Request) -> web.Response:
-        """Return the page in the person's language, with a cookie that begins a session or renews the browser's."""
+        """Return the page in the person's language, with the cookie of the browser's session, or of a new one."""
         headers, secure = self._from_our_host(request), self._is_secure(request)
         cookies, now = self._chat.channel.cookies, self._chat.now()
-        try:
-            session = cookies.renew(cookies.check(headers, now, secure=secure), now)
-        except (Forged, Stale):
+        session = await self._proven(request)
+        if session is None:
+            await self._may_begin()
             session = cookies.begin(now, self._chat.random)
         language = resolve(self._chat.language or language_of(headers))
         response = web.Response(text=self._written[language], content_type="text/html", headers=_CLOSED)
-        name = SECURE_COOKIE if secure else COOKIE
         response.set_cookie(
-            name, session.cookie, max_age=SESSION_SECONDS, httponly=True, samesite="Strict", secure=secure
+            SECURE_COOKIE if secure else COOKIE,
+            cookies.sign(session.session_id, session.begun).cookie,  # by the newest key
+            max_age=SESSION_SECONDS - int((now - session.begun).total_seconds()),
+            httponly=True,
+            samesite="Strict",
+            secure=secure,
+        )
+        return response
+
+    async def _may_begin(self) -> None:
+        """Count a new session. Raises HTTPTooManyRequests."""
+        wait = math.ceil(await self._asked(self._chat.sessions.begin()))
+        if wait:
+            again = {hdrs.RETRY_AFTER: str(wait), "Refresh": str(wait)}
+            raise web.HTTPTooManyRequests(text="too many people open this page now: it is tried again", headers=again)
+
+    async def logout(self, request: web.Request) -> web.Response:
+        """End the session for good, here and on each other page with its cookie."""
+        chat = self._chat
+        called = as_called(request, await request.read(), chat.public_url, "/chat")
+        try:
+            chat.channel.verify(called, chat.now())
+        except (Forged, Stale) as error:
+            raise web.HTTPUnauthorized(text="no session: open the chat page again") from error
+        secure = is_secure(called)
+        session_id = session_of(called.headers, secure=secure)
+        await self._asked(chat.sessions.end(session_id))
+        self._streams.end(session_id)
+        self._streams.end(_console_of(session_id))
+        response = web.json_response({"status": "ended"}, headers={hdrs.CACHE_CONTROL: "no-store"})
+        response.set_cookie(
+            SECURE_COOKIE if secure else COOKIE, "", max_age=0, httponly=True, samesite="Strict", secure=secure
         )
         return response
 
@@ -138,32 +200,40 @@ class _Pages:
     async def said(self, request: web.Request) -> web.Response:
         """Handle a posted message or button press."""
         chat = self._chat
+        await self._refuse_ended(request)
         called = as_called(request, await request.read(), chat.public_url, "/chat")
-        taken = await receive(chat.channel, called, accept=chat.accept, now=chat.now(), events=chat.events)
+        taken = await receive(chat.channel, called, accept=self._accept, now=chat.now(), events=chat.events)
         return answer(taken)
+
+    async def _accept(self, channel: Channel, parsed: Parsed) -> None:
+        await keep_named(self._chat.artifacts, self._chat.keep_upload, parsed)
+        await self._chat.accept(channel, parsed)
 
     async def file(self, request: web.Request) -> web.Response:
         """Handle one piece of a file."""
+        await self._refuse_ended(request)
         called = as_called(request, b"", self._chat.public_url, "/chat")
         return await self._uploads.take(called, request.query, await request.read())
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream the conversation after a sequence number, with typing notices and the answer that is being written."""
-        session = self._session(request)
+        session = await self._session(request)
+        name = session.session_id
         after = _number(request.headers.get("Last-Event-ID") or request.query.get("after", "0"))
-        draft = _GrowingAnswer(session)
-        sources = self._shown(session, after, draft), self._typing(session), self._being_written(draft)
-        return await self._stream(request, *sources)
+        draft = _GrowingAnswer(name)
+        sources = self._shown(name, after, draft), self._typing(name), self._being_written(draft)
+        return await self._stream(request, session, name, *sources)
 
     async def console(self, feed: Feed, request: web.Request) -> web.StreamResponse:
         """Stream the live feed."""
-        here = str(address_of(self._session(request)))
+        session = await self._session(request)
         after = _number(request.headers.get("Last-Event-ID", "0"))
-        return await self._stream(request, _notices(feed, after, here))
+        notices = _notices(feed, after, str(address_of(session.session_id)))
+        return await self._stream(request, session, _console_of(session.session_id), notices)
 
     async def end_streams(self, app: web.Application) -> None:
         """Cancel the open streams, which would not end by themselves."""
-        for task in self._streams:
+        for task in self._running:
             task.cancel()
 
     def _is_secure(self, request: web.Request) -> bool:
@@ -177,34 +247,60 @@ class _Pages:
             raise web.HTTPForbidden(text="this page is not served under that host name") from error
         return headers
 
-    def _session(self, request: web.Request) -> str:
+    async def _session(self, request: web.Request) -> Session:
         headers = self._from_our_host(request)
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise web.HTTPForbidden(text="only the chat page may read this")
-        session = self.session(request)
+        session = await self._proven(request)
         if session is None:
             raise web.HTTPUnauthorized(text="no session: open the chat page again")
         return session
 
-    def session(self, request: web.Request) -> str | None:
+    async def session(self, request: web.Request) -> str | None:
         """Return the session that the request's cookie proves, on any path of this host, or None without a valid
-        cookie."""
+        cookie. Raises HTTPServiceUnavailable when the store cannot say if the session has ended."""
+        session = await self._proven(request)
+        return session.session_id if session is not None else None
+
+    async def _proven(self, request: web.Request) -> Session | None:
+        """Return the session of the request's cookie. None without a valid cookie, and for an ended session."""
+        session = self._of_cookie(request)
+        if session is None or await self._asked(self._chat.sessions.has_ended(session)):
+            return None
+        return session
+
+    async def _refuse_ended(self, request: web.Request) -> None:
+        """Refuse the cookie of an ended session. A request without a valid cookie is refused by its channel."""
+        session = self._of_cookie(request)
+        if session is not None and await self._asked(self._chat.sessions.has_ended(session)):
+            raise web.HTTPUnauthorized(text="the session has ended: open the chat page again")
+
+    def _of_cookie(self, request: web.Request) -> Session | None:
         try:
             cookies, secure = self._chat.channel.cookies, self._is_secure(request)
             return cookies.check(headers_of(request), self._chat.now(), secure=secure)
         except (Forged, Stale):
             return None
 
+    async def _asked(self, question: Awaitable[_T]) -> _T:
+        """Await a question to the store. Raises HTTPServiceUnavailable when it does not answer."""
+        try:
+            return await question
+        except StoreUnavailable as error:
+            again = {hdrs.RETRY_AFTER: "5", "Refresh": "5"}
+            raise web.HTTPServiceUnavailable(text="not now: it is tried again", headers=again) from error
+
     async def _shown(self, session: str, after: int, draft: _GrowingAnswer) -> AsyncGenerator[str, None]:
         async for entry in self._chat.watch(session, after):
             draft.clear()
-            yield _event("message", self._entry(session, entry), entry.seq)
+            yield _event("message", await self._entry(session, entry), entry.seq)
+            await asyncio.sleep(0)  # a long conversation must not hold the loop
 
-    def _entry(self, session: str, entry: LogEntry) -> dict[str, Any]:
+    async def _entry(self, session: str, entry: LogEntry) -> dict[str, Any]:
         """Return an entry for the page: Markdown rendered as HTML, and each file with a link for this session."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
         if shown.get("from") == "bot":
-            html = to_html(str(shown.pop("text", "")), links=not shown.pop("exact", False))
+            html = await self._entries.html(str(shown.pop("text", "")), links=not shown.pop("exact", False))
             shown["html"] = _timed(html, shown.get("settled") or ())
         own = [_own_file(**file) for file in shown.pop("files", ())]
         # The link is relative to /chat, so it works under any path prefix of a proxy.
@@ -235,16 +331,19 @@ class _Pages:
         self._chat.channel.on_draft.add(draft.tell)
         try:
             while True:
-                yield _event("draft", {"html": to_html(finished(await draft.changed()))})
+                yield _event("draft", {"html": await self._drafts.html(await draft.changed())})
         finally:
             self._chat.channel.on_draft.discard(draft.tell)
 
-    async def _stream(self, request: web.Request, *sources: AsyncGenerator[str, None]) -> web.StreamResponse:
-        """Send the messages of all sources as server-sent events until the page disconnects or the server stops."""
+    async def _stream(
+        self, request: web.Request, session: Session, name: str, *sources: AsyncGenerator[str, None]
+    ) -> web.StreamResponse:
+        """Send the messages of all sources as server-sent events until the page disconnects, the server stops or the
+        stream has to end. `name`: whose streams it counts among."""
         response = web.StreamResponse(headers={**_CLOSED, hdrs.CONTENT_TYPE: "text/event-stream"})
         await response.prepare(request)
         if task := asyncio.current_task():
-            self._streams.add(task)
+            self._running.add(task)
         writing = asyncio.Lock()
 
         async def send(source: AsyncGenerator[str, None]) -> None:
@@ -253,17 +352,30 @@ class _Pages:
                     async with writing:
                         await response.write(message.encode())
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for source in (*sources, _heartbeat()):
-                    group.create_task(send(source))
-                group.create_task(_until_gone(request))
-        except* ConnectionError:
-            pass
-        except* AskfirstError:
-            # The store is unavailable: the page reconnects by itself.
-            pass
+        with self._streams.one(name) as ends:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for source in (*sources, _heartbeat()):
+                        group.create_task(send(source))
+                    group.create_task(_until_gone(request))
+                    group.create_task(_until_ended(ends))
+                    group.create_task(self._until_over(session))
+            except* ConnectionError:
+                pass
+            except* AskfirstError:
+                # The store is unavailable, or the stream has to end: the page reconnects by itself.
+                pass
+        if ends.is_set():
+            await _let_go(request, response)
         return response
+
+    async def _until_over(self, session: Session) -> None:
+        """Raise _StreamEnded once the session is over."""
+        over = session.begun + timedelta(seconds=SESSION_SECONDS)
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            if self._chat.now() > over or await self._chat.sessions.has_ended(session):
+                raise _StreamEnded
 
 
 class _GrowingAnswer:
@@ -308,6 +420,19 @@ def _written(chat: ChatPage, language: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda name: filled[name[1]], _PAGE)
 
 
+def _console_of(session_id: str) -> str:
+    """Return the name that the streams of the console count under."""
+    return f"console of {session_id}"
+
+
+def _entry_html(text: str, links: bool) -> str:
+    return to_html(text, links=links)
+
+
+def _draft_html(text: str, links: bool) -> str:
+    return to_html(finished(text), links=links)
+
+
 def _own_file(*, ref: str, **file: Any) -> dict[str, Any]:
     """Return a file of the person with the link of its upload, which this session alone may follow."""
     return {**file, "link": f"artifacts/{split_ref(ref)[1]}"}
@@ -345,6 +470,27 @@ async def _until_gone(request: web.Request) -> None:
         await asyncio.sleep(GONE_SECONDS)
         if gone(request):
             raise ConnectionResetError
+
+
+class _StreamEnded(AskfirstError):
+    """The stream has to end."""
+
+
+async def _until_ended(ends: asyncio.Event) -> None:
+    """Raise _StreamEnded once the event is set."""
+    await ends.wait()
+    raise _StreamEnded
+
+
+async def _let_go(request: web.Request, response: web.StreamResponse) -> None:
+    """End a stream whose page may not read it."""
+    try:
+        async with asyncio.timeout(_LAST_SECONDS):
+            await response.write(f"retry: {_AGAIN_MILLISECONDS}\n\n".encode())
+            await response.write_eof()
+    except (TimeoutError, ConnectionError):
+        if request.transport is not None:
+            request.transport.abort()
 
 
 async def _heartbeat() -> AsyncGenerator[str, None]:

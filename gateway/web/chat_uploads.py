@@ -6,6 +6,7 @@ Pieces are no larger than any other request, so that they pass each proxy, hold 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -15,8 +16,9 @@ from typing import Final, TypeAlias
 from aiohttp import hdrs, web
 from pydantic import ValidationError
 
-from channels import Forged, Json, Media, Person, Stale, WebhookRequest
+from channels import Forged, Json, Media, Message, Parsed, Person, Stale, WebhookRequest
 from channels.webchat import WebChatChannel
+from channels.webchat.parse import split_ref
 from channels.webchat.payload import MAX_FILE_BYTES, Piece, piece_from
 from gateway.artifacts import (
     RETENTION_SECONDS,
@@ -32,7 +34,9 @@ from gateway.store.errors import StoreUnavailable
 log = logging.getLogger("askfirst.web")
 
 Charge: TypeAlias = Callable[[str, int], Awaitable[None]]
-"""(person, bytes): count a new file of a person. Raises NotKept above the limits, and StoreUnavailable."""
+"""(person, bytes): count an upload of a person. Raises NotKept above the limits, and StoreUnavailable."""
+KeepUpload: TypeAlias = Callable[[Media, str], Awaitable[None]]
+"""(file, person): keep an upload that a message names. Raises NotKept above the limits, and StoreUnavailable."""
 
 _LEAST_CHARGE: Final = 2**16
 """Bytes that a file counts at least, so that many tiny ones have an end too."""
@@ -101,18 +105,35 @@ class ChatUploads:
         content = await self._uploads.read(name)
         if content is None:
             return None
-        media = await self._artifacts.keep(await asyncio.to_thread(Artifact.of, content, filename))
+        media = await self._artifacts.keep_unnamed(await asyncio.to_thread(Artifact.of, content, filename))
         await self._uploads.remove(name)
         return media
 
 
 def uploaded(artifacts: ArtifactStore, session: str, token: str) -> Path | None:
     """Return the path of the file that was uploaded in a session under this token, or None for any other token."""
+    found = _found(artifacts, session, token)
+    return found[0] if found is not None else None
+
+
+async def keep_named(artifacts: ArtifactStore, keep: KeepUpload, parsed: Parsed) -> None:
+    """Keep the uploads that messages name. An upload above the limits is left: the turn tells its person so."""
+    for event in parsed.events:
+        if not isinstance(event, Message):
+            continue
+        for attachment in event.attachments:
+            found = _found(artifacts, *split_ref(attachment.ref))
+            if found is not None:
+                with contextlib.suppress(NotKept):
+                    await keep(found[1], str(event.person))
+
+
+def _found(artifacts: ArtifactStore, session: str, token: str) -> tuple[Path, Media] | None:
     try:
-        path, _, holder = artifacts.resolve(token)
+        path, media, holder = artifacts.resolve(token)
     except BadLink:
         return None
-    return path if holder == OfSession(session) else None
+    return (path, media) if holder == OfSession(session) else None
 
 
 def _answer(status: int, body: Json) -> web.Response:

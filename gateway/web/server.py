@@ -23,7 +23,7 @@ from gateway.web.webhooks import Accept, Answered, RefusalMonitor, Unstored, Web
 
 READY_SECONDS = 1.0
 
-SESSION: web.AppKey[Callable[[web.Request], str | None]] = web.AppKey("session")
+SESSION: web.AppKey[Callable[[web.Request], Awaitable[str | None]]] = web.AppKey("session")
 """Returns the chat session that a request proves. Set only when the chat page is served."""
 Series: TypeAlias = Callable[[str], Awaitable[str]]
 """Conversation -> the current series of its file links. Raises StoreUnavailable."""
@@ -100,7 +100,7 @@ def _artifact_handler(app: web.Application, artifacts: ArtifactStore, series: Se
         try:
             path, media, holder = artifacts.resolve(request.match_info["token"])
             if isinstance(holder, OfSession):
-                session = app[SESSION](request) if SESSION in app else None
+                session = await app[SESSION](request) if SESSION in app else None
                 is_theirs = session == holder.session
             else:
                 is_theirs = await series(holder.conversation) == holder.series

@@ -371,6 +371,16 @@ async def test_dead_letters_come_in_pages_and_go_by_reason_or_all(here: Path, at
         assert "name one ID, or --all, or --reason TEXT" in (await command(*wrong, env=at)).stderr
 
 
+async def test_only_the_web_chat_has_sessions_to_end(here: Path, at: Mapping[str, str]) -> None:
+    store = await asyncio.to_thread(open_store, at["ASKFIRST_STORE"])
+    await store.open()
+    await store.close()
+    assert "telegram:1:2 has no session" in await refusal("people", "end-sessions", "telegram:1:2", env=at)
+    assert "name one PERSON, or --all" in await refusal("people", "end-sessions", env=at, code=2)
+    found = await told("people", "end-sessions", "webchat:local:" + "s" * 22, env=at)
+    assert found == {"ended": "webchat:local:" + "s" * 22}
+
+
 async def test_waiting_messages_are_listed_and_put_aside(here: Path, at: Mapping[str, str]) -> None:
     store = open_store(at["ASKFIRST_STORE"])
     await store.open()

@@ -17,8 +17,9 @@ from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
-from channels.webchat import WebChatChannel
+from channels.webchat import Session, WebChatChannel
 from gateway.artifacts import ArtifactStore, NotKept, OfConversation, collecting, emit_artifact
+from gateway.limits import Limits, Share
 from gateway.observe import Feed
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
@@ -51,6 +52,12 @@ class Bot:
     series: dict[str, str] = field(default_factory=dict)
     charged: list[tuple[str, int]] = field(default_factory=list)
     """The files that were counted: a person and bytes each."""
+    named: list[tuple[str, str]] = field(default_factory=list)
+    """The uploads that messages named: a file name and a person each."""
+    ended: set[str] = field(default_factory=set)
+    """The sessions that were ended."""
+    wait: float = 0.0
+    """The seconds until a new session may begin."""
     is_full: bool = False
     """True: nobody may keep a further file."""
     greeting: str | None = None
@@ -105,6 +112,21 @@ class Bot:
             raise NotKept("ASKFIRST_LIMITS allows files=100 MiB")
         self.charged.append((person, size))
 
+    async def keep_upload(self, media: Media, person: str) -> None:
+        if self.is_full:
+            raise NotKept("ASKFIRST_LIMITS allows files=100 MiB")
+        self.named.append((media.filename, person))
+        await self.artifacts.prolong(media.sha256)
+
+    async def begin(self) -> float:
+        return self.wait
+
+    async def has_ended(self, session: Session) -> bool:
+        return session.session_id in self.ended
+
+    async def end(self, session_id: str) -> None:
+        self.ended.add(session_id)
+
     async def series_of(self, conversation: str) -> str:
         if self.fail:
             raise self.fail.pop(0)
@@ -149,6 +171,7 @@ def bot(tmp_path: Path) -> Bot:
     return Bot(artifacts=ArtifactStore(tmp_path / "artifacts", [KEY], public_url=None, now=now))
 
 
+STREAMS = Limits().streams
 LOGGED = Teller(readers=[EventLog()])
 
 
@@ -159,6 +182,7 @@ def page(
     console: bool = True,
     public_url: str | None = None,
     language: str | None = None,
+    streams: Share = STREAMS,
 ) -> web.Application:
     app = web_app(
         channels={"webchat": bot.channel},
@@ -177,11 +201,14 @@ def page(
         accept=bot.accept,
         artifacts=bot.artifacts,
         charge=bot.charge,
+        keep_upload=bot.keep_upload,
+        sessions=bot,
         now=now,
         title="Invoices",
         language=language,
         greeting=bot.greeting,
         public_url=public_url,
+        streams=streams,
         events=LOGGED,
         console=bot.feed if console else None,
     )

@@ -25,6 +25,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from channels import AskfirstError
+from channels.webchat import COOKIE
 from gateway import Gateway, Settings
 from gateway.cli import main
 from gateway.testing import ScriptedProvider, ToolCall
@@ -276,6 +277,50 @@ async def test_a_client_that_leaves_ends_its_stream(tmp_path: Path) -> None:
         stream.close()
         while pages:
             await asyncio.sleep(0.01)
+
+
+async def test_operator_ends_sessions_and_reads_a_reached_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASKFIRST_STORE", f"sqlite:///{tmp_path / 'askfirst.db'}")
+
+    async def run(*words: str) -> str:
+        result = await asyncio.to_thread(CliRunner().invoke, main, words)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    monkeypatch.setenv("ASKFIRST_LIMITS", "sessions=-/-/2")
+    async with embedded(tmp_path, alone, [], chat=True) as (url, _), session() as http:
+
+        async def said(client_id: str) -> int:
+            body, page = {"client_id": client_id * 32, "text": "/help"}, {"Origin": url}
+            async with http.post(f"{url}/bot/chat/messages", json=body, headers=page) as taken:
+                return taken.status
+
+        begun = []
+        for _ in range(2):
+            http.cookie_jar.clear()
+            async with http.get(f"{url}/bot/chat") as page:
+                begun.append(page.cookies[COOKIE].value.partition(".")[0])
+        other = begun[0]
+        assert await run("people", "end-sessions", f"webchat:local:{other}") == (
+            f"Ended: the session of webchat:local:{other}\n"
+        )
+        assert await said("a") == 200
+        await run("people", "end-sessions", "--all")
+        assert await said("b") == 401
+        async with http.get(f"{url}/bot/chat") as page:
+            assert page.status == 429
+        reached: dict[str, Any] = {}
+        async with asyncio.timeout(60):
+            while not reached:
+                async with http.get(f"{url}/bot/readyz") as ready:
+                    reached = (await ready.json()).get("limits_reached", {})
+                    assert ready.status == 200
+        assert reached["new sessions of the web chat"]["limit"] == "sessions=-/-/2"
+    told = await run("waiting")
+    assert re.search(r"\nnew sessions of the web chat +sessions=-/-/2 +\d+s\n", told)
 
 
 async def test_operators_commands_reach_an_embedded_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,21 +6,24 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from html import escape, unescape
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
 import pytest
 
-from channels import Attachment, Button, ButtonPress, Message, Reply, Settled
+from channels import Address, Attachment, Button, ButtonPress, Message, Reply, Settled
 from channels.webchat import COOKIE, SECURE_COOKIE
 from channels.webchat.payload import MAX_FILE_BYTES
 from gateway.artifacts import ArtifactStore
+from gateway.limits import Share
 from gateway.observe.events import ToolErrorRaised, ToolListed, TurnEnd
 from gateway.store.errors import StoreUnavailable
+from gateway.web.chat_streams import RenderedTexts
 from gateway.web.chat_uploads import uploaded
 from gateway.web.limits import MAX_BODY_BYTES
 from gateway.web.markdown import to_html
@@ -412,6 +415,172 @@ async def test_the_console_says_which_conversation_it_is(bot: Bot, start: Start)
     assert found == [(f"webchat:local:{session}", True), ("telegram:1:2", False), ("", False)]
 
 
+# ── Streams: a few of one session, rendered once for all ──
+
+
+@asynccontextmanager
+async def stream(http: aiohttp.ClientSession) -> AsyncIterator[aiohttp.ClientResponse]:
+    """An open stream that the server serves."""
+    async with http.get("/chat/events") as response:
+        assert response.status == 200
+        await response.content.readuntil(b":\n\n")
+        yield response
+
+
+async def test_the_oldest_of_too_many_streams_of_a_session_ends(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (ana, _), page(bot) as (eve, _), AsyncExitStack() as stack, asyncio.timeout(60):
+        hers = await stack.enter_async_context(stream(ana))
+        his = [await stack.enter_async_context(stream(eve)) for _ in range(9)]
+        for ended in his[:3]:
+            assert await ended.content.read() == b"retry: 30000\n\n"
+        assert not any(open_.content.at_eof() for open_ in (hers, *his[3:]))
+        assert len(bot.channel.on_typing) == 7
+
+
+async def test_many_streams_of_one_session_cut_no_other_page(bot: Bot, start: Start) -> None:
+    few = Share(None, None, 4)
+    async with start(streams=few), page(bot) as (ana, _), page(bot) as (eve, _), AsyncExitStack() as stack:
+        async with asyncio.timeout(60):
+            hers = await stack.enter_async_context(stream(ana))
+            his = [await stack.enter_async_context(stream(eve)) for _ in range(9)]
+            for ended in his[:6]:
+                assert await ended.content.read() == b"retry: 30000\n\n"
+            assert not hers.content.at_eof()
+
+
+async def test_page_that_reads_nothing_is_let_go(bot: Bot, start: Start) -> None:
+    async with start(streams=Share(1)), page(bot) as (http, session), asyncio.timeout(60), stream(http) as stuck:
+        stuck.connection.transport.pause_reading()  # type: ignore[union-attr]
+        for number in range(60):
+            bot.says(session, f"m{number}", Reply(text="word " * 20_000))
+        async with bot.changed:
+            bot.changed.notify_all()
+        async with stream(http):
+            while len(bot.channel.on_typing) > 1:
+                await asyncio.sleep(0.01)
+
+
+async def test_each_text_is_rendered_once_for_all_streams(
+    bot: Bot, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[str] = []
+
+    def counted(text: str, *, links: bool = True) -> str:
+        rendered.append(text)
+        return to_html(text, links=links)
+
+    monkeypatch.setattr("gateway.web.chat.to_html", counted)
+    bot.answer = lambda bot, event: bot.says(event.address.place, "m1", Reply(text="**done**"))
+    async with start(), page(bot) as (http, session), AsyncExitStack() as stack, asyncio.timeout(60):
+        streams = [await stack.enter_async_context(stream(http)) for _ in range(6)]
+        drawn = await bot.channel.stream(Address(channel="webchat", account="local", place=session))
+        await drawn.update("a **draft")
+        for each in streams:
+            assert b"<strong>draft</strong>" in await each.content.readuntil(b"}\n\n")
+        await say(http, "hello")
+        for each in streams:
+            await each.content.readuntil(b"event: message\nid: 2\n")
+            assert b"<strong>done</strong>" in await each.content.readuntil(b"\n\n")
+        await shown(http, 2)
+    assert rendered == ["a **draft**", "**done**"]
+
+
+async def test_the_loop_goes_round_between_two_renderings() -> None:
+    """Many pages that are opened at once hold no other request for longer than one text takes."""
+    loop, rounds = asyncio.get_running_loop(), [0]
+
+    def go_round() -> None:
+        rounds[0] += 1
+        loop.call_soon(go_round)
+
+    made: list[int] = []
+
+    def make(text: str, links: bool) -> str:
+        made.append(rounds[0])
+        return text
+
+    texts = RenderedTexts(make, asyncio.Lock(), 100)
+    go_round()
+    await asyncio.gather(*[texts.html(f"text {number}") for number in range(20)])
+    assert len(set(made)) == 20
+
+
+async def test_rendered_texts_are_kept_up_to_their_room() -> None:
+    made: list[str] = []
+
+    def make(text: str, links: bool) -> str:
+        made.append(text)
+        return text * 2
+
+    texts = RenderedTexts(make, asyncio.Lock(), 100)
+    for text in ("a" * 10, "b" * 10, "c" * 10, "a" * 10, "d" * 10, "a" * 10, "b" * 10, "e" * 90, "e" * 90):
+        assert await texts.html(text) == text * 2
+    assert made == [each * 10 for each in "abcdb"] + ["e" * 90] * 2
+
+
+# ── Sessions: they end ──
+
+
+async def test_logout_ends_the_session_for_good(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (http, session), stream(http) as open_, asyncio.timeout(60):
+        [cookie] = [each.value for each in http.cookie_jar]
+        bot.says(session, "m1", Reply(text="hello", media=(await bot.keeps(b"%PDF-1.7", "INV-7.pdf"),)))
+        *_, file = await shown(http, 2)
+        async with http.post("/chat/logout", headers={"Origin": "http://evil.example"}) as response:
+            assert response.status == 401
+        async with http.post("/chat/logout") as response:
+            assert (response.status, await response.json()) == (200, {"status": "ended"})
+            assert response.cookies[COOKIE]["max-age"] == "0"
+        await open_.content.read()
+        assert not [*http.cookie_jar]
+        stolen = {"Cookie": f"{COOKIE}={cookie}"}
+        assert await say(http, "hello", **stolen) == 401
+        for path in ("/chat/events", "/chat/console"):
+            async with http.get(path, headers=stolen) as response:
+                assert response.status == 401
+        async with http.get(f"/{file['media'][0]['link']}", headers=stolen) as response:
+            assert response.status == 404
+        assert (await piece(http, b"x", headers=stolen))[0] == 401
+        async with http.get("/chat", headers=stolen) as response:
+            assert response.cookies[COOKIE].value.partition(".")[0] != session
+    assert bot.accepted == []
+
+
+async def test_open_page_learns_that_an_operator_ended_its_session(
+    bot: Bot, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.web.chat.HEARTBEAT_SECONDS", 0.01)
+    async with start(), page(bot) as (http, session), stream(http) as open_, asyncio.timeout(60):
+        bot.ended.add(session)
+        await open_.content.read()
+        async with http.get("/chat/events") as response:
+            assert response.status == 401
+
+
+async def test_no_visit_prolongs_a_session(bot: Bot, start: Start) -> None:
+    now = datetime.now(UTC)
+    old = bot.channel.cookies.sign("s" * 22, now - timedelta(days=29, hours=23))
+    older = bot.channel.cookies.sign("s" * 22, now - timedelta(days=30, seconds=1))
+    async with start(), aiohttp.ClientSession(bot.url) as http:
+        async with http.get("/chat", headers={"Cookie": f"{COOKIE}={old.cookie}"}) as response:
+            assert response.cookies[COOKIE].value == old.cookie
+            assert 3500 < int(response.cookies[COOKIE]["max-age"]) <= 3600
+        http.cookie_jar.clear()
+        async with http.get("/chat", headers={"Cookie": f"{COOKIE}={older.cookie}"}) as response:
+            assert response.cookies[COOKIE].value.partition(".")[0] != "s" * 22
+
+
+async def test_too_many_new_sessions_are_told_when_to_come_again(bot: Bot, start: Start) -> None:
+    bot.wait = 2.5
+    async with start(), aiohttp.ClientSession(bot.url) as http:
+        async with http.get("/chat") as response:
+            assert (response.status, response.headers["Retry-After"]) == (429, "3")
+            assert response.headers["Refresh"] == "3" and not response.cookies
+        known = bot.channel.cookies.begin(datetime.now(UTC), bytes)
+        async with http.get("/chat", headers={"Cookie": f"{COOKIE}={known.cookie}"}) as response:
+            assert response.status == 200
+
+
 # ── Files of the chat page: sent in pieces, counted once, kept for their session alone ──
 
 
@@ -427,10 +596,11 @@ async def piece(
     size: int | None = None,
     *,
     name: str = "notes.txt",
+    headers: Mapping[str, str] = MappingProxyType({}),
     **more: Any,
 ) -> tuple[int, Any]:
     query = {"upload": "u" * 32, "at": str(at), "size": str(len(body) if size is None else size), "name": name, **more}
-    async with http.post("/chat/files", params=query, data=body, headers=OCTETS) as response:
+    async with http.post("/chat/files", params=query, data=body, headers={**OCTETS, **headers}) as response:
         is_json = response.content_type == "application/json"
         return response.status, await response.json() if is_json else await response.text()
 
@@ -601,17 +771,31 @@ async def test_a_message_names_at_most_ten_whole_files(bot: Bot, start: Start, f
     assert bot.accepted == []
 
 
-async def test_an_unfinished_file_is_swept_after_a_day(bot: Bot, start: Start) -> None:
-    async with start(), page(bot) as (http, _):
+async def test_upload_that_no_message_names_leaves_within_an_hour(bot: Bot, start: Start) -> None:
+    """The sweep runs every ten minutes."""
+    async with start(), page(bot) as (http, session):
         await piece(http, b"abc", 0, 100)
-        whole = await sent(http, b"whole")
+        named = await sent(http, b"named", upload="n" * 32)
+        unnamed = await sent(http, b"unnamed", upload="m" * 32)
+        assert await send(http, named) == 200
+        assert bot.named == [("notes.txt", f"webchat:local:{session}")]
         [part] = bot.artifacts.directory.glob(".*.part")
-        await bot.artifacts.sweep(datetime.now(UTC) + timedelta(hours=23))
-        assert part.exists()
-        await bot.artifacts.sweep(datetime.now(UTC) + timedelta(hours=25))
-        assert not part.exists()
-        assert bot.artifacts.resolve(whole["token"])[0].exists()
+        path = bot.artifacts.resolve(unnamed["token"])[0]
+        await bot.artifacts.sweep(datetime.now(UTC) + timedelta(minutes=49))
+        assert part.exists() and path.exists()
+        await bot.artifacts.sweep(datetime.now(UTC) + timedelta(minutes=51))
+        assert not part.exists() and not path.exists()
+        await bot.artifacts.sweep(datetime.now(UTC) + timedelta(days=29))
+        assert bot.artifacts.resolve(named["token"])[0].exists()
         assert await piece(http, b"def", 3, 100) == (409, {"at": 0})
+
+
+async def test_message_is_taken_although_its_file_cannot_be_kept(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (http, _):
+        file = await sent(http, b"one")
+        bot.is_full = True
+        assert await send(http, file, text="look") == 200
+    assert len(bot.accepted) == 1 and bot.named == []
 
 
 def test_a_file_is_no_larger_than_the_engine_reads() -> None:

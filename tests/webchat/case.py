@@ -35,7 +35,7 @@ def posted(said: dict[str, Any]) -> WebhookRequest:
 
 
 def prove(request: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest:
-    cookie = SessionCookies([KEY.encode()]).renew(SESSION, at).cookie
+    cookie = SessionCookies([KEY.encode()]).sign(SESSION, at).cookie
     return replace(request, headers={**request.headers, "cookie": f"{COOKIE}={cookie}"})
 
 

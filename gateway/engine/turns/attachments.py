@@ -121,7 +121,7 @@ async def _kept(
         fault = f"it is of another kind than its name says: no {said}"
     artifact = await asyncio.to_thread(Artifact.of, content, _filename(attachment, mime_type), mime_type)
     try:
-        media = await context.files.keep(artifact, str(person))
+        media = await context.files.keep_sent(artifact, str(person))
     except NotKept:
         return _as_received(attachment, fault="no more files are kept for this person now")
     return replace(

@@ -15,7 +15,6 @@ from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out
 from gateway.agent.interceptors import InterceptorFailed
 from gateway.engine.calls import post_result
-from gateway.engine.concurrency import KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.leases import HeldLease, shielded_commit
@@ -37,6 +36,7 @@ from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.live import StreamedText, streamed_text
 from gateway.engine.turns.notes import gather, is_said, keep_folded
 from gateway.engine.turns.running import RunningTurn, begin_turn, tool_context, turn_input, turn_language
+from gateway.engine.turns.shares import TurnShares
 from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
 from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, milliseconds_since
@@ -53,8 +53,6 @@ log = logging.getLogger("askfirst.turns")
 
 DEADLINE_SECONDS = 60.0
 """The time limit of the model and its tools in one turn."""
-_CROWDED_SECONDS = 2.0
-"""The wait of a turn whose place or person has as many running turns as the limits allow."""
 _CHANNEL_OFF_SECONDS = 60.0
 """The wait of a turn whose channel is off in this process."""
 _MOST_WINDOWS = 5
@@ -80,7 +78,7 @@ class TurnRunner:
             if isinstance(channel, CanStream) and channel.capabilities.stream
         }
         self._transcripts = Transcripts(context.bot.agent.memory, context.bot.agent.token_count)
-        self._places, self._people = KeyedLimit(context.limits.turns.place), KeyedLimit(context.limits.turns.person)
+        self._shares = TurnShares(context.limits.turns, context.channels)
         self._suspect: str | None = None
         """The conversation of the running turn that may kill this process. Other suspect turns wait, so that they do
         not die with it."""
@@ -93,14 +91,14 @@ class TurnRunner:
         The person is told of a failure, and the turn is retried or becomes a dead letter. In a call of the bot's own
         code, the error that ended the turn is raised instead.
         """
-        signals, place = SignalInbox(lease), _place(lease)
+        signals = SignalInbox(lease)
         try:
             with HeldLease(self._context, lease, signals.on_signal), contextlib.ExitStack() as share:
-                if place is not None and self._places.are_taken(place):
-                    await self._postpone(lease, _CROWDED_SECONDS)
+                if wait := share.enter_context(self._shares.of_place(lease.lane)):
+                    if self._shares.is_page(lease.lane):
+                        self._context.reached.note("turns of the web chat", f"turns={self._context.limits.turns}")
+                    await self._postpone(lease, wait)
                     return None
-                if place is not None:
-                    share.enter_context(self._places.one(place))
                 undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
                 if undecided:
                     await self._decisions.decide(lease.lane)
@@ -112,12 +110,11 @@ class TurnRunner:
                     transaction.collect_until = until
                     await self._context.commit(transaction)
                     return None
-                if batch.messages and batch.messages[0].address.channel != DirectChannel.name:
-                    person = str(batch.messages[0].person)
-                    if self._people.are_taken(person):
-                        await self._postpone(lease, _CROWDED_SECONDS)
-                        return None
-                    share.enter_context(self._people.one(person))
+                counts = batch.messages and batch.messages[0].address.channel != DirectChannel.name
+                person = str(batch.messages[0].person) if counts else None
+                if wait := share.enter_context(self._shares.of_person(person)):
+                    await self._postpone(lease, wait)
+                    return None
                 prefetched = lease.prefetched if self._context.has_prefetch(lease) and not undecided else None
                 return await self._run_batch(lease, batch, signals, history, prefetched)
         except Fenced:
@@ -399,13 +396,6 @@ class TurnRunner:
         if channel is None or not self._context.bot.agent.config.streams_on(address.channel):
             return None
         return await streamed_text(self._context, lease, channel, address, run_of(batch.began_by))
-
-
-def _place(lease: Lease) -> str | None:
-    """Return the place of a thread, which other threads share; None for other conversations."""
-    _, _, address = lease.lane.partition("/")
-    place, in_thread, _ = address.partition("/")
-    return place if in_thread else None
 
 
 def _progress(running: RunningTurn, turn: Turn) -> list[ModelMessage]:
