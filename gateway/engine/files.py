@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from channels import Media
 from channels.cancellable_threads import FILES, in_thread
@@ -10,6 +11,7 @@ from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKep
 from gateway.engine.reply_limits import once_a_minute
 from gateway.limits import Share
 from gateway.pending.actions import ConversationActions
+from gateway.pending.prompting import write_files
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell
@@ -70,6 +72,8 @@ class FileKeeper:
         Raises NotKept for the file of a new question. The file of an older question was kept when it was asked, so its
         decision goes on.
         """
+        if actions.filed:
+            await in_thread(partial(write_files, actions), threads=FILES)
         for action_id, file in actions.files.items():
             action = actions.get(action_id)
             try:
