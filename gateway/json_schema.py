@@ -21,6 +21,7 @@ from channels import Json
 
 _MOST_STEPS = 20_000
 """The most keywords that are applied in one validation. A few nested ``allOf`` can ask for more than ends in a day."""
+_LONGEST_PATTERN = 1_000
 _VALUES = ("const", "default", "enum", "examples")
 """The keywords that hold values, and no schemas."""
 _steps: ContextVar[list[int]] = ContextVar("askfirst_schema_steps")
@@ -51,6 +52,7 @@ def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
     schema = dict(schema)
     try:
         json.dumps(schema, allow_nan=False)
+        _check_patterns(schema)
         validator_for(schema, Draft202012Validator).check_schema(schema)
         _follow_references(schema)
     except SchemaError as error:
@@ -114,7 +116,7 @@ def _bounded(validator: Any) -> Any:
 
 
 @functools.lru_cache(512)
-def _finds(pattern: str) -> Callable[[str], bool]:
+def finder(pattern: str) -> Callable[[str], bool]:
     """Return a search for this pattern in linear time, by the engine of pydantic. Raises ValueError if it has none.
 
     Python's own engine takes hours for some patterns, and a person can dictate the text.
@@ -138,21 +140,21 @@ def _finds(pattern: str) -> Callable[[str], bool]:
 
 
 def _pattern(validator: Any, pattern: str, value: Json, schema: Any) -> Iterator[Any]:
-    if isinstance(value, str) and not _finds(pattern)(value):
+    if isinstance(value, str) and not finder(pattern)(value):
         yield NotValid(f"{value!r} does not match {pattern!r}")
 
 
 def _pattern_properties(validator: Any, patterns: Mapping[str, Any], value: Json, schema: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for pattern, inner in patterns.items():
-            for name in filter(_finds(pattern), value):
+            for name in filter(finder(pattern), value):
                 yield from validator.descend(value[name], inner, path=name, schema_path=pattern)
 
 
 def _additional_properties(validator: Any, more: Any, value: Json, schema: Any) -> Iterator[Any]:
     if not isinstance(value, dict):
         return
-    patterns = [_finds(pattern) for pattern in schema.get("patternProperties", {})]
+    patterns = [finder(pattern) for pattern in schema.get("patternProperties", {})]
     names = [name for name in value if name not in schema.get("properties", {})]
     extra = [name for name in names if not any(finds(name) for finds in patterns)]
     if isinstance(more, dict):
@@ -198,6 +200,21 @@ def _place(path: Iterable[Any]) -> str:
     return f"{said}: " if said else ""
 
 
+def _check_patterns(schema: Mapping[str, Json]) -> None:
+    """Raise ValueError for a pattern that takes long to compile."""
+    waiting: list[Json] = [dict(schema)]
+    while waiting:
+        match waiting.pop():
+            case dict() as each:
+                patterns = each.get("patternProperties")
+                for pattern in (each.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
+                    if isinstance(pattern, str) and len(pattern) > _LONGEST_PATTERN:
+                        raise ValueError(f"it has a pattern of more than {_LONGEST_PATTERN} characters")
+                waiting += each.values()
+            case list() as several:
+                waiting += several
+
+
 def _follow_references(schema: dict[str, Json]) -> None:
     """Follow each ``$ref``, and read each pattern. Raises Unresolvable, RecursionError, _TooLong and ValueError."""
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
@@ -209,10 +226,10 @@ def _follow_references(schema: dict[str, Json]) -> None:
                 if isinstance(reference := each.get("$ref"), str):
                     resolver.lookup(reference)
                 if isinstance(pattern := each.get("pattern"), str):
-                    _finds(pattern)
+                    finder(pattern)
                 if isinstance(patterns := each.get("patternProperties"), dict):
                     for pattern in patterns:
-                        _finds(pattern)
+                        finder(pattern)
                     if "unevaluatedProperties" in each:
                         raise ValueError("it has patternProperties beside unevaluatedProperties: leave one of them out")
                 waiting += [value for name, value in each.items() if name not in _VALUES]

@@ -1,6 +1,7 @@
 """Evaluates the parser of replies with the corpus, and writes the files that are derived from the word files.
 
-``python -m scripts.words`` writes gateway/pending/words/index.json and the table of docs/confirmation-rules.md.
+``python -m scripts.words`` writes compiled/, index.json and version.py of gateway/pending/words, and the table of
+docs/confirmation-rules.md.
 """
 
 from __future__ import annotations
@@ -17,20 +18,25 @@ from babel import Locale
 
 from gateway.pending import ReplyParser
 from gateway.pending.folding import fold
-from gateway.pending.words import INTENTS, heads, languages, words_of
+from gateway.pending.words import INTENTS, Words, common, compiling, heads, languages, words_of
+from gateway.pending.words.parsing import parsed
 
 __all__ = [
+    "COMPILED",
     "CORPUS",
     "INDEX",
     "PAGE",
+    "VERSION",
     "Case",
     "Judgement",
     "cases",
-    "index_begin",
+    "compiled_names",
     "index_line",
     "judged",
     "made_index",
     "row",
+    "version",
+    "words_in",
     "written",
 ]
 
@@ -38,6 +44,8 @@ ROOT: Final = Path(__file__).parent.parent
 CORPUS: Final = ROOT / "tests" / "pending" / "corpus"
 WORDS: Final = ROOT / "gateway" / "pending" / "words"
 INDEX: Final = WORDS / "index.json"
+COMPILED: Final = WORDS / "compiled"
+VERSION: Final = WORDS / "version.py"
 PAGE: Final = ROOT / "docs" / "confirmation-rules.md"
 HELD: Final = "held"
 """Folder of held-out replies, which the authors of the word files have not seen."""
@@ -146,11 +154,26 @@ def written(page: str) -> str:
     return f"{before}{_BEGIN}\n{table()}\n{_END}{after}"
 
 
-def index_begin() -> str:
-    """Return the first line of index.json: the version of all word files."""
+def version() -> str:
+    """Return the contents that version.py must have: the version of all word files."""
     names = sorted([*languages(), "common"])
-    version = hashlib.sha256(b"".join((WORDS / f"{name}.toml").read_bytes() for name in names)).hexdigest()[:8]
-    return f'{{"version": "{version}", "languages": {{'
+    digest = hashlib.sha256(b"".join((WORDS / f"{name}.toml").read_bytes() for name in names)).hexdigest()[:8]
+    said = "The version of all word files, which is stored with each action: written by `make words`."
+    return f'"""{said}"""\n\nVERSION = "{digest}"\n'
+
+
+def words_in(name: str) -> Words:
+    """Return the words that a file of compiled/ must hold, from their word file."""
+    lang = name.removeprefix("-")
+    source = tomllib.loads((WORDS / f"{lang if lang == name else 'en'}.toml").read_text(encoding="utf-8"))
+    return parsed(source if lang == name else {"typed": source["typed"]}, lang, common())
+
+
+def compiled_names() -> list[str]:
+    """Return the names of the files of compiled/: the languages, "-" for one without a word file, and "-lv" for one
+    that has an exception beside."""
+    excepted = common().exceptions.keys() - {*languages(), *common().same}
+    return sorted([*languages(), "-", *(f"-{lang}" for lang in excepted)])
 
 
 def index_line(lang: str) -> str:
@@ -169,10 +192,15 @@ def index_line(lang: str) -> str:
 def made_index() -> str:
     """Return the contents that index.json must have: one line a language."""
     lines = ",\n".join(map(index_line, languages()))
-    return f"{index_begin()}\n{lines}\n}}}}\n"
+    return f"{{\n{lines}\n}}\n"
 
 
 if __name__ == "__main__":
+    VERSION.write_text(version(), encoding="utf-8")
+    for file in COMPILED.glob("*.json"):
+        file.unlink()
+    for name in compiled_names():
+        (COMPILED / f"{name}.json").write_bytes(compiling.written(words_in(name)))
     INDEX.write_text(made_index(), encoding="utf-8")
     heads.cache_clear()
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

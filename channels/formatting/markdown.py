@@ -26,6 +26,10 @@ _MOST_BRACKETS = 1_000
 _MOST_CELLS = 10_000
 """The most lines times columns of the widest line: the parser fills up the short rows of a table."""
 
+_MOST_SIGNS = 2_000
+_SIGNS_OF_A_LINE = 2
+"""The most marks of emphasis, code and cells: each becomes a token, and so does a line, which counts as two of them."""
+
 _PHONE_COLUMNS = 36
 """Characters of fixed width that a phone shows in a line."""
 
@@ -66,6 +70,8 @@ def read_markdown(markdown: str, *, columns: int = _PHONE_COLUMNS) -> Styled:
 def is_quick(text: str) -> bool:
     """True if a Markdown parser reads this text quickly. False for a text built to be slow."""
     if len(text) > MAX_MARKDOWN or text.count("[") > _MOST_BRACKETS:
+        return False
+    if sum(map(text.count, "*_~`|")) + _SIGNS_OF_A_LINE * text.count("\n") > _MOST_SIGNS:
         return False
     lines = text.split("\n")
     return len(lines) * (1 + max(line.count("|") for line in lines)) <= _MOST_CELLS

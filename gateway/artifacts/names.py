@@ -11,6 +11,8 @@ from gateway.artifacts.pictures import HEAD_BYTES, PICTURE_TYPES, picture_type
 
 _MAX_CHARACTERS = 100
 _MAX_EXTENSION = 10
+_LONGEST = 1_000
+"""The last characters of a name that are looked at."""
 _FORBIDDEN = re.compile(r'[<>:"|?*]')
 _BYTES = "application/octet-stream"
 _OFFICE_GUESS = "application/vnd.openxmlformats-officedocument."
@@ -24,7 +26,7 @@ def clean_filename(name: str | None, mime_type: str) -> str:
     offered as the name of a download: on disk, a file is named by its hash.
     """
     # Normalize first, because full-width dots and slashes become ASCII ones only here.
-    text = unicodedata.normalize("NFKC", name or "").replace("\\", "/").rsplit("/", 1)[-1]
+    text = unicodedata.normalize("NFKC", (name or "")[-_LONGEST:]).replace("\\", "/").rsplit("/", 1)[-1]
     text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
     text = " ".join(_FORBIDDEN.sub("_", text).split()).strip(". ")
     if _RESERVED.fullmatch(text):

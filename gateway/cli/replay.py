@@ -117,13 +117,13 @@ def _read(file: Path) -> Iterator[RecordedRequest | Line]:
         yield from (Line(source=f"{file}:{number}", text=line.strip()) for number, line in lines if line.strip())
         return
     try:
-        whole = json.loads(text)
-    except ValueError:
+        json.loads(text)
+    except (ValueError, RecursionError):
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip():
                 yield _record(line, f"{file}:{number}")
     else:
-        yield _record(json.dumps(whole), str(file))
+        yield _record(text, str(file))
 
 
 def _record(text: str, source: str) -> RecordedRequest:

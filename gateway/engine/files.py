@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from channels import Media
@@ -14,6 +15,7 @@ from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKep
 from gateway.engine.reply_limits import once_a_minute
 from gateway.limits import ONE_PLACE, Share
 from gateway.pending.actions import ConversationActions
+from gateway.pending.prompting import write_files
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell
@@ -123,6 +125,8 @@ class FileKeeper:
         Raises NotKept for the file of a new question. The file of an older question was kept when it was asked, so its
         decision goes on.
         """
+        if actions.filed:
+            await in_thread(partial(write_files, actions), threads=FILES)
         for action_id, file in actions.files.items():
             action = actions.get(action_id)
             try:

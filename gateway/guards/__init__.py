@@ -2,9 +2,10 @@
 
 from gateway.guards.base import STAGES, Guardrail, GuardrailContext, GuardrailVerdict, Stage
 from gateway.guards.guardrails import InjectionGuardrail, LengthGuardrail, PiiGuardrail
-from gateway.guards.screening import Screened, screen, screen_aside, screened_name
+from gateway.guards.screening import QUICK, Screened, screen, screen_aside, screened_name
 
 __all__ = [
+    "QUICK",
     "STAGES",
     "Guardrail",
     "GuardrailContext",

@@ -17,6 +17,9 @@ _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,6
 _CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){11,18}(?![\w-])")
 _IBAN: Final = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11,30}(?!\w)")
 _SHORTEST_IBAN: Final = 15
+_PHONE_PIECE: Final = 4_000
+_LONGEST_PHONE: Final = 250
+"""The most characters of a number in a text, with its brackets, blanks and extension."""
 _MOST_CHARACTERS: Final = 100_000
 """The most characters that are searched at once. A longer text counts as personal data: it is blocked."""
 
@@ -118,8 +121,9 @@ def _phone_finder() -> Callable[[str], Iterator[tuple[int, int]]]:
         raise AskfirstError("PiiGuardrail needs the extra pii: pip install 'askfirst[pii]'") from error
 
     def phones(text: str) -> Iterator[tuple[int, int]]:
-        for match in phonenumbers.PhoneNumberMatcher(text, None):
-            yield match.start, match.end
+        for at in range(0, len(text), _PHONE_PIECE):  # one search of a long text would keep every thread waiting
+            for match in phonenumbers.PhoneNumberMatcher(text[at : at + _PHONE_PIECE + _LONGEST_PHONE], None):
+                yield at + match.start, at + match.end
 
     return phones
 

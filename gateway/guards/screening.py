@@ -24,7 +24,8 @@ class Screened(NamedTuple):
 _LONGEST_LINE: Final = 2000
 """A longer line is screened in pieces of this length, each with the end of the one before."""
 _OVERLAP: Final = 200
-_QUICK: Final = 2000
+_LONGEST_NAME: Final = 500
+QUICK: Final = 2000
 """A text of this length takes at most some 20 milliseconds, whatever it is."""
 
 _BEFORE = (
@@ -195,12 +196,15 @@ _LOOK_ALIKES: Final = str.maketrans(
     "аАеЕоОрРсСхХуУіІјЈѕЅԁһҺкКмМнНтТвВзЗӏѵԛԝεΕοΟαΑρΡυΥιΙκΚνΝτΤχΧβΒμΜηΗζΖ",
     "aAeEoOpPcCxXyYiIjJsSdhHkKmMhHtTbB33lvqweEoOaApPuYiIkKvNtTxXbBuMnHzZ",
 )
-"""Letters of Cyrillic and Greek that are read as one of ASCII, and that one."""
+"""Letters of Cyrillic and Greek that are read as a letter of ASCII, and that letter."""
+
+
+_OTHER_WORDS: Final = re.compile(r"(?:[^\x00-\x7f]++ ?)++")
 
 
 async def screen_aside(text: str) -> Screened:
     """Return what `screen` returns, without holding up the event loop: a long text can take a second."""
-    return screen(text) if len(text) <= _QUICK else await asyncio.to_thread(screen, text)
+    return screen(text) if len(text) <= QUICK else await asyncio.to_thread(screen, text)
 
 
 def screen(text: str) -> Screened:
@@ -223,12 +227,24 @@ def screen(text: str) -> Screened:
 
 
 def screened_name(filename: str) -> str:
-    """Return a file's name, or a neutral one in place of a name that reads like an instruction."""
-    words = re.sub(r"[_\-.+]+", " ", filename)
-    if not (_kinds(_visible(words)) or _kinds(_visible(filename))):
+    """Return a file's name, or a neutral name if it is too long or reads like an instruction."""
+    words = re.sub(r"[_\-.+]+", " ", filename[:_LONGEST_NAME])
+    if len(filename) <= _LONGEST_NAME and not (_kinds(_visible(words)) or _kinds(_visible(filename))):
         return filename
     suffix = PurePosixPath(filename).suffix
     return f"file{suffix}" if re.fullmatch(r"\.\w{1,8}", suffix) else "file"
+
+
+def _folded(piece: str) -> str:
+    """Return a piece of a line with letters of ASCII in place of letters that look like them.
+
+    Words in other letters become a single word: they are no part of an instruction in English.
+    """
+    if piece.isascii():
+        return piece
+    folded = unicodedata.normalize("NFKC", piece).translate(_LOOK_ALIKES)
+    folded = "".join(char for char in unicodedata.normalize("NFD", folded) if not unicodedata.combining(char))
+    return _OTHER_WORDS.sub(lambda found: "я " if found[0].endswith(" ") else "я", folded)
 
 
 def _visible(text: str) -> str:
@@ -239,12 +255,7 @@ def _visible(text: str) -> str:
 
 
 def _kinds(line: str) -> list[str]:
-    """Return the kinds of instructions in a line."""
-    folded = line
-    if not line.isascii():
-        folded = unicodedata.normalize("NFKC", line).translate(_LOOK_ALIKES)
-        folded = "".join(char for char in unicodedata.normalize("NFD", folded) if not unicodedata.combining(char))
-    pieces = [folded]
-    if len(folded) > _LONGEST_LINE:
-        pieces = [folded[max(0, at - _OVERLAP) : at + _LONGEST_LINE] for at in range(0, len(folded), _LONGEST_LINE)]
+    """Return the kinds of instructions in a line. It is cut first: folding makes up to 18 characters of a letter."""
+    ends = range(_LONGEST_LINE, len(line) + _LONGEST_LINE, _LONGEST_LINE)
+    pieces = [_folded(line[max(0, end - _LONGEST_LINE - _OVERLAP) : end]) for end in ends]
     return list(dict.fromkeys(kind for kind, pattern in _KINDS for piece in pieces if pattern.search(piece)))

@@ -13,7 +13,7 @@ import mcp_types
 from mcp import MCPError
 
 from gateway.artifacts import MAX_PER_RUN
-from gateway.guards import screen
+from gateway.guards import QUICK, screen
 from gateway.logs import describe_error
 from gateway.mcp.text import Cleaned, bounded, one_line
 from gateway.mcp.transports import Sending
@@ -28,7 +28,7 @@ def told(result: mcp_types.CallToolResult, ctx: ToolContext, clean: Cleaned) -> 
         texts.append(json.dumps(result.structured_content, ensure_ascii=False))
     text = clean(bounded("\n\n".join(texts), LONGEST - 100))
     if result.is_error:
-        raise ToolFailed(screen(text).text or "the server says that it failed, and not why")
+        raise ToolFailed(screen(bounded(text, QUICK)).text or "the server says that it failed, and not why")
     return text or None
 
 

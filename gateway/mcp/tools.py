@@ -83,7 +83,7 @@ class MCPTool(SchemaTool):
         """Return True: the server is asked for its definition again right before the launch."""
         return True
 
-    def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
+    async def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
         """Return an empty text: a stranger's words go to the model, which answers the person."""
         return ""
 

@@ -114,6 +114,8 @@ class ConversationActions:
         )
         self.says: list[OutgoingReply] = []
         """The replies that the caller queues with the changes, in order."""
+        self.filed: list[tuple[int, PendingAction]] = []
+        """The places in `says` of replies whose files are not written yet, with their questions; see `write_files`."""
         self.files: dict[str, Artifact] = {}
         """Action id -> the file of its question. The caller stores the bytes before it queues the question."""
         self.near: str = ""

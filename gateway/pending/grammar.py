@@ -114,7 +114,7 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
     message = _cut(text, words)
     if message is None or _says_neither(text, words):
         return
-    doubtful = words.hesitates is not None and words.hesitates.search(text) is not None
+    doubtful = words.hesitates(text)
     todo = [_State(0, None, "", 0, None, frozenset(), polite=False, said=False, first=0, end=0)]
     seen, ends = set(todo), list[_State]()
     while todo:
@@ -273,7 +273,7 @@ def _begins(word: str, words: Words) -> bool:
 
 def _verbs_in(text: str, tokens: list[_Token], words: Words) -> Iterator[tuple[int, int, Form]]:
     starts = range(len(text)) if words.prefixed else (token.start for token in tokens)
-    for start in starts if words.forms else ():
+    for start in starts:
         for end in range(start + 1, min(start + words.longest_form, len(text)) + 1):
             for form in words.forms.get(text[start:end], ()):
                 yield start, end, form

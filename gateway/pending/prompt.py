@@ -372,7 +372,8 @@ def _headline(action: PendingAction) -> str:
 
 def _shortened(action: PendingAction, letters: Callable[[str], str]) -> str:
     """Return the question of an action with a file: a short title and the file's name."""
-    title = plain(_headline(action))
+    headline = _headline(action)
+    title = plain(headline) if len(headline) <= _LONGEST_TITLE else headline  # cut first: each character is looked at
     if len(title) > _LONGEST_TITLE or not is_quick(title):
         title = plain(action.kind.replace("_", " "))
     file = plain(f"{action.code}.txt")

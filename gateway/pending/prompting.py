@@ -370,13 +370,23 @@ def fits_together(actions: ConversationActions, asked: Sequence[PendingAction]) 
 
 
 def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> None:
-    """Queue the files of the questions that are too long for the prompt."""
+    """Queue the replies for the files of the questions that are too long for the prompt."""
     for action in asked:
         if action.open and action.filed:
-            file = attached(action)
-            actions.files[action.pending_action_id] = file
-            reply, asks = Reply(media=(media_of(file),)), (action.pending_action_id,)
-            actions.says.append(OutgoingReply(reply=reply, asks=asks))
+            actions.filed.append((len(actions.says), action))
+            actions.says.append(OutgoingReply(reply=Reply(), asks=(action.pending_action_id,)))
+
+
+def write_files(actions: ConversationActions) -> None:
+    """Write the files of long questions into their replies.
+
+    A model chooses the length of an argument, and each character is looked at: call it in a thread.
+    """
+    for place, action in actions.filed:
+        file = attached(action)
+        actions.files[action.pending_action_id] = file
+        actions.says[place] = replace(actions.says[place], reply=Reply(media=(media_of(file),)))
+    actions.filed.clear()
 
 
 def _mint(

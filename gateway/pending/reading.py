@@ -19,6 +19,7 @@ from gateway.pending.grammar import Reading, readings
 from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
 from gateway.pending.words import INTENTS, UNKNOWN_VERB, Intent, common, heads, words_of
+from gateway.pending.words.version import VERSION
 from gateway.tools.confirm import NO_VERBS
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
@@ -80,7 +81,7 @@ class CodeReply(NamedTuple):
 class ReplyParser:
     """A parser of answers to prompts. It is pure: the same text always gives the same result."""
 
-    version: str = f"{_GRAMMAR}-{heads().version}"
+    version: str = f"{_GRAMMAR}-{VERSION}"
     """The version of the rules and of the words, which is stored with each action."""
 
     def classify(self, text: str, lang: str = "en", *, verb: str | None = None, name: str | None = None) -> Answer:

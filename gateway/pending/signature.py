@@ -51,8 +51,9 @@ def _is_closing(line: str, tables: Sequence[Words]) -> bool:
 
 def _closes(raw: str, last: str, words: Words, tables: Sequence[Words], named: frozenset[str]) -> bool:
     """Return True for a closing, alone or with the name, and for the line of a phone or mail program."""
-    for pattern in words.sent_from:
-        if (found := pattern.fullmatch(last)) and common().is_device(found.groupdict().get("device", "") or ""):
+    for before, after in words.sent_from:
+        device = last[len(before) : len(last) - len(after)]
+        if device and last.startswith(before) and last.endswith(after) and common().is_device(device):
             return True
     if last in words.closings:
         return True

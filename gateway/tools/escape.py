@@ -86,7 +86,10 @@ _ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 _IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")
 
 
-@lru_cache(_REMEMBERED)
+QUICK = 3_000
+"""The characters of a text that is escaped in a few milliseconds, whatever it is. Escape a longer one in a thread."""
+
+
 def visible(text: str) -> str:
     """Return a text in which every character can be read. Two different texts never give the same result.
 
@@ -94,6 +97,10 @@ def visible(text: str) -> str:
     spaces at the ends, letters of another script than the rest of their word, words of letters that all look like Latin
     ones, compatibility forms of a letter, and characters that look like a punctuation mark of ASCII.
     """
+    return _remembered(text) if len(text) <= QUICK else _visible(text)
+
+
+def _visible(text: str) -> str:
     if _ORDINARY.fullmatch(text) and "  " not in text and text.strip(" ") == text:
         return text
     if text.isascii():
@@ -109,6 +116,9 @@ def visible(text: str) -> str:
     return "".join(pieces)
 
 
+_remembered = lru_cache(_REMEMBERED)(_visible)
+
+
 def shown(value: Json, *, bare: bool = True) -> str:
     """Return the display text of a value, different for each value: a text in quotes, any other value as JSON.
 
@@ -122,18 +132,24 @@ def shown(value: Json, *, bare: bool = True) -> str:
     return f"“{visible(value)}”"
 
 
-@lru_cache(_REMEMBERED)
 def legible(text: str) -> str:
     """Return a sentence without hidden characters. Its own quotes, escapes and punctuation stay.
 
     In a sentence with right-to-left letters, quoted texts are isolated, so that they do not reorder their surroundings.
     """
+    return _remembered_sentence(text) if len(text) <= QUICK else _legible(text)
+
+
+def _legible(text: str) -> str:
     if not _ORDINARY_SENTENCE.fullmatch(text):
         hidden = _signs(text, _is_hidden, exact=False)
         text = "".join(_in_a_sentence(char, escape=escape) for char, escape in zip(text, hidden, strict=True))
     if has_right_to_left(text):
         return _QUOTED.sub(lambda found: isolated(found[0]), text)
     return text
+
+
+_remembered_sentence = lru_cache(_REMEMBERED)(_legible)
 
 
 def plain(text: str) -> str:

@@ -8,15 +8,17 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Literal, overload
 
 from channels import Json
+from channels.cancellable_threads import FILES, in_thread
 from gateway.options import checked
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview, Standing, Template, as_text, frozen
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import Problem, ToolError, ToolValidationError
-from gateway.tools.escape import plain, shown
+from gateway.tools.escape import QUICK, plain, shown
 from gateway.tools.function import Function, call_guarded
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.policy import ToolPolicy
@@ -235,7 +237,7 @@ class Tool:
         if self._ask is None:
             return Preview(text=say("run_tool", ctx.language, tool=f"“{self.name.replace('_', ' ')}”"))
         if isinstance(self._ask, Template):
-            return Preview(text=self._ask.sentence(args))
+            return Preview(text=await _escaped(partial(self._ask.sentence, args), len(given)))
         found = await self._guarded(self._ask, args, ctx, self._at_most(timeout_seconds), passing=(ValueError,))
         return frozen(found if isinstance(found, Preview) else Preview(text=str(found)))
 
@@ -292,15 +294,14 @@ class Tool:
         found = await self._guarded(self._probe, args, ctx, self._at_most(timeout_seconds))
         return found if found in ("done", "not_done") else "unknown"
 
-    def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
+    async def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
         """Return the tool's text for a confirmed call that is done, as Markdown; None without ``done=``.
 
         Its values are shown as in a question: quoted, and never as Markdown. A result that is too long is cut.
         """
         if self._done is None:
             return None
-        values = {name: plain(shown(value, bare=False)) for name, value in args.items()}
-        return self._done.render({**values, "result": _result_text(result)})
+        return await _escaped(partial(_done_text, self._done, args, result), len(canonical_json(dict(args))))
 
     def _at_most(self, seconds: float | None) -> float | None:
         return min((each for each in (self.timeout_seconds, seconds) if each is not None), default=None)
@@ -431,6 +432,16 @@ class Tool:
 
     def _undefined(self, issue: str, suggestion: str = "") -> ToolValidationError:
         return ToolValidationError(self.name, Problem("", issue, suggestion))
+
+
+async def _escaped(written: Callable[[], str], length: int) -> str:
+    """Return a text whose values are escaped, in a thread for values of this length: a model chooses them."""
+    return written() if length <= QUICK else await in_thread(written, threads=FILES)
+
+
+def _done_text(done: Template, args: Mapping[str, Json], result: Any) -> str:
+    values = {name: plain(shown(value, bare=False)) for name, value in args.items()}
+    return done.render({**values, "result": _result_text(result)})
 
 
 def _result_text(result: Any) -> str:

@@ -158,6 +158,7 @@ async def test_lines_of_text_are_messages_of_one_person(bot: Path) -> None:
     ("written", "said"),
     [
         ("{", "r.jsonl:1 is no recorded request"),
+        ('{"a":' * 3_000 + "1" + "}" * 3_000, "r.jsonl:1 is no recorded request (Invalid JSON: recursion limit"),
         ('{"channel": "telegram"}', "r.jsonl is no recorded request (body: Field required): write {"),
         ('{"channel": "telegram", "body": {}, "secret": 1}', "(secret: Extra inputs are not permitted)"),
         ('{"channel": "telegrm", "body": {}}', "r.jsonl: there is no channel 'telegrm', only telegram, "),

@@ -48,6 +48,7 @@ async def shown_on(table: Table, platform: str, *lengths: int, plan: str | None 
         more: dict[str, Any] = {"address": PLACES[platform], "plan": plan, "proposed": proposed}
         proposed.append(table.proposed(actions, f"{plan}{number} ".ljust(length, "x"), **more))
     prompting.show_prompt(actions, [actions.ask(action) for action in proposed])
+    prompting.write_files(actions)
     return actions
 
 
@@ -59,6 +60,7 @@ def listed(actions: ConversationActions) -> list[list[int]]:
 
 def assert_one_part_each(platform: str, actions: ConversationActions) -> None:
     channel = CHANNELS[platform]
+    prompting.write_files(actions)
     for said in actions.says:
         assert len(channel.render(PLACES[platform], said.reply)) == 1
         assert len(said.reply.buttons) <= channel.capabilities.buttons

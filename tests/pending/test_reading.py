@@ -60,6 +60,7 @@ from gateway.pending.words import (
     words_of,
 )
 from gateway.pending.words.parsing import check_words, parsed
+from gateway.pending.words.version import VERSION
 from gateway.tools.confirm import VERBS
 from gateway.wording import LANGUAGES as WORDED
 from scripts import words as judge
@@ -152,9 +153,10 @@ def test_every_language_is_read(lang: str) -> None:
 
 
 def test_the_index_and_the_table_of_the_documents_fit_the_words() -> None:
-    """The test above compares the line of each language. If something does not fit: `make words`."""
+    """The tests beside compare the line and the file of each language. If something does not fit: `make words`."""
     index = judge.INDEX.read_text(encoding="utf-8").splitlines()
-    assert index[0] == judge.index_begin()
+    assert judge.VERSION.read_text(encoding="utf-8") == judge.version()
+    assert sorted(file.stem for file in judge.COMPILED.iterdir()) == judge.compiled_names()
     assert [line[1:3] for line in index[1:-1]] == list(languages())
     rows = [
         line.split("|")[2:-1] for line in judge.PAGE.read_text(encoding="utf-8").splitlines() if " | 0 | 0 | " in line
@@ -178,7 +180,8 @@ def test_the_corpus_is_long_enough() -> None:
 
 
 def test_the_words_of_every_language_fit_together(lang: str) -> None:
-    words = words_of(lang)
+    words = judge.words_in(lang)
+    assert words == words_of(lang), "make words"
     check_words(words, common())
     assert {form.verb for forms in words.forms.values() for form in forms} == VERBS
     assert words.plan.supported == (lang in WORDED)
@@ -489,7 +492,7 @@ def test_seeds_parser_reads_yes_and_no() -> None:
 
 @pytest.mark.ledger("PEND-46")
 def test_the_versions_name_the_rules_and_the_table() -> None:
-    assert PARSER.version == f"6-{heads().version}"
+    assert PARSER.version == f"6-{VERSION}"
     assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
 
 

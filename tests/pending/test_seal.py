@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from gateway.tools.pending_action import (
     Token,
     Use,
     Vote,
+    canonical_json,
     compute_args_digest,
 )
 from tests.pending.records import BOB, KEYRING, NOW, record
@@ -206,6 +208,18 @@ def test_a_shortened_mac_is_none() -> None:
 def test_what_canonical_json_cannot_hold_has_no_digest(value: Any) -> None:
     with pytest.raises(ValueError, match="canonical JSON"):
         compute_digest(replace(record(), args={"invoice_id": value}))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-9, 9) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
+    )
+)
+def test_canonical_json_is_that_of_the_standard(value: Any) -> None:
+    """However it is written: the digests of stored questions are taken over these bytes."""
+    assert canonical_json(value) == rfc8785.dumps(value)
 
 
 def test_keys_rotate() -> None:

@@ -174,9 +174,9 @@ def test_finding_11_a_display_name_is_not_in_the_gateways_voice(platform: str) -
 
 
 @ON_EVERY_PLATFORM
-def test_finding_11_a_value_in_done_is_no_markdown_and_is_quoted(platform: str) -> None:
+async def test_finding_11_a_value_in_done_is_no_markdown_and_is_quoted(platform: str) -> None:
     value = "x](https://evil.example) **Confirmed by Boss** ["
-    text = deletion(Confirm(done="**Paid** [{invoice_id}] now.")).done_text({"invoice_id": value}, "")
+    text = await deletion(Confirm(done="**Paid** [{invoice_id}] now.")).done_text({"invoice_id": value}, "")
     assert text is not None
     seen_there = SEEN[platform](Reply(text=text, exact=True))
     literal = value.replace("*", "\\u002a") if platform == "whatsapp" else value
@@ -244,6 +244,7 @@ async def propose_long(private: Table) -> tuple[ConversationActions, PendingActi
     proposed = private.proposed(actions, "4" * 4_000, tool=deletion())
     actions.ask(proposed)
     prompting.show_prompt(actions, [proposed])
+    prompting.write_files(actions)
     return actions, proposed
 
 
@@ -257,6 +258,7 @@ async def ask_long(private: Table) -> PendingAction:
 
 def assert_shown_again(actions: ConversationActions, action: PendingAction) -> None:
     assert not actions.changes.approved
+    prompting.write_files(actions)
     file, prompted = actions.says
     assert file.reply.media == (media_of(attached(action)),)
     assert actions.files == {action.pending_action_id: attached(action)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway import Agent
-from gateway.toolbox import calculator, current_time, file_search, http_get
+from gateway.toolbox import calculator, current_time, file_search, files, http_get
 from gateway.toolbox.arithmetic import calculate
 from gateway.toolbox.web import _text_of
 from gateway.tools import ToolContext, ToolFailed
@@ -143,6 +143,36 @@ async def test_only_texts_inside_the_directory_are_searched(tmp_path: Path) -> N
                 await tool.run({"query": query}, CTX)
     with pytest.raises(ValueError, match="there is no directory"):
         await asyncio.to_thread(file_search, tmp_path / "none")
+
+
+async def test_changed_files_alone_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    passages = files._passages
+
+    def noted(path: Path) -> Iterator[str]:
+        read.append(path.name)
+        return passages(path)
+
+    monkeypatch.setattr(files, "_passages", noted)
+    for number in range(3):
+        (tmp_path / f"{number}.md").write_text(f"giraffe {number}")
+    tool = await asyncio.to_thread(file_search, tmp_path)
+    assert await tool.run({"query": "giraffe"}, CTX) != await tool.run({"query": "giraffe 1"}, CTX)
+    assert read == ["0.md", "1.md", "2.md"]
+    (tmp_path / "0.md").unlink()
+    (tmp_path / "1.md").write_text("an elephant instead")
+    found = await tool.run({"query": "giraffe elephant"}, CTX)
+    assert sorted(found.split("\n\n")) == ["[1.md]\nan elephant instead", "[2.md]\ngiraffe 2"]
+    assert read == ["0.md", "1.md", "2.md", "1.md"]
+
+
+async def test_files_beyond_the_most_bytes_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_BYTES", 1_000)
+    for number in range(3):
+        (tmp_path / f"{number}.md").write_text(f"giraffe{number} ".ljust(450, "x"))
+    tool = await asyncio.to_thread(file_search, tmp_path)
+    assert "[1.md]" in await tool.run({"query": "giraffe1"}, CTX)
+    assert await tool.run({"query": "giraffe2"}, CTX) == "no file has these words"
 
 
 # ── the web ──

@@ -398,8 +398,8 @@ async def test_a_precondition_that_cannot_be_frozen_is_refused() -> None:
 
 async def test_done_text_uses_the_tools_own_words() -> None:
     made = deletes(Confirm(done="Deleted {invoice_id}: {result}"))
-    assert made.done_text({"invoice_id": "x", "copies": 1}, {"left": 3}) == 'Deleted “x”: \\{"left": 3\\}'
-    assert deletes(True).done_text({"invoice_id": "x", "copies": 1}, "gone") is None
+    assert await made.done_text({"invoice_id": "x", "copies": 1}, {"left": 3}) == 'Deleted “x”: \\{"left": 3\\}'
+    assert await deletes(True).done_text({"invoice_id": "x", "copies": 1}, "gone") is None
 
 
 async def test_a_probe_says_what_it_found() -> None:

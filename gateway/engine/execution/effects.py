@@ -132,7 +132,7 @@ class Effects:
             return None
         match await self._probe(action, tool):
             case "done":
-                return EffectResult("done", "found done by its probe", text=tool.done_text(action.args, ""))
+                return EffectResult("done", "found done by its probe", text=await tool.done_text(action.args, ""))
             case "not_done" if action.attempts == 1:  # the record has no time of later launches
                 still_runs = now - (action.launched_at or now) <= self._longest_run(tool)
                 return replace(died, again=True) if still_runs else EffectResult("failed", PROBED_NOT_DONE)
@@ -166,7 +166,7 @@ class Effects:
     async def _success(
         self, action: PendingAction, tool: Tool, result: object, emitted: list[Artifact]
     ) -> EffectResult:
-        said = tool.done_text(action.args, result)
+        said = await tool.done_text(action.args, result)
         if said is None and isinstance(result, str) and result.strip():
             said = serialise(result)
         if tool.screen_output:

@@ -1,12 +1,11 @@
-"""The words that answer a prompt: one file a language, in the form that README.md of this folder explains.
+"""The words that answer a prompt: a file for each language, in the form that README.md of this folder explains.
 
-At import only the index is read. The file of a language is read at its first use, which blocks for 50 to 250 ms. Call
-`prepare` in a thread to read it before.
+At import no file is read. `make words` compiles the files; the compiled words of a language are read at their first
+use, which blocks for a millisecond or two. Call `prepare` in a thread to read them before.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import tomllib
@@ -15,13 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+import orjson
 
 from gateway.pending.folding import base_language, fold, unaccented
-from gateway.pending.words.parsing import NAMES, parsed
+from gateway.pending.words.compiling import read
 from gateway.pending.words.table import (
     CARRIER_WORDS,
     INTENTS,
+    NAMES,
     UNKNOWN_VERB,
     Common,
     Form,
@@ -61,6 +62,7 @@ _LONGEST_VERB = 3
 _LONGEST_VERB_UNSPACED = 8
 """The most characters of a verb in a language without spaces."""
 _HERE = files(__name__)
+COMPILED = _HERE / "compiled"
 _words: dict[str, Words] = {}
 _reading = threading.Lock()
 
@@ -69,8 +71,6 @@ _reading = threading.Lock()
 class Heads:
     """The plain yes and no of every language: the generated file index.json."""
 
-    version: str
-    """The version of all word files, which is stored with each action."""
     readings: Mapping[str, Mapping[str, Intent]]
     """Folded word -> language -> its meaning there."""
     typed: Mapping[str, tuple[str, str]]
@@ -111,14 +111,14 @@ def common() -> Common:
 @cache
 def heads() -> Heads:
     """Return the plain yes and no of every language."""
-    source = json.loads((_HERE / "index.json").read_text(encoding="utf-8"))
+    source = orjson.loads((_HERE / "index.json").read_bytes())
     readings: dict[str, dict[str, Intent]] = defaultdict(dict)
-    for lang, entry in source["languages"].items():
+    for lang, entry in source.items():
         for intent in INTENTS:
             for text in entry[intent]:
                 readings[text][lang] = intent
-    typed = {lang: (yes, no) for lang, entry in source["languages"].items() for yes, no in [entry["typed"]]}
-    return Heads(source["version"], dict(readings), typed)
+    typed = {lang: (yes, no) for lang, entry in source.items() for yes, no in [entry["typed"]]}
+    return Heads(dict(readings), typed)
 
 
 def words_of(lang: str) -> Words:
@@ -128,13 +128,14 @@ def words_of(lang: str) -> Words:
     """
     name = _name(lang)
     if name not in _words:
-        _words[name] = _read(name)
+        _words[name] = read((COMPILED / f"{name}.json").read_bytes())
     return _words[name]
 
 
 def prepare(*tags: str) -> None:
     """Read the words of these languages. This blocks: call it in a thread. Concurrent calls read them once."""
     with _reading:
+        heads()
         for tag in tags:
             words_of(tag)
 
@@ -168,18 +169,7 @@ def verb_of(question: str, lang: str) -> str | None:
 
 
 def _name(tag: str) -> str:
-    """Return the name of the words of a tag. A language without a file and with an exception is named "-lv"."""
+    """Return the name of the words of a tag: "-" without a file, "-lv" if the language also has an exception."""
     base = base_language(tag)
     base = common().same.get(base, base)
-    return base if base in languages() else f"-{base}" if base in common().exceptions else ""
-
-
-def _read(name: str) -> Words:
-    if not name or name.startswith("-"):
-        return parsed({"typed": _source("en")["typed"]}, name.removeprefix("-"), common())
-    return parsed(_source(name), name, common())
-
-
-@cache
-def _source(lang: str) -> Mapping[str, Any]:
-    return tomllib.loads((_HERE / f"{lang}.toml").read_text(encoding="utf-8"))
+    return base if base in languages() else f"-{base}" if base in common().exceptions else "-"

@@ -15,6 +15,7 @@ from gateway.pending.words.table import (
     CARRIER_WORDS,
     EVERY,
     INTENTS,
+    NAMES,
     UNSPACED,
     Common,
     Continuing,
@@ -35,7 +36,6 @@ _ALIKE = {"approve": ("reject",), "keep": ("keep", "leave"), "leave": ("keep", "
 """Verb -> the verbs of prompts to which it is ambiguous: "I approve" to "Reject the invoice?"."""
 _TAKES_AWAY = frozenset({"archive", "block", "cancel", "close", "delete", "drop", "leave", "stop"})
 """Verbs of prompts that would take a thing away: "I don't need it" may be a yes to them."""
-NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 _FORM = re.compile(r"\{(\w+)\}")
 _SLOT = re.compile(r"\S*\{\w+\}[^\s,]*")
 """The form of a verb, with the pronoun that is written in the same word: Spanish "{imp}lo"."""
@@ -83,7 +83,7 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         near=Parts(polite | after | weak, lang),
         mere=Parts(polite - after - weak, lang),
         doubts=doubts,
-        hesitates=_hesitates(doubts, continuing.change - usual_ends, lang),
+        doubtful_ends=continuing.change - usual_ends,
         closings=_spelt_list(source, lang, "closings"),
         sent_from=tuple(_signature(fold(line)) for line in source.get("sent_from", ())),
         unclear=frozenset(text.replace(",", "") for text in unclear),
@@ -92,14 +92,19 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         repeats=frozenset(text for text in slots if _repeats(text, bare, permitting, lang)),
         forms=forms,
         longest_form=max(map(len, forms), default=0),
-        first=frozenset(text.split()[0].strip(",") for text in chain(pieces, polite, polite_no, slots) if text),
-        first_of_forms=frozenset(text.split()[0] for text in forms),
+        first=_first(chain(pieces, polite, polite_no, slots), lang),
+        first_of_forms=_first(forms, lang),
         prefixed=lang in UNSPACED or any(_PREFIXED.search(text) for text in slots),
         plan=plan_of(source.get("plan", {}), lang, common, answers, other),
         continuing=continuing,
         going_on=_parts((*common.going_on[EVERY], *common.going_on.get(lang, ()))),
-        wanting=_parts(common.wanting[lang]) if lang in common.wanting else None,
+        wanting=_parts(common.wanting.get(lang, ())),
     )
+
+
+def _first(texts: Iterable[str], lang: str) -> frozenset[str]:
+    """Return the first words of texts; none in a language without spaces."""
+    return frozenset() if lang in UNSPACED else frozenset(text.split()[0].strip(",") for text in texts if text)
 
 
 def _plain(
@@ -151,15 +156,6 @@ def _weighed(text: str, pieces: frozenset[Piece], unclear: frozenset[str]) -> fr
     )
 
 
-def _hesitates(doubts: frozenset[str], last: Iterable[str], lang: str) -> re.Pattern[str] | None:
-    """Return the pattern of a doubt anywhere in a text, or of one of the `last` words at its end."""
-    if not doubts:
-        return None
-    begin, end, before = ("", "", "(?<!^)") if lang in UNSPACED else ("(?:^|[ ,.{}])", "(?=$|[ ,.!{}])", "[ ,.]")
-    some, ends = ("|".join(map(re.escape, sorted(texts, key=len, reverse=True))) for texts in (doubts, last))
-    return re.compile(f"{begin}(?:{some}){end}" + (f"|{before}(?:{ends})$" if ends else ""))
-
-
 def _repeats(slot: str, bare: Parts, permitting: frozenset[str], lang: str) -> bool:
     """Return True for a phrase that only has the verb, and does not permit it: "delete it", not "you may delete it"."""
     form, pattern = _FORM.search(slot), _FORM if lang in UNSPACED else _SLOT
@@ -167,11 +163,11 @@ def _repeats(slot: str, bare: Parts, permitting: frozenset[str], lang: str) -> b
     return asks and bare.make(pattern.sub("{}", slot))
 
 
-def _parts(written: Iterable[str]) -> re.Pattern[str]:
-    """Return the pattern of parts of words, without accents and apostrophes."""
+def _parts(written: Iterable[str]) -> tuple[str, ...]:
+    """Return parts of words without accents and apostrophes."""
     # Folding would take off the space at an end, which marks the edge of a word.
     folded = {re.sub(r"\S.*\S|\S", lambda found: fold(found[0]), text) for text in written}
-    return re.compile("|".join(map(re.escape, sorted(unaccented(text).replace("'", "") for text in folded))))
+    return tuple(sorted(unaccented(text).replace("'", "") for text in folded))
 
 
 def _continuing(source: Mapping[str, Any], lang: str) -> Continuing:
@@ -283,9 +279,9 @@ def _contradicts(pieces: Iterable[Piece]) -> bool:
     return len({piece.intent for piece in pieces if piece.role != "after"}) > 1
 
 
-def _signature(line: str) -> re.Pattern[str]:
+def _signature(line: str) -> tuple[str, str]:
     before, _, after = line.partition("{device}")
-    return re.compile(rf"{re.escape(before)}(?P<device>.+){re.escape(after)}")
+    return before, after
 
 
 def check_words(words: Words, common: Common) -> None:
@@ -313,10 +309,8 @@ def check_words(words: Words, common: Common) -> None:
 
 def _hesitant(words: Words) -> Iterator[str]:
     """Yield the texts of a yes that hold a doubt."""
-    if words.hesitates is None:
-        return
     confirming = (text for text, pieces in words.pieces.items() if any(each.intent == "confirm" for each in pieces))
     slots = (text for text, intents in words.slots.items() if "confirm" in intents)
     for text in chain(confirming, slots, words.polite - words.polite_no):
-        if words.hesitates.search(text) and text not in words.unclear:
+        if words.hesitates(text) and text not in words.unclear:
             yield text

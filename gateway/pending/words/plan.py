@@ -68,7 +68,7 @@ def plan_of(
     return PlanWords(
         parts={text: frozenset(parts) for text, parts in found.items()},
         longest=max(map(len, found)),
-        suffixes=tuple(text for text, parts in found.items() if any(part.suffix for part in parts)),
+        suffixes=tuple(sorted(text for text, parts in found.items() if any(part.suffix for part in parts))),
         unclear=unclear,
         supported=bool(source),
     )

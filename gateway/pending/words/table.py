@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -22,6 +22,7 @@ PlanRole: TypeAlias = Literal[
 """The use of a text in a selection of items of a plan, by the key of its list in a word file (README.md)."""
 
 INTENTS: tuple[Intent, ...] = ("confirm", "cancel")
+NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 CARRIER_WORDS = frozenset(
     {"cancel", "end", "optout", "quit", "revoke", "start", "stop", "stopall", "unstop", "unsubscribe", "yes"}
 )
@@ -35,6 +36,8 @@ UNSPACED = frozenset({"ja", "th", "zh"})
 _BETWEEN = re.compile(r"[\s,.!—–]+")
 _MODEL = re.compile(r"[a-z]{0,2}\d{1,3}[a-z+]?")
 """The name of a device's model: s21, 15, a52s."""
+_BEFORE, _BEHIND, _BEFORE_END = " ,.{}", " ,.!{}", " ,."
+"""The characters that may stand before a doubt, behind it, and before a word of changing at the end."""
 _STEM = 4
 _LONGEST_PART = 8
 """The most words of a part in `Parts`; in a language without spaces, its most characters."""
@@ -92,26 +95,30 @@ class PlanWords:
     """True if the file of the language has these words. Else only digits and the plain yes and no count."""
 
 
+@dataclass(frozen=True)
 class Parts:
     """Folded texts that longer texts may be made of."""
 
-    def __init__(self, texts: Iterable[str], lang: str) -> None:
-        self._texts, self._space = frozenset(texts), "" if lang in UNSPACED else " "
-        self._words = frozenset(word for text in self._texts for word in self._cut(text))
+    texts: frozenset[str]
+    language: str
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(word for text in self.texts for word in self._cut(text))
 
     def make(self, text: str) -> bool:
         """Return True for a folded text that is made of these texts, in any order."""
         words = self._cut(text)
         if not words or not self._words.issuperset(words):
             return False
-        reached = [True]
+        reached, space = [True], "" if self.language in UNSPACED else " "
         for end in range(1, len(words) + 1):
             starts = range(max(0, end - _LONGEST_PART), end)
-            reached.append(any(reached[at] and self._space.join(words[at:end]) in self._texts for at in starts))
+            reached.append(any(reached[at] and space.join(words[at:end]) in self.texts for at in starts))
         return reached[-1]
 
     def _cut(self, text: str) -> Sequence[str]:
-        return text.replace(",", " ").split() if self._space else text
+        return text if self.language in UNSPACED else text.replace(",", " ").split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +159,12 @@ class Words:
     """Politeness that acknowledges nothing."""
     doubts: frozenset[str]
     """Texts that stand in no yes: "if possible", "maybe"."""
-    hesitates: re.Pattern[str] | None
-    """Finds a doubt in a text, or a word of changing at its end: "yes, but"."""
+    doubtful_ends: frozenset[str]
+    """Words of changing, which at the end of a text are a doubt too: "yes, but"."""
     closings: frozenset[str]
     """Texts that open a signature; a name may follow."""
-    sent_from: tuple[re.Pattern[str], ...]
+    sent_from: tuple[tuple[str, str], ...]
+    """The lines of phones and mail programs below a message: the texts before and behind the name of the device."""
     unclear: frozenset[str]
     """Whole messages that are no answer, although their pieces are."""
     unclear_joined: frozenset[str]
@@ -169,16 +177,16 @@ class Words:
     """Form of a verb -> the verbs that have it."""
     longest_form: int
     first: frozenset[str]
-    """The words that a piece or a polite text begins with."""
+    """The words that a piece or a polite text begins with. A language without spaces has none, nor the next."""
     first_of_forms: frozenset[str]
     prefixed: bool
     """True if a verb may follow other letters in the same word."""
     plan: PlanWords
     continuing: Continuing
-    going_on: re.Pattern[str]
-    """Finds a word of "continue" in a bare text."""
-    wanting: re.Pattern[str] | None
-    """Finds a word of "want" or "need" in a bare text; None: the language has no list of them."""
+    going_on: tuple[str, ...]
+    """Parts of the words of "continue", as in a bare text."""
+    wanting: tuple[str, ...]
+    """Parts of the words of "want" and "need", as in a bare text."""
 
     def says_nothing(self, text: str) -> bool:
         """Return True for a folded text that is no answer in this language, even if it is one in another."""
@@ -186,11 +194,23 @@ class Words:
 
     def says_to_go_on(self, text: str) -> bool:
         """Return True for a folded text with a word of "continue", which may be a no to "Stop the delivery?"."""
-        return self.going_on.search(self._bare(text)) is not None
+        bare = self._bare(text)
+        return any(part in bare for part in self.going_on)
 
     def says_to_want(self, text: str) -> bool:
         """Return True for a folded text with a word of "want" or "need", whose no may be a yes: "I don't want it"."""
-        return self.wanting is not None and self.wanting.search(self._bare(text)) is not None
+        bare = self._bare(text) if self.wanting else ""
+        return any(part in bare for part in self.wanting)
+
+    def hesitates(self, text: str) -> bool:
+        """Return True for a folded text with a doubt, or with a word of changing at its end."""
+        if not self.doubts:
+            return False
+        if not self.spaced:
+            ends = text[1:].endswith(tuple(self.doubtful_ends))
+            return ends or any(doubt in text for doubt in self.doubts)
+        ends = any(text.endswith(tuple(f"{mark}{end}" for end in self.doubtful_ends)) for mark in _BEFORE_END)
+        return ends or any(_has_word(text, doubt) for doubt in self.doubts if doubt in text)
 
     def _bare(self, text: str) -> str:
         """Return a text without marks and accents, with a space around each word."""
@@ -215,7 +235,7 @@ class Common:
     """Emoji that may follow an answer -> the intents that it may follow."""
     devices: frozenset[str]
     going_on: Mapping[str, Sequence[str]]
-    """Language -> parts of the words of "continue", as they are written; `EVERY`: those of all languages."""
+    """Language -> parts of the words of "continue", as they are written; `EVERY`: the parts of all languages."""
     wanting: Mapping[str, Sequence[str]]
     """The same of "want" and "need"."""
     plan: Mapping[str, Any]
@@ -231,6 +251,17 @@ class Common:
     def _stems(self) -> tuple[str, ...]:
         """The names to which languages add endings: iPhonu, Samsung-puhelimesta."""
         return tuple(name[:-1] for name in self.devices if len(name) > _STEM)
+
+
+def _has_word(text: str, word: str) -> bool:
+    """Return True if these words stand in a text, and not as a part of longer ones."""
+    at = text.find(word)
+    while at >= 0:
+        before, behind = text[at - 1 : at], text[at + len(word) : at + len(word) + 1]
+        if before in _BEFORE and behind in _BEHIND:  # an empty one is an edge of the text
+            return True
+        at = text.find(word, at + 1)
+    return False
 
 
 _MOST_TEXTS = 60

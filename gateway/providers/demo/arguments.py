@@ -195,7 +195,7 @@ def _email(parameter: Parameter, sentence: Sentence) -> str | None:
 def _ids(parameter: Parameter, sentence: Sentence, known: Sequence[str], most: int) -> list[str]:
     shape = _shape(parameter.example) if parameter.example else None
     candidates = [match.span() for match in ID.finditer(sentence.left)]
-    if parameter.pattern:
+    if parameter.matches:
         words = [match.span() for match in re.finditer(r"[^\s,;!?\0]+", sentence.left)]
         candidates = [span for span in words if _fits_pattern(parameter, sentence.text[slice(*span)])]
     elif shape and any(shape.fullmatch(sentence.text[slice(*span)]) for span in candidates):
@@ -211,7 +211,7 @@ def _ids(parameter: Parameter, sentence: Sentence, known: Sequence[str], most: i
 
 
 def _fits_pattern(parameter: Parameter, text: str) -> bool:
-    return bool(parameter.pattern and (parameter.pattern.search(text) or parameter.pattern.search(text.upper())))
+    return parameter.matches is not None and (parameter.matches(text) or parameter.matches(text.upper()))
 
 
 def _shape(example: str) -> re.Pattern[str]:
@@ -236,7 +236,7 @@ def _spelled(text: str, parameter: Parameter, known: Sequence[str]) -> str:
             return letters[0] + text[letters.end() :]
     if parameter.example and parameter.example.isupper():
         return text.upper()
-    if parameter.pattern and not parameter.pattern.search(text):
+    if parameter.matches and not parameter.matches(text):
         return text.upper()
     return text
 
