@@ -194,6 +194,8 @@ async def test_what_is_read_is_sealed_anew(chat: Rig, invoices: Invoices, monkey
     await chat.handles("ana", "delete INV-1", "two")
     await admit(chat)
     restart(chat, monkeypatch, NEW, OLD)
+    await chat.worker.context.actions(ANA)
+    assert "actions" not in await operator(chat).old_seals()
     await chat.handles("ana", "three")
     assert await Newcomers(chat.store, chat.worker.context.keyring).is_admitted(EVE)
     restart(chat, monkeypatch, NEW)
