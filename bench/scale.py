@@ -29,8 +29,12 @@ from bench.rounds import machine
 from channels import Json
 from channels.direct import shared_place
 from gateway import Agent, ChannelAgent, ConversationMemory
+from gateway.pending.lines import seal_lines
+from gateway.pending.seal import Keyring
+from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
+from gateway.store.secret import keys_of
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming
@@ -111,10 +115,12 @@ async def remembering(kept: Sqlite, messages: int, turns: int) -> None:
     bot = ChannelAgent(Agent([], provider=ScriptedProvider([ANSWER] * 3 * turns), memory=memory), store=kept.store)
     lines: list[Json] = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
     async with bot:
+        keyring = Keyring(keys_of(Settings(), kept.store))
         for name, many in (("before", 40), ("few", 40), ("many", messages)):
             place = f"{bot.name}/{shared_place('-', name)}"
-            for _ in range(many // 40):
-                appends = [(f"transcript/{place}", line) for line in lines * 20]
+            sealed = seal_lines(keyring, place, lines * (many // 2), now=await kept.store.now())
+            for first in range(0, len(sealed), 40):
+                appends = [(f"transcript/{place}", line) for line in sealed[first : first + 40]]
                 await kept.store.commit(Transaction(partition=kept.store.partition(place), appends=appends))
             (_, busy), cpu = kept.scripts(), time.process_time()
             for _ in range(turns):
@@ -140,6 +146,8 @@ async def filled(kept: Sqlite) -> None:
             await kept.store.commit(Transaction(partition=lease.partition, lease=lease, consume=consume, finish="done"))
     show("an id that is remembered, bytes", f"{(kept.bytes() - before) / IDS:,.0f}")
 
+    keyring, now = Keyring(keys_of(Settings(), kept.store)), await kept.store.now()
+
     async def one(number: int) -> None:
         name = f"agent/telegram:123456789:{number}"
         lines: list[Json] = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
@@ -147,7 +155,7 @@ async def filled(kept: Sqlite) -> None:
             Transaction(
                 partition=kept.store.partition(name),
                 puts={f"heard/{name}": Put("2026-01-01T00:00:00+00:00")},
-                appends=[(f"transcript/{name}", line) for line in lines],
+                appends=[(f"transcript/{name}", line) for line in seal_lines(keyring, name, lines, now=now)],
             )
         )
 

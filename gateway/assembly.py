@@ -105,9 +105,6 @@ def assemble(
     transcriber: Transcriber | None = None,
 ) -> Engine:
     """Return this process's engine, not started yet."""
-    for cache in bot.agent.caches():
-        if isinstance(cache, StoreCache):
-            cache.use(home.store)
     context = EngineContext(
         store=home.store,
         channels={DirectChannel.name: DirectChannel(), **channels},
@@ -123,6 +120,9 @@ def assemble(
         retention=retention or Retention(),
         transcriber=transcriber,
     )
+    for cache in bot.agent.caches():
+        if isinstance(cache, StoreCache):
+            cache.use(home.store, context)
     return Engine(context)
 
 

@@ -13,8 +13,10 @@ from gateway.access.budgets import UsageCount, count_name
 from gateway.artifacts import ArtifactStore
 from gateway.forgetting import forget
 from gateway.memory import RESET, from_entries, to_entries
+from gateway.pending.lines import read_entries
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
+from gateway.pending.sealed_records import open_value
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Store
 from gateway.store.types import Key, LogEntry
@@ -75,7 +77,7 @@ class Conversations:
         entries = await self._store.read(self._key(conversation, keys.transcript), last=last)
         if not entries and not await self._exists(conversation):
             raise UnknownConversation(conversation)
-        return [message for _, message in _messages(entries)]
+        return [message for _, message in _messages(self._genuine(conversation, entries))]
 
     async def search(self, text: str, *, person: str | None = None, limit: int = 5) -> Sequence[FoundMessage]:
         """Return the messages that contain a text, in any case of its letters, the newest first.
@@ -89,7 +91,7 @@ class Conversations:
             raise ValueError("the text to search for is empty")
         found: list[FoundMessage] = []
         for conversation in await self._names(person):
-            for at, message in reversed(_messages(await self._lines(self._key(conversation, keys.transcript)))):
+            for at, message in reversed(_messages(await self._transcript(conversation))):
                 if wanted in message.content.casefold():
                     found.append(FoundMessage(conversation=conversation, at=at, message=message))
             found = sorted(found, key=lambda each: each.at, reverse=True)[:limit]
@@ -163,6 +165,13 @@ class Conversations:
         names = {key.name.removeprefix(prefix) for key in await self._store.logs(f"{prefix}{self._bot}/")}
         return {name for name in names if not is_memory_lane(name)}
 
+    async def _transcript(self, conversation: str) -> Sequence[LogEntry]:
+        return self._genuine(conversation, await self._lines(self._key(conversation, keys.transcript)))
+
+    def _genuine(self, conversation: str, entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
+        """Return the lines of a transcript that this gateway has written."""
+        return read_entries(self._keyring, conversation, entries).entries
+
     async def _lines(self, log: Key) -> Sequence[LogEntry]:
         found: list[LogEntry] = []
         while page := await self._store.read(log, after=found[-1].seq if found else 0, first=_PAGE):
@@ -180,7 +189,7 @@ class Conversations:
             "people": dict(PeopleOf.from_json(found[people].value).people),
             "messages": [
                 {"at": at.isoformat(), **to_entries([message])[0]}  # type: ignore[dict-item]
-                for at, message in _messages(await self._lines(self._key(conversation, keys.transcript)))
+                for at, message in _messages(await self._transcript(conversation))
             ],
             "shown": [
                 {"at": entry.stamp.isoformat(), "line": entry.value}
@@ -188,7 +197,11 @@ class Conversations:
             ],
             "waiting": [dict(each.body) for each in waiting],
             "actions": [*await self._actions(lambda action: action.conversation == conversation)],
-            "memories": {what: found[key].value for what, key in memories.items() if found[key].value is not None},
+            "memories": {
+                what: value
+                for what, key in memories.items()
+                if (value := open_value(self._keyring, key.name, found[key].value)) is not None
+            },
         }
 
     async def _actions(self, is_wanted: Callable[[PendingAction], bool]) -> Sequence[Json]:
@@ -203,7 +216,7 @@ class Conversations:
 
     async def _facts(self, person: str) -> Json:
         key = keys.key(self._store, person_lane(self._bot, person), keys.knowledge)
-        return (await self._store.get([key]))[key].value or []
+        return open_value(self._keyring, key.name, (await self._store.get([key]))[key].value) or []
 
     async def _usage(self, person: str) -> dict[str, Json]:
         """Return the usage of this month."""

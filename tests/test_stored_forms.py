@@ -16,7 +16,6 @@ from gateway.engine.memory.records import KeptMemory
 from gateway.pending.audit import Noted, Pseudonyms, chained
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Record
 from gateway.stored import keys
 from gateway.stored.events import Notification, body_of, event_of, is_internal
 from gateway.stored.memory_events import memory_body_of, memory_event_of
@@ -141,8 +140,8 @@ def test_a_memory_has_this_text() -> None:
     kept = KeptMemory(epoch="e1").read_to(7, ["value"])
     text = '{"epoch":"e1","through":7,"turns":1,"value":["value"]}'
     assert json.dumps(kept.to_json(), separators=(",", ":")) == text
-    assert KeptMemory.of(Record(json.loads(text), 1), "e1") == kept
-    assert KeptMemory.of(Record(json.loads(text), 1), "e2") == KeptMemory(epoch="e2")
+    assert KeptMemory.of(json.loads(text), "e1") == kept
+    assert KeptMemory.of(json.loads(text), "e2") == KeptMemory(epoch="e2")
 
 
 async def test_the_record_of_a_pseudonym_has_this_form() -> None:

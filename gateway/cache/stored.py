@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 from pydantic import Field
 
@@ -11,13 +11,28 @@ from gateway.cache.base import CacheNotReady, CacheStats
 from gateway.options import checked
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Key
+from gateway.store.types import Key, Record
 
 _PREFIX: Final = "cached/"
 
 
+class Seals(Protocol):
+    """Seals the entries with the key of the gateway, and opens them again."""
+
+    def sealed(self, name: str, value: Json) -> Json:
+        """Return the stored form of the record of this name."""
+        ...
+
+    def unsealed(self, key: Key, record: Record, conversation: str) -> Json:
+        """Return the value of a record of `sealed`, None without one. One without a valid seal is told and left out."""
+        ...
+
+
 class StoreCache:
-    """A Cache in the store of the bot. Instances on one Redis share its entries."""
+    """A Cache in the store of the bot. Instances on one Redis share its entries.
+
+    An entry that was made or changed without the gateway's key counts as absent.
+    """
 
     @checked
     def __init__(
@@ -27,42 +42,43 @@ class StoreCache:
         self.stats = CacheStats()
         self.shared = shared
         self._ttl_seconds = default_ttl_seconds
-        self._store: Store | None = None
+        self._home: tuple[Store, Seals] | None = None
 
-    def use(self, store: Store) -> None:
+    def use(self, store: Store, seals: Seals) -> None:
         """Keep the entries in this store. The bot calls it when it starts."""
-        self._store = store
+        self._home = store, seals
 
     async def get(self, key: str) -> Json | None:
-        store, place = self._place(key)
-        record = (await store.get([place]))[place]
-        if record.value is None:
+        store, seals, place = self._place(key)
+        value = seals.unsealed(place, (await store.get([place]))[place], "")
+        if value is None:
             self.stats.misses += 1
             return None
         self.stats.hits += 1
-        return record.value
+        return value
 
     async def set(self, key: str, value: Json, ttl_seconds: float | None = None) -> None:
-        store, place = self._place(key)
-        put = Put(value, self._ttl_seconds if ttl_seconds is None else ttl_seconds)
+        store, seals, place = self._place(key)
+        put = Put(seals.sealed(place.name, value), self._ttl_seconds if ttl_seconds is None else ttl_seconds)
         await store.commit(Transaction(partition=place.partition, puts={place.name: put}))
 
     async def delete(self, key: str) -> bool:
-        store, place = self._place(key)
+        store, _, place = self._place(key)
         found = (await store.get([place]))[place]
         await store.commit(Transaction(partition=place.partition, deletes=[place.name]))
         return found.value is not None
 
     async def clear(self) -> None:
-        store, _ = self._place("")
+        store, _, _ = self._place("")
         for place, _record in await store.scan(_PREFIX):
             await store.commit(Transaction(partition=place.partition, deletes=[place.name]))
         self.stats = CacheStats()
 
-    def _place(self, key: str) -> tuple[Store, Key]:
-        if self._store is None:
+    def _place(self, key: str) -> tuple[Store, Seals, Key]:
+        if self._home is None:
             raise CacheNotReady(
                 "a StoreCache has no store before its bot runs: use an InMemoryCache for an agent without a chat"
             )
         name = f"{_PREFIX}{key}"
-        return self._store, Key(self._store.partition(name), name)
+        store, seals = self._home
+        return store, seals, Key(store.partition(name), name)

@@ -377,6 +377,20 @@ def store(settings: Settings) -> str:
     return f"{file or _place(settings.store)} can be opened"
 
 
+def seals(settings: Settings) -> Iterator[Finding]:
+    """Count the seals of an older key of ASKFIRST_SECRET in the store."""
+    try:
+        found = operate(settings, "old_seals")
+    except (AskfirstError, StoreUnavailable):
+        return  # the check of the store has said why
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.items())
+    if kinds:
+        says = f"{kinds} hang on an older key of ASKFIRST_SECRET: askfirst people reseal, before you take it out"
+        yield Finding("seals", True, says, warns=True)
+    else:
+        yield Finding("seals", True, "none hangs on an older key of ASKFIRST_SECRET: set the first one alone")
+
+
 def _place(url: str) -> str:
     """Return the URL of a Redis without its password."""
     parts = urlsplit(url)

@@ -29,11 +29,14 @@ from gateway.pending.seal import Keyring
 from gateway.settings import Settings
 from gateway.store.errors import StoreRefused
 
-_READS = frozenset({"pending", "dead", "waiting", "people", "usage", "conversations", "history", "search", "export"})
+_READS = frozenset(
+    {"pending", "dead", "waiting", "people", "usage", "conversations", "history", "search", "export", "old_seals"}
+)
 _ANSWER_SECONDS = 10.0
 _LONG_SECONDS = 3600.0
-"""Forgetting writes the whole file anew, and a search or an export reads much of it: some seconds a gigabyte."""
-_LONG = frozenset({"search", "export", "forget"})
+"""Forgetting writes the whole file anew, and a search, an export or a look at all seals
+reads much of it: some seconds a gigabyte."""
+_LONG = frozenset({"search", "export", "forget", "old_seals", "reseal"})
 
 
 def operate(settings: Settings, operation: str, **arguments: Json) -> Any:

@@ -67,4 +67,6 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
     own = agent.store if agent is not None else None
     placed = settings.model_copy(update={"store": own}) if isinstance(own, str) else settings
     yield from looked("store", lambda: checks.store(placed))
+    if len(placed.keys) > 1:
+        yield from checks.seals(placed)
     yield from looked("artifacts", lambda: checks.artifacts(placed))

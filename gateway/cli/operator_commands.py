@@ -240,6 +240,22 @@ def people_end_sessions(settings: Settings, person: str | None, *, everybody: bo
     return Answer(found, "Ended: all sessions." if everybody else f"Ended: the session of {visible(found['ended'])}")
 
 
+@people.command("reseal")
+@on_a_store
+def people_reseal(settings: Settings) -> Answer:
+    """Seal anew with the first key of ASKFIRST_SECRET the people, actions, transcripts and memories of an older one.
+
+    Then the older one can be taken out of it: see `askfirst doctor`.
+    """
+    found = operate(settings, "reseal")
+    return Answer(found, f"Sealed anew: {counted(found) or 'nothing hung on an old key'}.")
+
+
+def counted(found: Mapping[str, int]) -> str:
+    """Return counts by kind in words."""
+    return ", ".join(f"{count} {kind}" for kind, count in found.items())
+
+
 @click.command()
 @click.option("--by", type=click.Choice(["person", "conversation", "bot", "day"]), default="day", show_default=True)
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, TypeAlias
 
@@ -33,6 +33,7 @@ _SENTENCES: dict[Why, str] = {
     "undeliverable": "what became of it did not reach its person: askfirst dead list",
 }
 _REMEMBERED = 1000
+_HOUR: Final = 3600.0
 
 
 class Alarms:
@@ -55,6 +56,29 @@ class Alarms:
             DoubtRaised, conversation=action.conversation, why=why, action_id=action_id, kind=action.kind
         )
         self._tasks.start(self._bot.tell_doubt(action), "on_doubt")
+
+
+class Forgeries:
+    """Tells of words for a model that were changed or put in without the key.
+
+    Each record or transcript is told once an hour. `now` counts seconds.
+    """
+
+    def __init__(self, events: Teller, now: Callable[[], float] = time.monotonic) -> None:
+        self._events, self._now = events, now
+        self._told: OrderedDict[str, float] = OrderedDict()
+
+    def tell(self, name: str, conversation: str) -> None:
+        """Tell that the record or log of this name was changed. The change is left out."""
+        now = self._now()
+        if now - self._told.get(name, -_HOUR) < _HOUR:
+            return
+        self._told[name] = now
+        self._told.move_to_end(name)
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        log.error("%s was changed by somebody without the key: what does not hold is left out", name)
+        self._events.tell_now(DoubtRaised, conversation=conversation, why="forged")
 
 
 def outcomes(parts: Iterable[QueuedPart]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from gateway.access.reached import ReachedLimits
 from gateway.artifacts import ArtifactStore
 from gateway.budgets import Budget
 from gateway.channel_agent import ChannelAgent
-from gateway.engine.alarms import Alarms, Overload, outcomes
+from gateway.engine.alarms import Alarms, Forgeries, Overload, outcomes
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.concurrency import BackgroundTasks, WorkerPool
 from gateway.engine.files import FileKeeper
@@ -28,13 +29,17 @@ from gateway.limits import Limits
 from gateway.observe.teller import Teller
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
+from gateway.pending.old_seals import look_at_actions
 from gateway.pending.seal import Keyring, Purpose
+from gateway.pending.sealed_records import seal_anew, seal_value
 from gateway.pending.words import prepare, prepared
 from gateway.providers.base import Transcriber
 from gateway.retention import Retention
 from gateway.store.base import Store
+from gateway.store.codec import decode
+from gateway.store.errors import Conflict, StoreError
 from gateway.store.transaction import Committed, Transaction
-from gateway.store.types import Lease, QueuedPart, Record, Snapshot, Waiting
+from gateway.store.types import Key, Lease, QueuedPart, Record, Snapshot, Waiting
 from gateway.stored import keys
 from gateway.tools.locks import Hold
 from gateway.tools.pending_action import Detail, PendingAction
@@ -110,6 +115,7 @@ class EngineContext:
     files: FileKeeper = field(init=False)
     reached: ReachedLimits = field(init=False)
     alarms: Alarms = field(init=False)
+    forgeries: Forgeries = field(init=False)
     hold: Hold | None = field(init=False)
     """Holds the lock of a tool in the store; None if this process is alone with it."""
 
@@ -121,6 +127,7 @@ class EngineContext:
         self.reached = ReachedLimits(self.store, self.tasks.start)
         self.files = FileKeeper(self.artifacts, self.store, self.limits.files, self.reached)
         self.alarms = Alarms(self.bot, self.events, self.tasks)
+        self.forgeries = Forgeries(self.events)
         locks = ToolLocks(self.store, self.worker, lambda: self.lease_seconds)
         self.hold = locks.hold if self.store.shared else None
 
@@ -156,6 +163,31 @@ class EngineContext:
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
         """Return True for a body with a valid seal."""
         return self.keyring.is_genuine(purpose, context, body)
+
+    def sealed(self, name: str, value: Json) -> Json:
+        """Return the stored form of a record that only this gateway may write."""
+        return seal_value(self.keyring, name, value)
+
+    def unsealed(self, key: Key, record: Record, conversation: str) -> Json:
+        """Return the value of a record of `sealed`; None without one.
+
+        One that was changed without the key is left out, and told to the operator. One with the seal of an old key is
+        sealed anew in the background.
+        """
+        if record.value is None:
+            return None
+        opened = self.keyring.open(key.name, record.value)
+        if opened is None:
+            self.forgeries.tell(key.name, conversation)
+            return None
+        if opened.is_old:
+            self.tasks.start(self._seal_anew(key, record), "seal anew")
+        value: Json = decode(opened.text)
+        return value
+
+    async def _seal_anew(self, key: Key, record: Record) -> None:
+        with contextlib.suppress(StoreError):
+            await seal_anew(self.store, self.keyring, key, record)
 
     def may_decide(self, waiting: Waiting) -> bool:
         """Return True for an event that the store stamped within a minute of its receipt."""
@@ -238,7 +270,10 @@ class EngineContext:
         find: Find = lambda index: (),
         seen: Snapshot | None = None,
     ) -> ConversationActions:
-        """Load the actions of a conversation; see `load_actions`. A forged action raises an alarm."""
+        """Load the actions of a conversation; see `load_actions`. A forged action raises an alarm.
+
+        If an old key has sealed one of them, all are sealed anew and loaded again.
+        """
         channel = self.channels.get(_channel_of(conversation))
         actions = await load_actions(
             self.store,
@@ -252,6 +287,10 @@ class EngineContext:
             fits=self._fits,
             seen=seen,
         )
+        if actions.changes.old_seals:
+            with contextlib.suppress(Conflict):  # the next reader does it
+                if (await look_at_actions(self.store, self.keyring, conversation, mends=True)).many:
+                    return await self.actions(conversation, *also, find=find)
         for action_id in actions.changes.tampered:
             self.alarms.sound(actions.by_id[action_id], "forged")
         return actions

@@ -19,6 +19,7 @@ from gateway.engine.reply_limits import PAIRED_AN_HOUR, stranger_replies
 from gateway.engine.retrying import attempts
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import Keyring
+from gateway.pending.sealed_records import seal_anew
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Record
@@ -137,7 +138,9 @@ class Newcomers:
     async def is_admitted(self, person: Person) -> bool:
         """Return True for a person that was admitted by a code. Raises StoreError."""
         key = self._key(str(person))
-        return self._opened(key, (await self._store.get([key]))[key]) is not None
+        record = (await self._store.get([key]))[key]
+        await seal_anew(self._store, self._keyring, key, record)
+        return self._opened(key, record) is not None
 
     async def note(self, person: Person, address: Address, language: str, *, pairing: bool) -> str | None:
         """Remember a person that was turned away. With `pairing`, return their code; None while too many are open."""

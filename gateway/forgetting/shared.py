@@ -16,7 +16,9 @@ from channels import Json
 from gateway.forgetting.scope import Extent
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Index, IndexEntry
+from gateway.pending.lines import read_entries, seal_line
 from gateway.pending.seal import Keyring
+from gateway.pending.sealed_records import open_value, seal_value
 from gateway.store.base import Store
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
@@ -44,7 +46,7 @@ async def clean(store: Store, keyring: Keyring, scope: Extent, conversation: str
     while True:
         attempt += 1
         transaction = Transaction(partition=store.partition(conversation))
-        gone = await _lines(store, scope, conversation, transaction)
+        gone = await _lines(store, keyring, scope, conversation, transaction)
         for waiting in await store.mailbox(conversation, _MOST):
             if scope.is_by_person(waiting.body) or scope.tells(waiting.body):
                 transaction.consume.append((conversation, waiting.seq))
@@ -60,7 +62,7 @@ async def clean(store: Store, keyring: Keyring, scope: Extent, conversation: str
         ]
         transaction.sent, transaction.cancel = parts, timers
         gone.update({"events": len(transaction.consume), "parts": len(parts), "timers": len(timers)})
-        await _notes(store, scope, conversation, transaction)
+        await _notes(store, keyring, scope, conversation, transaction)
         await _decisions(store, keyring, scope, conversation, transaction)
         try:
             await store.commit(transaction)
@@ -144,8 +146,13 @@ def _replaced(text: str, words: frozenset[str]) -> str:
     return text
 
 
-async def _lines(store: Store, scope: Extent, conversation: str, transaction: Transaction) -> Counter[str]:
-    """Rewrite the lines of both logs. Return their number."""
+async def _lines(
+    store: Store, keyring: Keyring, scope: Extent, conversation: str, transaction: Transaction
+) -> Counter[str]:
+    """Rewrite the lines of both logs. Return their number.
+
+    Of the transcript, a genuine line is sealed again at its place. Another one gets no seal.
+    """
     gone: Counter[str] = Counter()
     decided = [each for each in scope.decided.values() if each.conversation == conversation]
     remarks = frozenset(each.remark for each in decided if each.remark and each.decided_by == scope.person)
@@ -153,26 +160,31 @@ async def _lines(store: Store, scope: Extent, conversation: str, transaction: Tr
     for name in (keys.transcript, keys.visible_log):
         log = keys.key(store, conversation, name)
         lines = await lines_of(store, log)
+        genuine = read_entries(keyring, conversation, lines if name is keys.transcript else ())
+        bare = {entry.seq: entry.value for entry in genuine.entries}
         names = names or names_in(scope, lines)
         for entry in lines:
-            kept = without(scope, conversation, entry.value, names, remarks)
-            if kept != entry.value:
-                transaction.rewrite.append((log.name, entry.seq, kept))
+            value = bare.get(entry.seq, entry.value)
+            kept = without(scope, conversation, value, names, remarks)
+            if kept != value:
+                place = genuine.places.get(entry.seq)
+                stored = kept if place is None else seal_line(keyring, conversation, kept, place)
+                transaction.rewrite.append((log.name, entry.seq, stored))
                 gone["lines"] += 1
     return gone
 
 
-async def _notes(store: Store, scope: Extent, conversation: str, transaction: Transaction) -> None:
+async def _notes(store: Store, keyring: Keyring, scope: Extent, conversation: str, transaction: Transaction) -> None:
     """Take the lines of these actions, and edits in a group, out of the folded notes."""
     key = keys.key(store, conversation, keys.folded_notes)
     record = (await store.get([key]))[key]
-    match record.value:
+    match open_value(keyring, key.name, record.value):
         case {"lines": list(lines)}:
             is_group = conversation in scope.groups
             kept: list[Json] = [line for line in lines if not _is_of(scope, str(line), frozenset(), is_group)]
             if kept != lines:
                 transaction.expect[key.name] = record.version
-                transaction.puts[key.name] = Put({"lines": kept})
+                transaction.puts[key.name] = Put(seal_value(keyring, key.name, {"lines": kept}), keeps_end=True)
 
 
 # ── decisions ──

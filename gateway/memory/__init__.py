@@ -7,7 +7,7 @@ from gateway.memory.graph import KnowledgeGraphMemory, Triple
 from gateway.memory.knowledge import Fact, KnowledgeMemory, NotedFact
 from gateway.memory.summary import summarize
 from gateway.memory.transcript import HISTORY, RESET, Transcripts, from_entries, lines_read, readable_end, to_entries
-from gateway.memory.window import ConversationMemory
+from gateway.memory.window import ConversationMemory, without_halves
 
 __all__ = [
     "HISTORY",
@@ -30,4 +30,5 @@ __all__ = [
     "readable_end",
     "summarize",
     "to_entries",
+    "without_halves",
 ]

@@ -178,6 +178,21 @@ def may_begin(messages: Sequence[ModelMessage]) -> list[bool]:
     return whole
 
 
+def without_halves(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return these messages without replies that lack a result of a call, and without results that lack their call."""
+    calls = _calls_of(messages)
+    answered = {(made, messages[index].call_id) for index, made in calls.items()}
+
+    def is_half(index: int | None) -> bool:
+        if index is None:
+            return True
+        if messages[index].role == "tool":
+            return is_half(calls.get(index))
+        return any((index, call.call_id) not in answered for call in messages[index].tool_calls)
+
+    return [message for index, message in enumerate(messages) if not is_half(index)]
+
+
 def _calls_of(messages: Sequence[ModelMessage]) -> dict[int, int]:
     """Return for the index of each result the index of the reply that called it: the last one with this call."""
     calls: dict[int, int] = {}

@@ -18,6 +18,7 @@ from gateway.operations.audit import AuditCommands
 from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso, record_served
 from gateway.operations.conversations import ConversationCommands, HistoryCommands
 from gateway.operations.dead_letters import DeadLetterCommands
+from gateway.operations.sealing import SealCommands
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.audit import OPERATOR
 from gateway.store.transaction import Transaction
@@ -129,6 +130,7 @@ class Operator(
     DeadLetterCommands,
     HistoryCommands,
     PeopleCommands,
+    SealCommands,
     UsageCommands,
 ):
     """The commands of an operator. Each public method but `remember` is one, and its result is JSON."""

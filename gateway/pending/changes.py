@@ -61,6 +61,8 @@ class Changes:
     """The events for other conversations."""
     unreached: list[str] = field(default_factory=list)
     """The approvers out of reach, for the operator's log."""
+    old_seals: bool = False
+    """True if an old key has sealed a record that was read."""
     tampered: list[str] = field(default_factory=list)
     """The ids of the actions that ended because their record was changed without the key."""
 

@@ -68,6 +68,7 @@ class ReadIndex:
     version: int
     """The version of its record, which the next write expects."""
     kind: Literal["sealed", "broken"]
+    stored: Json = None
 
 
 def read_index(keyring: Keyring, counters: Counters, conversation: str, record: Record) -> ReadIndex:
@@ -81,7 +82,7 @@ def read_index(keyring: Keyring, counters: Counters, conversation: str, record: 
     if not is_sealed(value):
         return ReadIndex(Index(), record.version, "broken")
     if (known := counters.get(conversation, value)) is not None:
-        return ReadIndex(known, record.version, "sealed")
+        return ReadIndex(known, record.version, "sealed", value)
     sealed = keyring.open(keys.index(conversation), value)
     try:
         index = Index.from_text(str(value["body"]))
@@ -90,7 +91,7 @@ def read_index(keyring: Keyring, counters: Counters, conversation: str, record: 
     if sealed is None or counters.is_old(conversation, index.counter):
         return ReadIndex(index, record.version, "broken")
     counters.note(conversation, value, index)
-    return ReadIndex(index, record.version, "sealed")
+    return ReadIndex(index, record.version, "sealed", value)
 
 
 async def load_actions(
@@ -136,6 +137,10 @@ async def load_actions(
         capabilities=capabilities,
         fits=fits,
     )
+    if keyring.rotates:
+        stored = [(keys.action(name), records[name].value) for name in held if read.index.seal_of(name) is not None]
+        opened = [keyring.open(*each) for each in [*stored, (keys.index(conversation), read.stored)]]
+        actions.changes.old_seals = any(sealed is not None and sealed.is_old for sealed in opened)
     for name, (found, verdict) in judged.items():
         if verdict == "tampered":
             _end(actions, found, read.index.get(name), trusted=read.kind != "broken")

@@ -2,7 +2,8 @@
 
 A seal is an HMAC with the gateway's key over the stored bytes and their name. It does not hold for bytes that were
 edited, copied to another name or made without the key. Sealed are the record of each action, the index of its
-conversation, every event, every queued part and every step of a turn's checkpoint.
+conversation, every event, every queued part, every step of a turn's checkpoint, every line of a transcript, and each
+record that a model reads: notes, memories, facts, kept results and cached replies.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from channels import Json
 from gateway.store.form import FORM
 from gateway.tools.pending_action import PendingAction, canonical_json, json_text
 
-Purpose: TypeAlias = Literal["record", "event", "part", "step", "note", "person"]
+Purpose: TypeAlias = Literal["record", "event", "part", "step", "note", "person", "line"]
 
 _MAC_HEX = 32
 """The hex digits of the seal of an event, a part or a step: 128 bits. Slack's and Twilio's signatures have no less."""
@@ -65,6 +66,8 @@ class Sealed:
 
     text: str
     seal: str
+    is_old: bool = False
+    """True if another key than the first one made the seal."""
 
 
 def is_sealed(stored: object) -> TypeGuard[dict[str, Json]]:
@@ -88,6 +91,11 @@ class Keyring:
             raise ValueError("a keyring needs keys of at least 16 bytes")
         self._keys = [_derived(key, b"askfirst seal") for key in keys]
 
+    @property
+    def rotates(self) -> bool:
+        """True if there is an older key beside the first one."""
+        return len(self._keys) > 1
+
     # ── records ──
 
     def seal(self, name: str, text: str) -> dict[str, Json]:
@@ -99,7 +107,8 @@ class Keyring:
         """Return the text and the seal of a record of this form whose seal holds, else None."""
         match stored:
             case {"form": int(form), "body": str(text), "seal": str(seal)} if form == FORM:
-                return Sealed(text, seal) if self._holds("record", seal, name, f"{FORM}\n{text}") else None
+                number = self.key_of("record", name, f"{FORM}\n{text}", seal)
+                return Sealed(text, seal, is_old=number > 0) if number is not None else None
         return None
 
     def pseudonym(self, person: str) -> str:
@@ -110,22 +119,36 @@ class Keyring:
 
     def stamped(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> dict[str, Json]:
         """Return the body with a seal over its JSON and its context."""
-        return {**body, "mac": self._mac(purpose, context, json_text(body))[:_MAC_HEX]}
+        return {**body, "mac": self.mac(purpose, context, json_text(body))}
 
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
         """Return True if the body carries the seal that `stamped` gives it in this context."""
+        return self.key_of_body(purpose, context, body) is not None
+
+    def key_of_body(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> int | None:
+        """Return the number of the key with which `stamped` gave the body its seal: 0 is the first; None: no key."""
         bare = dict(body)
         mac = bare.pop("mac", None)
-        return isinstance(mac, str) and self._holds(purpose, mac, context, json_text(bare))
+        return self.key_of(purpose, context, json_text(bare), mac) if isinstance(mac, str) else None
+
+    # ── texts ──
+
+    def mac(self, purpose: Purpose, context: str, text: str) -> str:
+        """Return the seal over a text and its context: 32 hex digits."""
+        return self._mac(purpose, context, text)[:_MAC_HEX]
+
+    def key_of(self, purpose: Purpose, context: str, text: str, mac: str) -> int | None:
+        """Return the number of the key that made this seal over a text: 0 is the first; None: no key did."""
+        if len(mac) < _MAC_HEX:
+            return None
+        message = _message(purpose, context, text)
+        for number, key in enumerate(self._keys):
+            if _same(hmac.digest(key, message, hashlib.sha256).hex()[: len(mac)], mac):
+                return number
+        return None
 
     def _mac(self, purpose: Purpose, context: str, text: str) -> str:
         return hmac.digest(self._keys[0], _message(purpose, context, text), hashlib.sha256).hex()
-
-    def _holds(self, purpose: Purpose, mac: str, context: str, text: str) -> bool:
-        if len(mac) < _MAC_HEX:
-            return False
-        message = _message(purpose, context, text)
-        return any(_same(hmac.digest(key, message, hashlib.sha256).hex()[: len(mac)], mac) for key in self._keys)
 
 
 def _message(purpose: Purpose, context: str, text: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-FORM: Final = 10
+FORM: Final = 11
 """The form that this release reads and writes. Another one is refused. A change of anything stored raises it."""
 _RELEASE: Final = version("askfirst")
 

@@ -18,6 +18,8 @@ class Put:
 
     value: Json
     ttl_seconds: float | None = None
+    keeps_end: bool = False
+    """The record ends when it did before; `ttl_seconds` is not looked at. For a record that `expect` says is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

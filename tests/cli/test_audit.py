@@ -25,10 +25,12 @@ from gateway.control_server import control
 from gateway.operations import audit
 from gateway.operations.base import record_served
 from gateway.operations.operator import Operator
+from gateway.pending.lines import seal_lines
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Usage
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
+from gateway.store.secret import secret_of
 from gateway.store.sqlite import SqliteStore
 from gateway.store.transaction import Put, Transaction
 from gateway.testing import ScriptedProvider, ToolCall
@@ -169,6 +171,7 @@ async def test_a_running_server_answers_too(here: Path, http: aiohttp.ClientSess
 
 
 HOME = "Shop/telegram:1:42"
+NEW = "vB4kQ8mZ1xW7cT3nR9yL5pD2sF6gH0jU"
 
 
 async def fill(url: str, *more: str) -> None:
@@ -176,11 +179,13 @@ async def fill(url: str, *more: str) -> None:
     await store.open()
     try:
         await record_served(store, "Shop")
+        keyring = Keyring(await asyncio.to_thread(secret_of, store) or [SIGNING.encode()])
         for home in (HOME, *more):
             person = home.partition("/")[2]
             people: Json = {"group": False, "people": {person: "2026-01-01T00:00:00+00:00"}}
             said: Json = {"role": "user", "content": f"quokka of {person}"}
-            puts, appends = {f"people/{home}": Put(people)}, [(f"transcript/{home}", said)]
+            (line,) = seal_lines(keyring, home, [said], now=await store.now())
+            puts, appends = {f"people/{home}": Put(people)}, [(f"transcript/{home}", line)]
             await store.commit(Transaction(partition=store.partition(home), puts=puts, appends=appends))
     finally:
         await store.close()
@@ -188,6 +193,19 @@ async def fill(url: str, *more: str) -> None:
 
 def bytes_in(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
+
+
+async def test_old_secret_goes_when_nothing_hangs_on_it(here: Path, at: Mapping[str, str]) -> None:
+    await fill(at["ASKFIRST_STORE"])
+    old = at.get("ASKFIRST_SECRET") or await asyncio.to_thread((here / "own.db.secret").read_text)
+    both, new = ({**at, "ASKFIRST_SECRET": secret} for secret in (f"{NEW},{old}", NEW))
+    doctor = await command("doctor", "bot.py", env=both)
+    assert "warn  seals: 1 lines hang on an older key of ASKFIRST_SECRET: askfirst people reseal, " in doctor.output
+    assert (await command("people", "reseal", env=both)).stdout == "Sealed anew: 1 lines.\n"
+    assert "ok    seals: none hangs on" in (await command("doctor", "bot.py", env=both)).output
+    assert await told("people", "reseal", env=both) == {}
+    assert len(await told("conversations", "search", "quokka", env=new)) == 1
+    assert " seals:" not in (await command("doctor", "bot.py", env=new)).output
 
 
 @pytest.mark.ledger("MEM-11")

@@ -292,8 +292,9 @@ async def others_view(chat: ChatDriver) -> dict[str, Any]:
 
 
 def without_person(line: Json) -> str:
-    """The line of a note has a line of text for each message that went before."""
-    return re.sub(r"\\nQk42: [^\\]*", "", json.dumps(line))
+    """The line of a note has a line of text for each message that went before. It is sealed again without one."""
+    bare = {name: value for name, value in line.items() if name != "mac"} if isinstance(line, dict) else line
+    return re.sub(r"\\nQk42: [^\\]*", "", json.dumps(bare))
 
 
 async def other_timers(store: Store) -> list[str]:

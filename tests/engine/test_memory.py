@@ -21,6 +21,7 @@ from gateway.limits import Limits, Share
 from gateway.observe.events import MemoryTrim, SessionLoad, SessionSave
 from gateway.observe.runs import run_id_of
 from gateway.observe.trace import AgentTrace
+from gateway.pending.lines import seal_lines
 from gateway.providers.base import ModelMessage, Request, Response
 from gateway.providers.base import ToolCall as Call
 from gateway.retention import Retention
@@ -178,9 +179,11 @@ async def fill(chat: Rig, messages: int) -> None:
     """A conversation has so many messages."""
     line: Any = {"role": "user", "content": "word"}
     answer: Any = {"role": "assistant", "content": "answer"}
-    for _ in range(messages // 1_000):
+    now, keyring = await chat.store.now(), chat.worker.context.keyring
+    lines = seal_lines(keyring, PLACE, [line, answer] * (messages // 2), now=now)
+    for first in range(0, messages, 1_000):
         transaction = Transaction(partition=chat.store.partition(PLACE))
-        transaction.appends = [(f"transcript/{PLACE}", each) for each in [line, answer] * 500]
+        transaction.appends = [(f"transcript/{PLACE}", each) for each in lines[first : first + 1_000]]
         await chat.store.commit(transaction)
 
 

@@ -233,7 +233,7 @@ async def test_transcripts(chat: Rig, invoices: Invoices, caplog: pytest.LogCapt
     for person in SOME:
         await chat.handles(person, "are you there?")
         assert chat.platform.texts(person)[-1] == "You said: are you there?"
-    assert len(lines_of(caplog, "the history begins behind it")) == len(SOME)
+    assert len(lines_of(caplog, FORGED)) == len(SOME)
     await ana_is_answered(chat, invoices)
     await look(chat)
 

@@ -23,6 +23,7 @@ from gateway.observe.runs import run_id_of
 from gateway.pending import deciding, settling, standing, voting
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.index import Index
+from gateway.pending.lines import seal_lines
 from gateway.pending.prompt import covered, ending, statement
 from gateway.pending.prompting import move
 from gateway.pending.reading import (
@@ -258,7 +259,8 @@ class Judge:
         context = self._context
         if await context.store.is_held(conversation):
             return Judgement(None, decided=False)
-        transaction.appends.append((keys.transcript(conversation), RESET))
+        lines = seal_lines(context.keyring, conversation, [RESET], now=context.clock.guess())
+        transaction.appends += [(keys.transcript(conversation), line) for line in lines]
         begin_epoch(transaction, context, conversation, run_id_of(conversation, message.event_ids[0]))
         end_links(transaction, context, conversation)
         transaction.deletes.append(keys.folded_notes(conversation))

@@ -67,7 +67,7 @@ class Addressing:
             def without_delivered(stored: Json) -> Json:
                 return [[*line] for line in _lines(stored) if line[1] not in delivered]
 
-            await self._change(self._overheard_key(event, conversation), without_delivered)
+            await self._change(self._overheard_key(event, conversation), without_delivered, sealed_for=conversation)
 
     async def _addressed(self, conversation: str) -> Json:
         """Return the record of messages that addressed the bot here within a day, or None if none did."""
@@ -113,26 +113,28 @@ class Addressing:
                 lines.append(line)
             return [[*each] for each in lines[-most:]]
 
-        await self._change(self._overheard_key(message, conversation), with_message)
+        await self._change(self._overheard_key(message, conversation), with_message, sealed_for=conversation)
 
-    async def _change(self, key: Key, change: Callable[[Json], Json]) -> None:
+    async def _change(self, key: Key, change: Callable[[Json], Json], *, sealed_for: str | None = None) -> None:
         """Change a record with `change`, which gets its newest value, and keep it for a day. An empty value deletes it.
 
+        `sealed_for`: the conversation of a record that is sealed, because a model reads it.
         Other processes may change the record at the same time. After the last attempt the change is dropped, not the
         message.
         """
         with suppress(Conflict):
             for attempt in attempts():
                 async with attempt:
-                    await self._change_once(key, change)
+                    await self._change_once(key, change, sealed_for)
 
-    async def _change_once(self, key: Key, change: Callable[[Json], Json]) -> None:
-        store = self._context.store
+    async def _change_once(self, key: Key, change: Callable[[Json], Json], sealed_for: str | None) -> None:
+        context, store = self._context, self._context.store
         record = (await store.get([key]))[key]
-        value = change(record.value)
+        value = change(record.value if sealed_for is None else context.unsealed(key, record, sealed_for))
         transaction = Transaction(partition=key.partition, expect={key.name: record.version})
         if value:
-            transaction.puts[key.name] = Put(value, ttl_seconds=_FOLLOWED_SECONDS)
+            stored = value if sealed_for is None else context.sealed(key.name, value)
+            transaction.puts[key.name] = Put(stored, ttl_seconds=_FOLLOWED_SECONDS)
         else:
             transaction.deletes.append(key.name)
         await store.commit(transaction)
@@ -144,16 +146,17 @@ class Addressing:
         """
         if not self._context.bot.group_context:
             return ()
-        here = message.address
-        store = self._context.store
+        here, context = message.address, self._context
+        store = context.store
         in_thread = self._overheard_key(message, conversation)
         if not (begins and here.thread is not None and not _begins_thread(message)):
-            return tuple(text for _, text in _lines((await store.get([in_thread]))[in_thread].value))
-        group = self._context.conversation(replace(here, thread=None))
+            record = (await store.get([in_thread]))[in_thread]
+            return tuple(text for _, text in _lines(context.unsealed(in_thread, record, conversation)))
+        group = context.conversation(replace(here, thread=None))
         in_group = keys.key(store, group, keys.overheard)
         found = await store.get([in_thread, in_group])
-        first = [text for number, text in _lines(found[in_group].value) if number == here.thread]
-        return (*first, *(text for _, text in _lines(found[in_thread].value)))
+        lines, before = (_lines(context.unsealed(key, found[key], conversation)) for key in (in_thread, in_group))
+        return (*(text for number, text in before if number == here.thread), *(text for _, text in lines))
 
 
 def _is_addressed(message: Message, addressed: Json) -> bool:

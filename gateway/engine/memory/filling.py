@@ -14,6 +14,7 @@ from gateway.memory import RESET, Extraction, extract, lines_read, readable_end,
 from gateway.memory.extraction import with_words
 from gateway.observe.events import MemorySummarize
 from gateway.observe.teller import RunTeller
+from gateway.pending.lines import read_entries
 from gateway.providers import Completes
 from gateway.providers.aside import Aside
 from gateway.providers.base import ModelMessage, ProviderError
@@ -40,12 +41,14 @@ class MemoryFiller:
         failure: ProviderError | None = None
         for name, key in memory_keys.items():
             try:
-                filled = await self._filled(name, KeptMemory.of(found[key], epoch_of(found, epoch_key)), messages)
+                kept = context.unsealed(key, found[key], conversation)
+                filled = await self._filled(name, KeptMemory.of(kept, epoch_of(found, epoch_key)), messages)
             except ProviderError as error:
                 failure = error
                 continue
             if filled is not None:
-                puts[key.name] = Put(filled.to_json(), context.retention.transcript_seconds)
+                stored = context.sealed(key.name, filled.to_json())
+                puts[key.name] = Put(stored, context.retention.transcript_seconds)
         if puts:
             await renew_epoch(context, epoch_key, found[epoch_key])
         return puts, failure
@@ -120,7 +123,11 @@ class NumberedMessages:
 async def read_messages(context: EngineContext, conversation: str) -> NumberedMessages:
     """Return the last messages of a conversation. Raises StoreError."""
     log = keys.key(context.store, conversation, keys.transcript)
-    entries = await context.store.read(log, last=lines_read(context.bot.agent.memory) + _MOST_LINES)
+    stored = await context.store.read(log, last=lines_read(context.bot.agent.memory) + _MOST_LINES)
+    read = read_entries(context.keyring, conversation, stored)
+    if read.left_out:
+        context.forgeries.tell(log.name, conversation)
+    entries = read.entries
     resets = [place for place, entry in enumerate(entries) if entry.value == RESET]
     entries = entries[resets[-1] + 1 :] if resets else entries
     messages = readable_end([entry.value for entry in entries])

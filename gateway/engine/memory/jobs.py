@@ -126,7 +126,8 @@ class MemoryRunner:
             for event in events
             for fact in event.facts
         ]
-        known = knowledge.added(record.value, facts, await context.store.now())
+        before = context.unsealed(key, record, lease.lane)
+        known = context.sealed(key.name, knowledge.added(before, facts, await context.store.now()))
         transaction.puts[key.name] = Put(known, context.retention.transcript_seconds)
 
     async def _forget(self, lease: Lease, asked: ForgetDue, transaction: Transaction) -> None:

@@ -36,9 +36,9 @@ class KeptMemory:
     value: Json = None
 
     @classmethod
-    def of(cls, record: Record, epoch: str) -> Self:
-        """Return the memory of a stored record; an empty one if there is none of this epoch."""
-        match record.value:
+    def of(cls, value: Json, epoch: str) -> Self:
+        """Return the memory of an opened record; an empty one if there is none of this epoch."""
+        match value:
             case {"epoch": str(stored), "through": int(through), "turns": int(turns), "value": value} if (
                 stored == epoch
             ):
@@ -99,13 +99,15 @@ async def remembered(context: EngineContext, turn: Turn) -> Remembered:
     asked = [epoch_key, *memory_keys.values()] if names else []
     found = await context.store.get([*asked, *([facts_key] if knowledge is not None else [])])
     epoch = epoch_of(found, epoch_key) if names else ""
-    kept = {name: KeptMemory.of(found[key], epoch).value for name, key in memory_keys.items()}
+    sealed = {key: record for key, record in found.records.items() if key != epoch_key}
+    opened = {key: context.unsealed(key, record, turn.conversation) for key, record in sealed.items()}
+    kept = {name: KeptMemory.of(opened[key], epoch).value for name, key in memory_keys.items()}
     summary = kept.get(SUMMARY)
     return Remembered.of(
         [*turn.history, *turn.model_messages],
         summary=summary if isinstance(summary, str) else "",
         extracted=[(memory, kept[memory.extracts]) for memory in agent.extractions],
-        facts=((), ()) if knowledge is None else knowledge.lines(found[facts_key].value, context.clock.guess()),
+        facts=((), ()) if knowledge is None else knowledge.lines(opened[facts_key], context.clock.guess()),
     )
 
 

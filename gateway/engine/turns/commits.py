@@ -16,6 +16,7 @@ from gateway.engine.turns.running import RunningTurn
 from gateway.memory import RESET, from_entries
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Showing
+from gateway.pending.lines import last_place, seal_lines
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
@@ -64,11 +65,11 @@ def append_lines(transaction: Transaction, context: EngineContext, running: Runn
     if all(isinstance(line, dict) and line.get("role") == "event" for line in lines):
         keep_folded(transaction, context, running.lease, from_entries(lines))
         return
-    name, several = keys.key(context.store, running.conversation, keys.transcript).name, running.address.group
-    for line in lines:
-        if isinstance(line, dict) and line != RESET and (several or running.direct):
-            line = {**line, "person": str(running.person)}
-        transaction.appends.append((name, line))
+    lease, named = running.lease, {"person": str(running.person)} if running.address.group or running.direct else {}
+    told = [{**line, **named} if isinstance(line, dict) and line != RESET else line for line in lines]
+    after = last_place(context.keyring, lease.lane, lease.lines)
+    sealed = seal_lines(context.keyring, lease.lane, told, after=after, now=lease.prefetched.now)
+    transaction.appends += [(keys.transcript(lease.lane), line) for line in sealed]
 
 
 def note_acted(actions: ConversationActions, batch: Batch) -> None:

@@ -37,7 +37,8 @@ def keep_folded(transaction: Transaction, context: EngineContext, lease: Lease, 
     lines: list[Json] = [line for note in notes for line in note.content.split("\n")]
     if lines:
         name = _key(context, lease).name
-        transaction.puts[name] = Put({"lines": lines[-_MOST_LINES:]}, context.retention.transcript_seconds)
+        kept = context.sealed(name, {"lines": lines[-_MOST_LINES:]})
+        transaction.puts[name] = Put(kept, context.retention.transcript_seconds)
         transaction.deletes = [each for each in transaction.deletes if each != name]
 
 
@@ -57,7 +58,8 @@ def _folded(context: EngineContext, lease: Lease) -> list[str]:
     """Return the lines of the folded notes, as they were read with the lease."""
     if not context.has_prefetch(lease):
         return []
-    match lease.prefetched[_key(context, lease)].value:
+    key = _key(context, lease)
+    match context.unsealed(key, lease.prefetched[key], lease.lane):
         case {"lines": list(lines)}:
             return [str(line) for line in lines]
     return []

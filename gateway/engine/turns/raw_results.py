@@ -17,12 +17,11 @@ def keep_raw_results(transaction: Transaction, context: EngineContext, conversat
     """Keep the raw results of a turn for a day, in place of those of an earlier turn."""
     for tool_name, texts in (outcome.loop.raw_results if outcome.loop is not None else {}).items():
         name = keys.key(context.store, conversation, keys.raw_results, tool_name).name
-        transaction.puts[name] = Put(list(texts), _TTL_SECONDS)
+        transaction.puts[name] = Put(context.sealed(name, list(texts)), _TTL_SECONDS)
 
 
 async def earlier_results(context: EngineContext, conversation: str, tool_name: str) -> Sequence[str]:
     """Return the raw results of a tool that an earlier turn of this conversation has kept, newest first."""
     key = keys.key(context.store, conversation, keys.raw_results, tool_name)
-    record = (await context.store.get([key]))[key]
-    texts = record.value if record is not None else None
+    texts = context.unsealed(key, (await context.store.get([key]))[key], conversation)
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []

@@ -31,6 +31,7 @@ from gateway.engine.turns.commits import append_lines, finish_turn, release, tur
 from gateway.engine.turns.conclusion import TurnConcluder
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
+from gateway.engine.turns.history import HistoryReader
 from gateway.engine.turns.interception import drop_vetoed_edits, vetoes_of
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.live import StreamedText, streamed_text
@@ -78,6 +79,7 @@ class TurnRunner:
             if isinstance(channel, CanStream) and channel.capabilities.stream
         }
         self._transcripts = Transcripts(context.bot.agent.memory, context.bot.agent.token_count)
+        self._history = HistoryReader(context, self._transcripts)
         self._shares = TurnShares(context.limits.turns, context.channels)
         self._suspect: str | None = None
         """The conversation of the running turn that may kill this process. Other suspect turns wait, so that they do
@@ -262,7 +264,7 @@ class TurnRunner:
             return None
         if batch.messages and (answered := await self._bare_replies.take(lease, batch)) is not None:
             return answered
-        history = self._transcripts.read(lease.lane, lease.lines)
+        history = await self._history.read(lease)
         await running.events.tell(SessionLoad, session_id=lease.lane, message_count=len(history))
         language = turn_language(context, running, history)
         if batch.again is not None:

@@ -22,6 +22,7 @@ local function put(name, value, keep)
   redis.call('HSET', record, 'value', value)
   redis.call('PERSIST', record)
   redis.call('ZADD', key('names'), 0, name)
+  if keep == 'same' then return end
   if keep == '' then
     redis.call('HDEL', record, 'ends')
     redis.call('ZREM', key('ends'), name)

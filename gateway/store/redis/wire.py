@@ -131,7 +131,8 @@ def leaves(transaction: Transaction, partition_of: Callable[[str], str]) -> bool
 
 def _records_and_logs(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
     for name, new in transaction.puts.items():
-        yield "put", name, encode(new.value), "" if new.ttl_seconds is None else span(new.ttl_seconds)
+        keep = "" if new.ttl_seconds is None else span(new.ttl_seconds)
+        yield "put", name, encode(new.value), "same" if new.keeps_end else keep
     for name in transaction.deletes:
         yield "delete", name
     for cut in transaction.cut:

@@ -55,8 +55,8 @@ def put(db: sqlite3.Connection, at: Moment, name: str, new: Put) -> None:
     expires = None if new.ttl_seconds is None else at.now + span(new.ttl_seconds)
     db.execute(
         "INSERT INTO record VALUES (?, ?, 1, ?) ON CONFLICT (name) DO UPDATE "
-        "SET value = excluded.value, version = version + 1, expires = excluded.expires",
-        (name, encode(new.value), expires),
+        "SET value = excluded.value, version = version + 1, expires = iif(?, expires, excluded.expires)",
+        (name, encode(new.value), expires, new.keeps_end),
     )
 
 

@@ -74,6 +74,15 @@ class RecordsContract:
         store.offset_seconds = 10_000
         assert ((await one(store, "a")).version, (await one(store, "b")).value) == (0, 2)
 
+    async def test_a_write_can_keep_the_end(self, store: Store) -> None:
+        await store.commit(transaction(store, puts={"a": Put(1, ttl_seconds=60), "b": Put(1)}))
+        store.offset_seconds = 50
+        again = {"a": Put(2, ttl_seconds=600, keeps_end=True), "b": Put(2, ttl_seconds=1, keeps_end=True)}
+        await store.commit(transaction(store, puts=again, expect={"a": 1, "b": 1}))
+        assert (await one(store, "a"), await one(store, "b")) == (Record(2, 2), Record(2, 2))
+        store.offset_seconds = 61
+        assert (await one(store, "a"), (await one(store, "b")).value) == (Record(), 2)
+
     async def test_a_scan_goes_by_the_beginning_of_the_name_in_order(self, store: Store) -> None:
         names = ["a", "a:", "a:1", "a:2", "a:é", "a:🎉", "a;", "ab", "b", "a:%_'*[", "A:1"]
         await store.commit(transaction(store, puts={name: Put(name) for name in names}))
