@@ -217,7 +217,7 @@ class ArtifactStore:
         """Return the seconds for which stored bytes stay, or None without them."""
         try:
             return self._file(sha256).stat().st_mtime + RETENTION_SECONDS - self._now().timestamp()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def _keep(self, artifact: Artifact, stay: float) -> Media:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from channels import Media
 from channels.cancellable_threads import FILES, in_thread
@@ -50,7 +51,8 @@ class FileKeeper:
 
     def __init__(self, artifacts: ArtifactStore, store: Store, share: Share, reached: ReachedLimits) -> None:
         self._artifacts, self._store, self._share, self._reached = artifacts, store, share, reached
-        self._naming = asyncio.Lock()
+        self._keeping: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Hash -> the lock under which a file that a person sent is counted, and so counted once."""
 
     async def keep(self, artifact: Artifact, person: str) -> Media:
         """Keep a file that a tool made for a person.
@@ -61,7 +63,8 @@ class FileKeeper:
 
     async def keep_sent(self, artifact: Artifact, person: str) -> Media:
         """Keep a file that a person sent. Raises NotKept above the limits."""
-        return await self._keep(_OF_PEOPLE, artifact, person)
+        async with self._lock(artifact.sha256 or ""):
+            return await self._keep(_OF_PEOPLE, artifact, person)
 
     async def charge_upload(self, person: str, size: int) -> None:
         """Count an upload of this many bytes until it leaves or a message names it. Raises NotKept above the limits."""
@@ -69,11 +72,14 @@ class FileKeeper:
 
     async def keep_upload(self, media: Media, person: str) -> None:
         """Keep an upload that a message of the person names. Raises NotKept above the limits."""
-        async with self._naming:  # the same message may come twice at once, and counts once
+        async with self._lock(media.sha256):  # the turn of the message may keep it at the same time
             if await self._artifacts.is_unnamed(media.sha256):
                 await self._charge(_OF_PEOPLE, person, media.size)
                 await self._note(media.sha256, person, RETENTION_SECONDS)
                 await self._artifacts.prolong(media.sha256)
+
+    def _lock(self, sha256: str) -> asyncio.Lock:
+        return self._keeping.setdefault(sha256, asyncio.Lock())
 
     async def _keep(self, room: _Room, artifact: Artifact, person: str) -> Media:
         sha256, content = artifact.sha256, artifact.content

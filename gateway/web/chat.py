@@ -31,7 +31,7 @@ from gateway.observe import Feed
 from gateway.observe.teller import SILENT, Teller
 from gateway.store.errors import StoreUnavailable
 from gateway.store.types import LogEntry
-from gateway.web.chat_streams import DRAFT_CHARACTERS, KEPT_CHARACTERS, RenderedTexts, Streams
+from gateway.web.chat_streams import DRAFT_CHARACTERS, KEPT_CHARACTERS, RenderedTexts, RenderingTurn, Streams
 from gateway.web.chat_uploads import Charge, ChatUploads, KeepUpload, keep_named
 from gateway.web.fast_path import answer
 from gateway.web.markdown import to_html
@@ -142,7 +142,7 @@ class _Pages:
         """HTML of the page by language."""
         self._uploads = ChatUploads(channel=chat.channel, artifacts=chat.artifacts, charge=chat.charge, now=chat.now)
         self._streams, self._running = Streams(chat.streams, reached=chat.reached), WeakSet[asyncio.Task[Any]]()
-        turn = asyncio.Lock()
+        turn = RenderingTurn()
         self._entries = RenderedTexts(_entry_html, turn, KEPT_CHARACTERS)
         self._drafts = RenderedTexts(_draft_html, turn, DRAFT_CHARACTERS)
 
@@ -206,8 +206,8 @@ class _Pages:
         return answer(taken)
 
     async def _accept(self, channel: Channel, parsed: Parsed) -> None:
+        await self._chat.accept(channel, parsed)  # first: a message sent after this one must not overtake it
         await keep_named(self._chat.artifacts, self._chat.keep_upload, parsed)
-        await self._chat.accept(channel, parsed)
 
     async def file(self, request: web.Request) -> web.Response:
         """Handle one piece of a file."""
@@ -331,7 +331,10 @@ class _Pages:
         self._chat.channel.on_draft.add(draft.tell)
         try:
             while True:
-                yield _event("draft", {"html": await self._drafts.html(await draft.changed())})
+                text, followed = await draft.changed(), draft.followed
+                html = await self._drafts.html(text)
+                if followed == draft.followed:
+                    yield _event("draft", {"html": html})
         finally:
             self._chat.channel.on_draft.discard(draft.tell)
 
@@ -383,6 +386,8 @@ class _GrowingAnswer:
 
     def __init__(self, session: str) -> None:
         self._session, self._text, self._has_changed = session, "", asyncio.Event()
+        self.followed = 0
+        """The messages that have followed."""
 
     def tell(self, session: str, text: str) -> None:
         """Take the text so far of the answer in a session."""
@@ -392,6 +397,7 @@ class _GrowingAnswer:
 
     def clear(self) -> None:
         """Forget it: a message follows, and the page would show an older text under it."""
+        self.followed += 1
         self._has_changed.clear()
 
     async def changed(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from gateway.limits import Share
@@ -14,6 +15,9 @@ KEPT_CHARACTERS: Final = 8_000_000
 """HTML of messages that a process keeps, in characters."""
 DRAFT_CHARACTERS: Final = 1_000_000
 """HTML of growing answers that a process keeps, in characters."""
+_SHORT: Final = 1_000
+"""The longest text in characters that is rendered on the loop. It takes 15 milliseconds at most, and a text of 16,000
+takes 250."""
 
 
 class Streams:
@@ -61,34 +65,51 @@ class Streams:
             self._open.pop(session, None)
 
 
+class RenderingTurn:
+    """The turn of a process's renderings: one text at a time, and for at most half of the time."""
+
+    def __init__(self) -> None:
+        self._lock, self._rests_until = asyncio.Lock(), 0.0
+
+    async def made(self, make: Callable[[], str], *, long: bool) -> str:
+        """Make HTML. `long`: in a thread, which lets the loop go round every few milliseconds."""
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            await asyncio.sleep(max(0.0, self._rests_until - loop.time()))
+            began = loop.time()
+            html = await asyncio.to_thread(make) if long else make()
+            self._rests_until = 2 * loop.time() - began
+        return html
+
+
 class RenderedTexts:
-    """The HTML of texts, made once for all streams that show them, and kept up to a number of characters.
+    """The HTML of texts, made once for all streams that show them, and kept up to a number of characters."""
 
-    `turn` is shared by all that make HTML in a process: one text at a time, and for at most half of the loop's time.
-    """
-
-    def __init__(self, make: Callable[[str, bool], str], turn: asyncio.Lock, most_characters: int) -> None:
+    def __init__(self, make: Callable[[str, bool], str], turn: RenderingTurn, most_characters: int) -> None:
         """`make` gets a text, and whether its bare addresses become links."""
         self._make, self._turn, self._room = make, turn, most_characters
         self._kept: OrderedDict[tuple[str, bool], str] = OrderedDict()
+        self._making: dict[tuple[str, bool], asyncio.Task[str]] = {}
 
     async def html(self, text: str, *, links: bool = True) -> str:
-        """Return the HTML of a text. The loop goes round before the next text is rendered."""
+        """Return the HTML of a text."""
         key = (text, links)
-        if key not in self._kept:
-            async with self._turn:
-                if key not in self._kept:
-                    return await self._made(key)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if key not in self._making:
+            self._making[key] = asyncio.create_task(self._made(key), name="rendering")
+        # A stream that ends must not end what others wait for, nor let a second thread begin beside it.
+        return await asyncio.shield(self._making[key])
 
     async def _made(self, key: tuple[str, bool]) -> str:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        html = self._kept[key] = self._make(*key)
+        try:
+            html = await self._turn.made(partial(self._make, *key), long=len(key[0]) > _SHORT)
+        finally:
+            del self._making[key]
+        self._kept[key] = html
         self._room -= len(html) + len(key[0])
         while self._room < 0:
             (text, _), dropped = self._kept.popitem(last=False)
             self._room += len(dropped) + len(text)
-        await asyncio.sleep(loop.time() - began)
         return html

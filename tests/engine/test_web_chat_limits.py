@@ -160,6 +160,18 @@ async def test_upload_counts_once_a_message_names_it(bounded: Rig) -> None:
     assert [*await reached_limits(bounded.store)] == ["files of people"]
 
 
+async def test_upload_counts_once_however_many_keep_it_at_once(bounded: Rig) -> None:
+    """The request of the message, the page's second try, and the turn."""
+    context, person = bounded.worker.context, "webchat:local:0"
+    media = await context.artifacts.keep_unnamed(upload(0))
+    await asyncio.gather(
+        context.files.keep_upload(media, person),
+        context.files.keep_upload(media, person),
+        context.files.keep_sent(upload(0), person),
+    )
+    await context.files.keep_sent(upload(1), "webchat:local:1")
+
+
 async def test_person_at_their_own_limit_is_no_limit_of_all(bounded: Rig) -> None:
     files = bounded.worker.context.files
     await files.keep(report(1, MIB), "test:bot:ana")
