@@ -1,6 +1,6 @@
 """Servers on other hosts to which the bot may speak without TLS: ``ASKFIRST_CLEAR``.
 
-Whoever is on the way to such a server can read and change the passwords, texts and answers. So it is refused unless the
+A machine on the way to the server can read and change the passwords, texts and answers. So it is refused unless the
 setting names its kind, for a network that belongs to the operator alone.
 """
 
@@ -46,7 +46,7 @@ def is_loopback(url: SplitResult) -> bool:
 
 
 def in_clear(url: str) -> bool:
-    """Return True if whoever is on the way can read what is sent to this URL: it is on another host, without TLS."""
+    """Return True for a URL on another host without TLS, whose traffic any machine on the way can read."""
     try:
         parts = urlsplit(url)
     except ValueError:  # it is refused elsewhere, as no URL
@@ -64,6 +64,6 @@ def clear_mend(kind: Clear) -> str:
 
 
 def refuse_clear(kind: Clear, url: str, named: str) -> None:
-    """Raise MissingSetting for a URL without TLS, unless ASKFIRST_CLEAR has its kind. `named`: who has that URL."""
+    """Raise MissingSetting for a URL without TLS, unless ASKFIRST_CLEAR has its kind. `named`: its setting or server."""
     if in_clear(url) and kind not in _split(os.environ.get(_VARIABLE, "")):
         raise MissingSetting(named, clear_mend(kind))

@@ -10,7 +10,7 @@ from typing import Final, Self
 __all__ = ["ONE_PLACE", "Limits", "Share"]
 
 ONE_PLACE: Final = "webchat"
-"""The channel whose people are one place together: a new session, and so a new person, costs a visitor nothing."""
+"""The channel whose people are one place together: a new session, and so a new person, is free for a visitor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Limits:
     turns: Share = Share(None, 32, 64)
     """Concurrent turns of one process. The web chat is one place, with at most half of them beside other channels."""
     files: Share = Share()
-    """Size of kept files in MiB: those of tools, those that people send, and uploads that no message names, each apart.
-    Of what people send, the web chat is one place."""
+    """Size of kept files in MiB, apart for files of tools, files that people send, and uploads that no message names.
+    Among the files that people send, the web chat is one place."""
     strangers: Share = Share(1)
     """Replies a day to people who are not on the allow-list."""
     sessions: Share = Share()
