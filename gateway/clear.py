@@ -64,6 +64,6 @@ def clear_mend(kind: Clear) -> str:
 
 
 def refuse_clear(kind: Clear, url: str, named: str) -> None:
-    """Raise MissingSetting for a URL without TLS, unless ASKFIRST_CLEAR has its kind. `named`: its setting or server."""
+    """Raise MissingSetting for a URL without TLS whose kind ASKFIRST_CLEAR does not have. `named`: its setting."""
     if in_clear(url) and kind not in _split(os.environ.get(_VARIABLE, "")):
         raise MissingSetting(named, clear_mend(kind))
