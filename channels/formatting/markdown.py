@@ -26,7 +26,7 @@ _MOST_BRACKETS = 1_000
 _MOST_CELLS = 10_000
 """The most lines times columns of the widest line: the parser fills up the short rows of a table."""
 
-_MOST_SIGNS = 2_000
+_MOST_SIGNS = 1_500
 _SIGNS_OF_A_LINE = 2
 """The most marks of emphasis, code and cells: each becomes a token, and so does a line, which counts as two of them."""
 

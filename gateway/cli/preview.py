@@ -90,7 +90,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
         if isinstance(proposed, ProposalRefused):
             raise AskfirstError(proposed.why)
         show_prompt(actions, [actions.ask(proposed)])
-        file = full_text(proposed) if actions.files else ""
+        file = full_text(proposed) if actions.filed else ""
         return actions.says[-1].reply, lines(file).rstrip("\n"), warning
 
 

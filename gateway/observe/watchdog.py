@@ -18,7 +18,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final, NamedTuple
 
-from gateway.loop_lag import LoopLag
+from gateway.loop_lag import BEAT_SECONDS, LoopLag
 
 log = logging.getLogger("askfirst.watchdog")
 
@@ -83,9 +83,9 @@ class Watchdog:
                 self._log(ended, "an unknown place: it ended before it could be seen")
             self.stalls, self.stalled_seconds, self._is_logged = self.stalls + 1, self.stalled_seconds + ended, False
             self.last = Stall(now, ended)
-        elif now - beat >= STALL_SECONDS and not self._is_logged:
+        elif (late := now - beat - BEAT_SECONDS) >= STALL_SECONDS and not self._is_logged:
             self._is_logged = True
-            self._log(now - beat, places(sys._current_frames().get(self._thread_of_loop)))
+            self._log(late, places(sys._current_frames().get(self._thread_of_loop)))
         if beat != self._seen_beat:
             self._seen_beat, self._cpu_at_beat = beat, self._cpu()
 

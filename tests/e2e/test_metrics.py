@@ -127,9 +127,8 @@ async def test_nothing_that_is_sent_makes_a_new_label(house: House) -> None:
 async def test_messages_above_a_rate_are_counted_by_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASKFIRST_LIMITS", "messages=1/-/-")
     async with open_house(tmp_path) as house:
-        for text in ("one", "two"):  # a process takes its first portion without asking the store
-            await house.asks(text, Say("hello"))
-        await house.says("three")
+        await house.asks("one", Say("hello"))
+        await house.says("two")
         found = await scraped(house.url)
     assert found.value("askfirst_events_rate_limited_total", channel="telegram", share="person") == 1
 
