@@ -17,8 +17,6 @@ log = logging.getLogger("askfirst.engine")
 
 _CANCELLED_SECONDS = 3.0
 """Time that cancelled work may take to give its leases back."""
-
-
 _LATE_SECONDS = 0.05
 """The lag of the event loop above which fewer workers begin."""
 _FEWEST_AT_ONCE = 2

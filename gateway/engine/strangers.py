@@ -139,8 +139,10 @@ class Newcomers:
         """Return True for a person that was admitted by a code. Raises StoreError."""
         key = self._key(str(person))
         record = (await self._store.get([key]))[key]
-        await seal_anew(self._store, self._keyring, key, record)
-        return self._opened(key, record) is not None
+        opened = self._keyring.open(key.name, record.value)
+        if opened is not None and opened.is_old:
+            await seal_anew(self._store, self._keyring, key, record)
+        return opened is not None
 
     async def note(self, person: Person, address: Address, language: str, *, pairing: bool) -> str | None:
         """Remember a person that was turned away. With `pairing`, return their code; None while too many are open."""

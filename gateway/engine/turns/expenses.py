@@ -53,25 +53,25 @@ class PersonExpenses:
         self._used, self._running = Amount(), Counter[Amount]()
         """The usage that is not booked yet, and the estimates of the calls that run."""
         self._has_reserved = continues and bool(context.budgets)
-        self._looked_at: Sequence[Spent] = ()
         self._shut: Spent | None = None
         self._told: Put | None = None
 
     # ── for the loop ──
 
     async def used_up(self) -> str | None:
+        """Return which budget is used up; None if none is. The operator is warned; see `_judge`."""
+        context = self._context
+        return await self._judge(await self._standings(await context.clock.now())) if context.budgets else None
+
+    async def _judge(self, found: Sequence[Spent]) -> str | None:
         """Return which budget is used up, and warn the operator of one that is or nearly is; None if none is used up.
 
         Of several, the one that opens last counts.
         """
-        context = self._context
-        if not context.budgets:
-            return None
-        self._looked_at = await self._standings(await context.clock.now())
-        for standing in self._looked_at:
+        for standing in found:
             if standing.near_end:
                 await self._warn(standing)
-        shut = [standing for standing in self._looked_at if standing.used_up]
+        shut = [standing for standing in found if standing.used_up]
         if not shut:
             return None
         self._shut = max(shut, key=lambda standing: standing.ends)
@@ -105,11 +105,10 @@ class PersonExpenses:
         self._has_reserved = True
         while True:
             await asyncio.gather(*(reservations.put(each, lane, self._outstanding, seconds) for each in self._holders))
-            if (reason := await self.used_up()) is not None:
-                return reason
-            full = next((each for each in self._looked_at if self._is_full(each)), None)
-            if full is None:
-                return None
+            found = await self._standings(await self._context.clock.now())
+            full = next((each for each in found if self._is_full(each)), None)
+            if full is None or any(each.used_up for each in found):
+                return await self._judge(found)
             await reservations.wait(self._holder(full.budget))
 
     def _is_full(self, standing: Spent) -> bool:
