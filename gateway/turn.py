@@ -84,9 +84,9 @@ class PersonalData(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Turn:
-    """Input of a turn."""
+    """Input of a turn. The features of turns change it before the bot gets it."""
 
     conversation: str
     address: Address
@@ -110,13 +110,13 @@ class Turn:
     events: RunTeller
     """Tells the events of the turn."""
     expenses: TurnExpenses
-    own_data: PersonalData
+    own_data: PersonalData = field(init=False)
     """The data of the person, for /export and /forget."""
     find_ballots: Callable[[Sequence[str]], Awaitable[Mapping[str, Ballot]]]
     """Returns the ballot of each of these people, by the private chats in which they can be reached."""
     may_ask: Callable[[int], Awaitable[bool]]
     """Returns True if the person may be asked so many questions now; they are then counted."""
-    earlier_results: EarlierResults
+    earlier_results: EarlierResults = field(init=False)
     """Returns the raw results of a tool that an earlier turn has kept."""
     remembered: Remembered = field(default_factory=Remembered)
     """The memories of the conversation and of the person that the model reads."""

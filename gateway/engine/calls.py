@@ -16,14 +16,15 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
-from channels import AskfirstError, Message
+from channels import AskfirstError
 from channels.direct import DirectChannel
 from gateway.artifacts import Artifact
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.part import Ending, TurnPart
 from gateway.observe.results import NO_TRACE, AgentResult, RunRecord, StopReason, StoredTrace
 from gateway.observe.trace import AgentTrace
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
-from gateway.store.transaction import Put, Transaction
+from gateway.store.transaction import Put
 from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
@@ -92,19 +93,20 @@ class TurnError:
         )
 
 
-def post_result(
-    transaction: Transaction,
-    context: EngineContext,
-    conversation: str,
-    messages: Sequence[Message],
-    end: Outcome | Exception,
-) -> None:
-    """Store the end of the turn of these messages for the calls that wait for it, in the commit that ends it."""
-    result = TurnError.by(end) if isinstance(end, Exception) else TurnResult.of(end)
-    for message in messages:
-        if message.address.channel == DirectChannel.name and message.message_id is not None:
-            name = _result_key(context, conversation, message.message_id).name
-            transaction.puts[name] = Put(_results().dump_python(result, mode="json"), _RESULT_SECONDS)
+class Results(TurnPart):
+    """Stores how a turn ended, for the calls that wait for it."""
+
+    async def contribute(self, ending: Ending) -> None:
+        if ending.error is not None:
+            result: TurnResult | TurnError = TurnError.by(ending.error)
+        elif ending.outcome is not None:
+            result = TurnResult.of(ending.outcome)
+        else:
+            return
+        for message in ending.turn.batch.messages:
+            if message.address.channel == DirectChannel.name and message.message_id is not None:
+                name = _result_key(self.context, ending.turn.conversation, message.message_id).name
+                ending.transaction.puts[name] = Put(_results().dump_python(result, mode="json"), _RESULT_SECONDS)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -105,6 +105,8 @@ class EngineContext:
     """The store's refusals of new messages."""
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person of the turn that this process runs there now."""
+    turn_reads: Sequence[str] = ()
+    """The prefixes of the records that the features of turns read with the lease of a turn."""
     counters: Counters = field(default_factory=Counters)
     decide: Callable[[str], Coroutine[Any, Any, None]] | None = None
     """Works the decision lane of a conversation, so that events handed over to it wait for no other process."""

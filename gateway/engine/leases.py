@@ -33,7 +33,7 @@ def prefetch(context: EngineContext, kind: Kind) -> Prefetch:
     match kind:
         case "turn":
             last = lines_read(context.bot.agent.memory)
-            return Prefetch(records=(keys.INDEX, keys.FOLDED_NOTES, keys.PEOPLE), log=keys.TRANSCRIPT, last=last)
+            return Prefetch(records=(keys.INDEX, *context.turn_reads), log=keys.TRANSCRIPT, last=last)
         case "out":
             return Prefetch(records=(keys.INDEX,))
         case "action":

@@ -34,7 +34,6 @@ __all__ = ["Rig", "opened"]
 
 HANGS_SECONDS = 20.0
 """The server itself gives a slow request up after ten."""
-CLIENTS = 4
 
 
 class Rig:
@@ -48,8 +47,8 @@ class Rig:
         self.wrong: list[tuple[Request, str]] = []
         self._log = _Log()
 
-    async def send(self, requests: Iterable[Request]) -> None:
-        """Returns when all are answered and what they made of work is done."""
+    async def send(self, requests: Iterable[Request], *, clients: int = 4) -> None:
+        """Send them side by side by so many clients. Returns when all are answered and the work they made is done."""
         waiting = iter(requests)
 
         async def client() -> None:
@@ -70,7 +69,7 @@ class Rig:
         logging.getLogger().addHandler(self._log)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(CLIENTS):
+                for _ in range(clients):
                     group.create_task(client())
             await self.idle()
         finally:

@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import reached_out
 from tests.fuzz.requests import Request, made
 from tests.fuzz.rig import Rig, opened
+from tests.nasty import held_seconds
 
 ROOT = Path(__file__).parents[2]
 CORPUS = Path(__file__).with_name("corpus")
@@ -19,6 +20,8 @@ STATE = ROOT / ".nightly" / "fuzz.json"
 SOME, MANY, ALL = 300, 100_000, 1_000_000
 IN_ONE = 5_000
 """So many are sent to one server and store."""
+CLIENTS, HELD_SECONDS = 64, 0.25
+"""The clients of the nightly run, and the longest time for which they may hold the event loop."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +82,9 @@ async def test_100_000_generated_requests_are_answered(tmp_path: Path) -> None:
         directory = tmp_path / f"{begin}"
         directory.mkdir()
         async with opened(directory) as rig:
-            await rig.send(made(number, seed) for number in range(begin, end))
+            held = await held_seconds(rig.send((made(number, seed) for number in range(begin, end)), clients=CLIENTS))
             check(rig)
+            assert held < HELD_SECONDS, f"the loop stood still for {held:.2f} s between {begin} and {end}"
             assert await rig.answers_somebody_new()
         reached = {"seed": seed, "next": end} if end < ALL else {"seed": seed + 1, "next": 0}
         STATE.parent.mkdir(exist_ok=True)

@@ -18,9 +18,9 @@ from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake import inbox
 from gateway.engine.messages import is_typed
 from gateway.engine.tool_locks import HeldLock
-from gateway.engine.turns import bare_replies, conclusion
+from gateway.engine.turns import bare_replies, questions
 from gateway.engine.turns.bare_replies import BareReplyHandler
-from gateway.engine.turns.conclusion import TurnConcluder
+from gateway.engine.turns.questions import Questions
 from gateway.pending import (
     ballots,
     deciding,
@@ -287,7 +287,7 @@ def no_in_a_list_confirms(patch: pytest.MonkeyPatch) -> None:
 
 def replaced_still_runs(patch: pytest.MonkeyPatch) -> None:
     """A question stays open when another one takes its place."""
-    patch.setattr(conclusion, "close_replaced", lambda actions, action: False)
+    patch.setattr(questions, "close_replaced", lambda actions, action: False)
 
 
 def words_decide_while_changing(patch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def taken_back_still_runs(patch: pytest.MonkeyPatch) -> None:
             actions.say(say("taken_back", action.language, preview=statement(action.preview)))
         return []
 
-    patch.setattr(conclusion, "take_back", take_back)
+    patch.setattr(questions, "take_back", take_back)
 
 
 def brake_off(patch: pytest.MonkeyPatch) -> None:
@@ -377,10 +377,10 @@ def permission_of_a_drifted_yes(patch: pytest.MonkeyPatch) -> None:
 def permission_for_what_is_asked_again(patch: pytest.MonkeyPatch) -> None:
     """A permission covers what a person has pressed to ask again."""
 
-    def is_permitted(self: TurnConcluder, actions: ConversationActions, running: Any, action: PendingAction) -> bool:
-        return standing.use(actions, action, self._context.bot.tool_for(action), heard=actions.now)
+    def is_permitted(self: Questions, actions: ConversationActions, ending: Any, action: PendingAction) -> bool:
+        return standing.use(actions, action, self.context.bot.tool_for(action), heard=actions.now)
 
-    patch.setattr(TurnConcluder, "_is_permitted", is_permitted)
+    patch.setattr(Questions, "_is_permitted", is_permitted)
 
 
 def permission_for_a_child(patch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ class People:
 
     def __init__(self, telegram: FakeTelegram, slack: FakeSlack, twilio: FakeTwilio, seed: str) -> None:
         self._telegram, self._slack, self._twilio = telegram, slack, twilio
-        self._random, self._seed, self._numbers = random.Random(seed), seed, itertools.count(1)
+        self._random, self.seed, self._numbers = random.Random(seed), seed, itertools.count(1)
         self._on_telegram = [telegram.person(f"T{number}") for number in range(ON_TELEGRAM)]
         self._mallory, self._strangers = telegram.person("Mallory"), [telegram.person("S") for _ in range(20)]
         self._on_slack = [slack.person(f"s{number}") for number in range(ON_SLACK)]
@@ -79,7 +79,7 @@ class People:
     def _words(self) -> str:
         """A tenth asks for what has to be confirmed."""
         kind = self._random.choice(["plain"] * 7 + ["note"] * 2 + ["pay"])
-        return f"{kind} {self._seed}-{next(self._numbers)}"
+        return f"{kind} {self.seed}-{next(self._numbers)}"
 
     # ── honest people ──
 
@@ -115,7 +115,7 @@ class People:
 
     async def _edits(self) -> None:
         person = self._random.choice(self._on_telegram)
-        words = f"plain {self._seed}-{next(self._numbers)}"
+        words = f"plain {self.seed}-{next(self._numbers)}"
         message = await self._telegram.person_says(person, person, words, wait=False)
         self.said[words] = time.monotonic()
         for number in range(3):

@@ -1,7 +1,8 @@
-"""Half an hour of a busy server, in steps of eight minutes: it does not grow, and it answers everybody.
+"""Half an hour of a busy server, in steps of eight minutes: it does not grow, and it answers everybody in time.
 
-Each run of `make soak` is one step for each store, on what the steps before have left. A step kills the server once,
-near its beginning, and then measures one process. `.nightly/soak-*.json` keep the figures.
+Beside the people of three platforms, visitors of the chat page take all that the page gives. Each run of `make soak` is
+one step for each store, on what the steps before have left. A step kills the server once, near its beginning, and then
+measures one process. `.nightly/soak-*.json` keep the figures.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import re
 import signal
 import sqlite3
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -20,13 +22,14 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.record import Record
-from tests.cli.processes import Process, running
+from tests.cli.processes import Process
 from tests.e2e.house import SECRET, SIGNING
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
 from tests.fakes.twilio import FakeTwilio
 from tests.ports import free_port
 from tests.soak.people import People
+from tests.soak.visitors import Visitors
 from tests.store.redis_server import RedisServer
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +38,10 @@ STEP_SECONDS = float(os.environ.get("SOAK_SECONDS", "480"))
 LOOKS = 8
 """How often a step is looked at."""
 QUIET_SECONDS = 60.0
+ANSWERED_SECONDS = 2.0
+"""The bound of the 99th percentile of the time from an honest message to its answer."""
+SETTLES_SECONDS = 10.0
+"""Messages of this time after the restart are not timed: the platforms deliver what the killed process did not take."""
 
 
 class Kept:
@@ -62,10 +69,20 @@ class Kept:
 
 @contextlib.asynccontextmanager
 async def served(directory: Path, port: int, env: dict[str, str]) -> AsyncIterator[Process]:
-    bot = Path(__file__).with_name("bot.py")
-    async with running("serve", bot, "--host=127.0.0.1", f"--port={port}", cwd=directory, env=env) as process:
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.soak.server", str(port)),
+        cwd=directory,
+        env={**os.environ, **env},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    process = Process(started)
+    try:
         await process.url()
         yield process
+    finally:
+        await process.end()
 
 
 def memory(process: Process) -> int:
@@ -132,17 +149,22 @@ async def step(
     url = f"http://127.0.0.1:{port}"
     telegram.webhook.update(url=f"{url}/webhooks/telegram", secret=SECRET, allowed_updates=KINDS)
     slack.webhook, twilio.webhook_url = f"{url}/webhooks/slack", f"{url}/webhooks/twilio"
+    visitors = Visitors(lambda: url, people.seed)
+    answers = Answers(people, telegram, slack, twilio)
     async with served(directory, port, env) as first:
-        living = asyncio.create_task(people.live(STEP_SECONDS))
+        living = asyncio.gather(people.live(STEP_SECONDS), visitors.live(STEP_SECONDS))
+        watching = asyncio.create_task(answers.watch())
         await asyncio.sleep(STEP_SECONDS / LOOKS / 2)
         first.signal(signal.SIGKILL)
     async with served(directory, port, env) as process:
+        settled = time.monotonic() + SETTLES_SECONDS
         for _ in range(LOOKS - 1):
             await asyncio.sleep(STEP_SECONDS / LOOKS)
             looks.append({"memory": memory(process), **await kept.look()})
         await living
         missing = await unanswered(people, lambda: texts(telegram, slack, twilio))
         undone = await not_done(people, Record(record))
+        watching.cancel()
         process.signal(signal.SIGTERM)
         assert await process.ended() == 0
     said = texts(telegram, slack, twilio).replace("\\", "")
@@ -151,8 +173,51 @@ async def step(
     begun = [line["effect"] for line in Record(record).lines("before") if line["effect"].startswith("pay ")]
     assert sorted(set(begun)) == sorted(begun), "none is done twice"
     assert all(re.search(rf"may or may not have happened.*{name}(?!\d)", said) for name in undone), undone
-    figures = {"said": len(people.said), "rude": people.rude, "confirmed": len(people.confirmed), "looks": looks}
+    took = answers.seconds_since(settled)
+    figures = {
+        "said": len(people.said),
+        "rude": people.rude,
+        "confirmed": len(people.confirmed),
+        "page": {f"{path} {status}": times for (path, status), times in sorted(visitors.answers.items())},
+        "streamed_bytes": visitors.streamed_bytes,
+        "stalls": process.said.count("stood still"),
+        "looks": looks,
+        "answered_seconds": {f"p{each}": took[len(took) * each // 100] for each in (50, 90, 99)},
+        "timed": len(took),
+    }
     file.write_text(json.dumps([*before, figures], indent=1))
+    assert took[len(took) * 99 // 100] < ANSWERED_SECONDS, figures
+
+
+NAME = re.compile(r"[a-z]+\d+x\d+-\d+")
+
+
+class Answers:
+    """Notes when each honest message was answered first."""
+
+    def __init__(self, people: People, telegram: FakeTelegram, slack: FakeSlack, twilio: FakeTwilio) -> None:
+        self._people, self._telegram, self._slack, self._twilio = people, telegram, slack, twilio
+        self._at: dict[str, float] = {}
+
+    async def watch(self) -> None:
+        """Look at all that the bot has said since the last look, twenty times a second."""
+        read = [0, 0, 0]
+        while True:
+            said = [
+                [sent.text for sent in self._telegram.sent[read[0] :]],
+                [sent.shown for sent in self._slack.sent[read[1] :]],
+                [sent.body for sent in self._twilio.sent[read[2] :]],
+            ]
+            for number, new in enumerate(said):
+                read[number] += len(new)
+                for name in NAME.findall("\n".join(new).replace("\\", "")):
+                    self._at.setdefault(name, time.monotonic())
+            await asyncio.sleep(0.05)
+
+    def seconds_since(self, begin: float) -> list[float]:
+        """Return how long each answer took to a message that was said after a time, the shortest first."""
+        said = {words.partition(" ")[2]: at for words, at in self._people.said.items() if at > begin}
+        return sorted(self._at[name] - at for name, at in said.items() if name in self._at)
 
 
 KINDS = ["message", "edited_message", "callback_query", "message_reaction"]
@@ -168,7 +233,7 @@ async def unanswered(people: People, said: Callable[[], str]) -> list[str]:
     """Return which of the honest messages have no answer, a minute after the last of them."""
     ends, missing = time.monotonic() + QUIET_SECONDS, list(people.said)
     while missing and time.monotonic() < ends:
-        names = set(re.findall(r"[a-z]+\d+x\d+-\d+", said().replace("\\", "")))
+        names = set(NAME.findall(said().replace("\\", "")))
         missing = [words for words in missing if words.partition(" ")[2] not in names]
         await asyncio.sleep(0.5)
     return missing

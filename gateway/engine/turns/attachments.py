@@ -20,8 +20,10 @@ from gateway.artifacts import Artifact, NotKept, clean_filename
 from gateway.artifacts.names import sniff_type
 from gateway.artifacts.pictures import HEAD_BYTES, picture_size, picture_type
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.part import RunningTurn, TurnPart
 from gateway.logs import describe_error
 from gateway.tools.context import ReceivedAttachment
+from gateway.turn import Turn
 
 log = logging.getLogger("askfirst.turns")
 
@@ -40,6 +42,16 @@ _HEARD_SECONDS: Final = 25.0
 """The longest wait for the words of one voice message, beside the time for the files."""
 _LONGEST_TRANSCRIPT: Final = 10_000
 _NO_BYTES: Final = frozenset({"location", "contact"})
+
+
+class Attachments(TurnPart):
+    """Fetches the files of the messages that the model gets."""
+
+    async def before(self, turn: RunningTurn, asked: Turn) -> None:
+        if not self.context.bot.commands.are_meant(asked):
+            received = await fetch_attachments(self.context, asked.messages)
+            if received:
+                asked.context = replace(asked.context, attachments=received)
 
 
 async def fetch_attachments(context: EngineContext, messages: Sequence[Message]) -> tuple[ReceivedAttachment, ...]:

@@ -15,10 +15,11 @@ from gateway.engine.delivery import reports
 from gateway.engine.messages import is_typed, replies_by_thread
 from gateway.engine.reply_limits import near_answers
 from gateway.engine.retrying import attempts
-from gateway.engine.telling import event_id_of, run_of, tell_settled
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.commits import finish_turn, note_acted
-from gateway.engine.turns.notes import keep_folded
+from gateway.engine.turns.conclusion import TurnConcluder, new_ending
+from gateway.engine.turns.part import RunningTurn
+from gateway.engine.turns.questions import note_acted
+from gateway.memory import to_entries
 from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
 from gateway.pending.bare_reply import BareReply
@@ -41,15 +42,15 @@ _REPORTED_FOR = timedelta(seconds=3)
 class BareReplyHandler:
     """Decides open actions by bare replies."""
 
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
+    def __init__(self, context: EngineContext, concluder: TurnConcluder) -> None:
+        self._context, self._concluder = context, concluder
 
-    async def take(self, lease: Lease, batch: Batch) -> Outcome | None:
-        """Take the batch as a bare reply, and commit the decision or the answer that it is not clear.
+    async def take(self, turn: RunningTurn) -> Outcome | None:
+        """Take the batch of a turn as a bare reply, and commit the decision or the answer that it is not clear.
 
         Returns None when the batch is an ordinary message. Raises Fenced, Conflict and StoreUnavailable.
         """
-        message = batch.messages[0]
+        lease, batch, message = turn.lease, turn.batch, turn.batch.messages[0]
         person = message.person
         if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
             return None
@@ -85,17 +86,9 @@ class BareReplyHandler:
                     return None
                 if actions.index.open:  # without one, it was about an ended action, and so is the same word again
                     note_acted(actions, batch)
-                await self._context.files.keep_for_questions(actions)
-                transaction = finish_turn(self._context, lease, batch)
-                keep_folded(transaction, self._context, lease, batch.notes)
-                await actions.write(transaction)
-                cause = event_id_of(batch.began_by)
-                transaction.parts += self._context.parts.render(
-                    lease.lane, message.address, actions.says, cause=cause, language=language
-                )
-                await self._context.commit(transaction)
-                run_id, events = run_of(batch.began_by), self._context.events
-                tell_settled(events, run_id, lease.lane, batch.taken, transaction, "decided by word")
+                ending = new_ending(self._context, turn, language)
+                ending.lines, ending.actions = to_entries(batch.notes), actions
+                await self._concluder.end(ending, "decided by word")
         return Outcome(stop_reason="decided")
 
     async def _judge(

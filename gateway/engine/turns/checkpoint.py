@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from channels import Json
 from gateway.agent.journal import Progress
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.expenses import PersonExpenses
 from gateway.pending.seal import step_context
 from gateway.providers.base import ModelMessage
 from gateway.store.transaction import Transaction
@@ -28,10 +27,14 @@ class StoreJournal:
     """
 
     def __init__(
-        self, context: EngineContext, lease: Lease, batch: Batch, expenses: PersonExpenses | None = None
+        self,
+        context: EngineContext,
+        lease: Lease,
+        batch: Batch,
+        committing: Callable[[Transaction], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
     ) -> None:
-        """`expenses`: what the turn has spent, booked with its steps."""
-        self._context, self._lease, self._batch, self._expenses = context, lease, batch, expenses
+        """`committing`: returns the block of the commit of a step, and may add to the transaction."""
+        self._context, self._lease, self._batch, self._committing = context, lease, batch, committing
         self._steps = [_bare(step) for step in lease.steps[1:]]
         self._begun = bool(lease.steps)
         self._last_mac = _mac(lease.steps[-1]) if lease.steps else ""
@@ -59,7 +62,7 @@ class StoreJournal:
             new.append(self._sealed(first))
         new.append(self._sealed(step))
         transaction = Transaction(partition=self._lease.partition, lease=self._lease, steps=new)
-        with self._expenses.booked_by(transaction) if self._expenses is not None else contextlib.nullcontext():
+        with self._committing(transaction):
             await self._context.commit(transaction)
         self._begun = True
         self._steps.append(step)

@@ -20,6 +20,7 @@ from gateway.access.budgets import Spent, UsageCount, count_name, spendings, sta
 from gateway.budgets import Budget, Window
 from gateway.engine.context import EngineContext
 from gateway.engine.reservations import Amount
+from gateway.engine.turns.part import RunningTurn, TurnPart
 from gateway.observe.events import BudgetWarning
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import Usage
@@ -30,6 +31,26 @@ from gateway.stored import keys
 from gateway.wording import duration, listing, money, number, say
 
 _LONGEST_WINDOW_SECONDS: Final = 32 * 86_400.0
+
+
+class BookedExpenses(TurnPart):
+    """Books the usage of a turn with the commits that record its steps and its end."""
+
+    def __init__(self, context: EngineContext) -> None:
+        super().__init__(context)
+        self._of: dict[RunningTurn, PersonExpenses] = {}
+
+    async def begin(self, turn: RunningTurn) -> None:
+        continues = turn.lease.tries > 0
+        expenses = PersonExpenses(self.context, turn.conversation, turn.person, turn.events, continues=continues)
+        self._of[turn] = turn.expenses = expenses
+
+    def committing(self, turn: RunningTurn, transaction: Transaction) -> contextlib.AbstractContextManager[None]:
+        return self._of[turn].booked_by(transaction)
+
+    def ended(self, turn: RunningTurn) -> None:
+        if (expenses := self._of.pop(turn, None)) is not None:
+            expenses.end()
 
 
 class PersonExpenses:

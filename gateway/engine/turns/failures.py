@@ -10,14 +10,12 @@ from datetime import timedelta
 from typing import Self
 
 from channels import Json, Person, Reply
-from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
 from gateway.engine.event_bodies import replay_body
-from gateway.engine.telling import event_id_of, run_of, tell_settled
-from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.commits import failures_key, finish_turn, turn_owner, write_acted
+from gateway.engine.turns.conclusion import TurnConcluder, new_ending
 from gateway.engine.turns.live import begun_messages
-from gateway.engine.turns.notes import keep_folded
+from gateway.engine.turns.part import RunningTurn
+from gateway.memory import to_entries
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompting import remind
 from gateway.providers.base import Refusal
@@ -95,46 +93,44 @@ class AttemptHistory:
 class FailurePolicy:
     """Decides if a failed turn is retried, or becomes a dead letter. Either way the conversation goes on."""
 
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
+    def __init__(self, context: EngineContext, concluder: TurnConcluder) -> None:
+        self._context, self._concluder = context, concluder
 
     async def history(self, lease: Lease) -> AttemptHistory:
         """Return the history of the attempts before this lease."""
         earlier = max(0, lease.events[0].tries - lease.tries)
         if not lease.tries:
             return AttemptHistory(earlier=earlier)
-        key = failures_key(self._context, lease)
+        key = keys.key(self._context.store, lease.lane, keys.failures)
         known = AttemptHistory.from_json((await self._context.store.get([key]))[key].value)
         deaths = max(0, lease.tries - known.model - known.errors - known.stopped)
         return replace(known, deaths=deaths, earlier=earlier)
 
-    async def on_model_down(self, lease: Lease, batch: Batch, history: AttemptHistory) -> None:
+    async def on_model_down(self, turn: RunningTurn, history: AttemptHistory) -> None:
         """Retry a turn that could not reach the model. The person is told at the first failure and at the last."""
         if history.model >= len(_MODEL_BACKOFF_SECONDS):
-            await self.dead_letter(lease, batch, "the model could not be reached", key="gave_up")
+            await self.dead_letter(turn, "the model could not be reached", key="gave_up")
             return
         transaction = await self._retry(
-            lease, replace(history, model=history.model + 1), wait_seconds=_MODEL_BACKOFF_SECONDS[history.model]
+            turn.lease, replace(history, model=history.model + 1), wait_seconds=_MODEL_BACKOFF_SECONDS[history.model]
         )
         if not history.model:
-            await self._say(transaction, lease.lane, batch, "model_down")
+            await self._say_model_down(transaction, turn)
         await self._context.commit(transaction)
 
-    async def on_refusal(self, lease: Lease, batch: Batch, refusal: Refusal) -> None:
+    async def on_refusal(self, turn: RunningTurn, refusal: Refusal) -> None:
         """Dead-letter a turn that another call to the model does not help: it would be refused or answered alike."""
         reason = _REFUSALS[refusal]
-        await self.dead_letter(
-            lease, batch, reason, key="history_too_long" if refusal == "too_long" else "error_incident"
-        )
+        await self.dead_letter(turn, reason, key="history_too_long" if refusal == "too_long" else "error_incident")
 
-    async def on_error(self, lease: Lease, batch: Batch, history: AttemptHistory) -> None:
+    async def on_error(self, turn: RunningTurn, history: AttemptHistory) -> None:
         """Retry a turn that raised an error. After two failures its messages are taken one by one, unless it has
         recorded steps."""
         if history.errors >= len(_ERROR_BACKOFF_SECONDS):
-            await self.dead_letter(lease, batch, "its turn failed again and again")
+            await self.dead_letter(turn, "its turn failed again and again")
             return
         transaction = await self._retry(
-            lease, replace(history, errors=history.errors + 1), wait_seconds=_ERROR_BACKOFF_SECONDS[history.errors]
+            turn.lease, replace(history, errors=history.errors + 1), wait_seconds=_ERROR_BACKOFF_SECONDS[history.errors]
         )
         await self._context.commit(transaction)
 
@@ -145,46 +141,35 @@ class FailurePolicy:
         await self._context.commit(transaction)
 
     async def dead_letter(
-        self,
-        lease: Lease,
-        batch: Batch,
-        reason: str,
-        *,
-        key: str = "error_incident",
-        raised: Exception | None = None,
+        self, turn: RunningTurn, reason: str, *, key: str = "error_incident", raised: Exception | None = None
     ) -> None:
         """Make dead letters of the events of a turn, and tell its person with the text of `key`.
 
         Outcomes of actions beside messages become no dead letters: they are kept for the next turn. With `raised`, the
         caller of the turn gets this error, and the person is not told.
         """
-        transaction, conversation = finish_turn(self._context, lease, batch), lease.lane
-        await write_acted(transaction, self._context, lease, batch)
-        incident = secrets.token_hex(4)
+        batch, language = turn.batch, self._context.language(turn.person)
+        ending, incident = new_ending(self._context, turn, language), secrets.token_hex(4)
         others = [waiting for waiting in batch.taken if waiting.seq not in batch.outcomes]
-        if others:
-            keep_folded(transaction, self._context, lease, batch.notes)
-        transaction.dead = [
+        ending.lines = to_entries(batch.notes) if others else ()
+        ending.error = raised
+        ending.transaction.dead = [
             Dead(
                 dead_id=f"{incident}-{waiting.seq}",
-                conversation=conversation,
+                conversation=turn.conversation,
                 reason=reason,
                 incoming=Incoming(
-                    conversation=conversation,
+                    conversation=turn.conversation,
                     event_ids=(f"replay/{incident}/{waiting.seq}",),
                     body=waiting.body if batch.forged else replay_body(self._context.keyring, waiting),
                 ),
             )
             for waiting in others or batch.taken
         ]
-        if raised is not None:
-            post_result(transaction, self._context, conversation, batch.messages, raised)
-        else:
-            await self._say(transaction, conversation, batch, key, incident=incident)
-        await self._context.commit(transaction)
-        run_id, events = run_of(batch.began_by), self._context.events
-        tell_settled(events, run_id, conversation, batch.taken, transaction, "put aside")
-        log.error("a turn of %s is put aside (%s): %s", conversation, incident, reason)
+        if raised is None:
+            ending.says = await self._told(turn, say(key, language, incident=incident))
+        await self._concluder.end(ending, "put aside")
+        log.error("a turn of %s is put aside (%s): %s", turn.conversation, incident, reason)
 
     async def _retry(self, lease: Lease, history: AttemptHistory, *, wait_seconds: float) -> Transaction:
         return Transaction(
@@ -192,21 +177,23 @@ class FailurePolicy:
             lease=lease,
             finish="failed",
             due=await self._context.store.now() + timedelta(seconds=wait_seconds),
-            puts={failures_key(self._context, lease).name: Put(history.to_json())},
+            puts={keys.failures(lease.lane): Put(history.to_json())},
         )
 
-    async def _say(self, transaction: Transaction, conversation: str, batch: Batch, key: str, **values: str) -> None:
-        """Queue the text of `key` for the person of a turn, and the open questions again."""
-        address, person = await turn_owner(self._context, conversation, batch)
-        language, cause = self._context.language(person), event_id_of(batch.began_by)
-        reply = OutgoingReply(reply=Reply(text=say(key, language, **values)))
-        says = [reply, *await self._still_open(conversation, person)]
-        streamed = await begun_messages(self._context, conversation, run_of(batch.began_by))
+    async def _say_model_down(self, transaction: Transaction, turn: RunningTurn) -> None:
+        """Queue the text that the answer comes later, in the place of the preview."""
+        language, place = self._context.language(turn.person), turn.conversation
+        streamed = await begun_messages(self._context, place, turn.events.run_id)
         if streamed:
-            transaction.deletes.append(keys.streamed(conversation))
+            transaction.deletes.append(keys.streamed(place))
+        says = await self._told(turn, say("model_down", language))
         transaction.parts += self._context.parts.render(
-            conversation, address, says, cause=cause, language=language, streamed=streamed
+            place, turn.address, says, cause=turn.cause, language=language, streamed=streamed
         )
+
+    async def _told(self, turn: RunningTurn, text: str) -> list[OutgoingReply]:
+        """Return a text for the person of a turn, and the open questions again."""
+        return [OutgoingReply(reply=Reply(text=text)), *await self._still_open(turn.conversation, turn.person)]
 
     async def _still_open(self, conversation: str, person: Person) -> list[OutgoingReply]:
         """Return the reminders of the person's open actions. Empty if they cannot be read, which may be the reason of

@@ -1,39 +1,40 @@
-"""The further turns that the tools of a turn planned: events in the commit that ends it."""
+"""Follow-ups: the further turns that the tools of a turn planned, as events in the commit that ends it."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from gateway.engine.context import EngineContext
-from gateway.engine.turns.running import RunningTurn
-from gateway.store.transaction import Timer, Transaction
+from gateway.engine.turns.part import Ending, TurnPart
+from gateway.store.transaction import Timer
 from gateway.store.types import Incoming
 from gateway.stored.events import FollowUp, body_of
-from gateway.turn import Outcome
 
 
-async def accept_follow_ups(
-    transaction: Transaction, context: EngineContext, running: RunningTurn, outcome: Outcome, language: str
-) -> None:
-    """Accept the follow-ups of a turn, or set their timers. A turn that was stopped has none."""
-    if outcome.loop is None or not outcome.loop.follow_ups or outcome.stop_reason == "cancelled":
-        return
-    now = await context.store.now()
-    depth = 1 + (running.batch.follow_up.depth if running.batch.follow_up is not None else 0)
-    for number, planned in enumerate(outcome.loop.follow_ups, start=1):
-        event_id = f"follow_up/{running.events.run_id}/{number}"
-        event = FollowUp(
-            event_id=event_id,
-            address=running.address,
-            person=str(running.person),
-            language=language,
-            text=planned.text,
-            depth=depth,
-        )
-        body = context.keyring.stamped("event", running.conversation, body_of(event))
-        incoming = Incoming(conversation=running.conversation, event_ids=(event_id,), body=body)
-        if planned.after_seconds:
-            due = now + timedelta(seconds=planned.after_seconds)
-            transaction.timers.append(Timer(timer_id=event_id, due=due, incoming=incoming))
-        else:
-            transaction.accept.append(incoming)
+class FollowUps(TurnPart):
+    """Accepts the follow-ups of a turn, or sets their timers. A turn that was stopped has none."""
+
+    async def contribute(self, ending: Ending) -> None:
+        turn, outcome, context = ending.turn, ending.outcome, self.context
+        if outcome is None or outcome.loop is None or not outcome.loop.follow_ups:
+            return
+        if outcome.stop_reason == "cancelled":
+            return
+        now = await context.store.now()
+        depth = 1 + (turn.batch.follow_up.depth if turn.batch.follow_up is not None else 0)
+        for number, planned in enumerate(outcome.loop.follow_ups, start=1):
+            event_id = f"follow_up/{turn.events.run_id}/{number}"
+            event = FollowUp(
+                event_id=event_id,
+                address=turn.address,
+                person=str(turn.person),
+                language=ending.language,
+                text=planned.text,
+                depth=depth,
+            )
+            body = context.keyring.stamped("event", turn.conversation, body_of(event))
+            incoming = Incoming(conversation=turn.conversation, event_ids=(event_id,), body=body)
+            if planned.after_seconds:
+                due = now + timedelta(seconds=planned.after_seconds)
+                ending.transaction.timers.append(Timer(timer_id=event_id, due=due, incoming=incoming))
+            else:
+                ending.transaction.accept.append(incoming)

@@ -5,89 +5,100 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from channels import Message, MessageEdited
+from channels import Message, MessageEdited, Reply
 from gateway.agent.interceptors import InterceptorFailed
-from gateway.engine.context import EngineContext
 from gateway.engine.telling import run_of
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.running import RunningTurn
+from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
 from gateway.observe.events import InterceptorVetoed
+from gateway.pending.actions import OutgoingReply
 from gateway.tools import ToolContext
 from gateway.turn import Turn
 
 log = logging.getLogger("askfirst.turns")
 
 
-async def vetoes_of(context: EngineContext, running: RunningTurn, turn: Turn) -> Mapping[int, str]:
-    """Return the vetoed messages of a turn: their place in it, and the answer to their person, which may be empty.
+class Interception(TurnPart):
+    """Takes vetoed messages and edits out of a turn. The writer of a message reads the reason of its veto.
 
     A turn that another worker continues after its first step keeps the vetoes of that worker, since the model has the
-    other messages already. Raises InterceptorFailed: the turn has then failed, and no message is lost.
+    other messages already.
     """
-    journal, bot = running.journal, context.bot
-    if journal.begun or not bot.interceptors.of_messages or bot.commands.are_built_in(turn):
-        return journal.vetoes
-    vetoes: dict[int, str] = {}
-    for place, message in enumerate(turn.messages):
-        veto = await bot.interceptors.check_message(turn.context, message)
+
+    async def begin(self, turn: RunningTurn) -> None:
+        """Take the notes of vetoed edits out of the batch. An edit that could not be checked is taken out too.
+
+        The model has the old text already, and an edit never gets an answer.
+        """
+        if not self.context.bot.interceptors.of_messages:
+            return
+        batch = turn.batch
+        for place, edit in sorted(batch.edits.items(), reverse=True):
+            if not await self._passes(batch, edit):
+                del batch.notes[place]
+        batch.edits.clear()
+
+    async def before(self, turn: RunningTurn, asked: Turn) -> None:
+        """Take the vetoed messages out. Raises InterceptorFailed: the turn has then failed, and no message is lost."""
+        journal, bot = turn.journal, self.context.bot
+        if bot.interceptors.of_messages and not journal.begun and not bot.commands.are_built_in(asked):
+            journal.vetoes = await self._vetoes(turn, asked)
+        if vetoes := journal.vetoes:
+            asked.messages = [message for place, message in enumerate(asked.messages) if place not in vetoes]
+
+    async def _vetoes(self, turn: RunningTurn, asked: Turn) -> Mapping[int, str]:
+        """Return the places of the vetoed messages, and the answers to their writers, which may be empty."""
+        vetoes: dict[int, str] = {}
+        for place, message in enumerate(asked.messages):
+            veto = await self.context.bot.interceptors.check_message(asked.context, message)
+            if veto is not None:
+                vetoes[place] = veto.reason
+                await turn.events.tell(
+                    InterceptorVetoed,
+                    conversation=turn.conversation,
+                    stage="message",
+                    interceptor=veto.interceptor,
+                    event_id=next(iter(message.event_ids), turn.cause),
+                )
+        return vetoes
+
+    async def contribute(self, ending: Ending) -> None:
+        if ending.outcome is not None:
+            answers = filter(None, ending.turn.journal.vetoes.values())
+            ending.says[:0] = [OutgoingReply(reply=Reply(text=answer)) for answer in answers]
+
+    async def _passes(self, batch: Batch, edit: MessageEdited) -> bool:
+        context, conversation = self.context, batch.taken[0].conversation
+        tool_context = ToolContext(
+            person=str(edit.person),
+            address=edit.address,
+            conversation=conversation,
+            language=context.language(edit.person),
+            deps=context.bot.deps,
+            idempotency_key=f"{conversation}/{batch.taken[0].seq}",
+            now=context.wall_clock,
+            shared=context.store.shared,
+        )
+        message = Message(
+            event_ids=edit.event_ids,
+            address=edit.address,
+            person=edit.person,
+            sent_at=edit.sent_at,
+            text=edit.text,
+            message_id=edit.message_id,
+        )
+        try:
+            veto = await context.bot.interceptors.check_message(tool_context, message)
+        except InterceptorFailed as error:
+            log.error("an edited message of %s is left out: %s", conversation, error)
+            return False
         if veto is not None:
-            vetoes[place] = veto.reason
-            await running.events.tell(
+            await context.events.tell(
                 InterceptorVetoed,
-                conversation=turn.conversation,
+                run_of(batch.began_by),
+                conversation=conversation,
                 stage="message",
                 interceptor=veto.interceptor,
-                event_id=next(iter(message.event_ids), running.cause),
+                event_id=next(iter(edit.event_ids), ""),
             )
-    journal.vetoes = vetoes
-    return vetoes
-
-
-async def drop_vetoed_edits(context: EngineContext, batch: Batch) -> None:
-    """Take the notes of vetoed edits out of a batch. An edit that could not be checked is taken out too.
-
-    The model has the old text already, and an edit never gets an answer.
-    """
-    if not context.bot.interceptors.of_messages:
-        return
-    for place, edit in sorted(batch.edits.items(), reverse=True):
-        if not await _passes(context, batch, edit):
-            del batch.notes[place]
-    batch.edits.clear()
-
-
-async def _passes(context: EngineContext, batch: Batch, edit: MessageEdited) -> bool:
-    conversation = batch.taken[0].conversation
-    tool_context = ToolContext(
-        person=str(edit.person),
-        address=edit.address,
-        conversation=conversation,
-        language=context.language(edit.person),
-        deps=context.bot.deps,
-        idempotency_key=f"{conversation}/{batch.taken[0].seq}",
-        now=context.wall_clock,
-        shared=context.store.shared,
-    )
-    message = Message(
-        event_ids=edit.event_ids,
-        address=edit.address,
-        person=edit.person,
-        sent_at=edit.sent_at,
-        text=edit.text,
-        message_id=edit.message_id,
-    )
-    try:
-        veto = await context.bot.interceptors.check_message(tool_context, message)
-    except InterceptorFailed as error:
-        log.error("an edited message of %s is left out: %s", conversation, error)
-        return False
-    if veto is not None:
-        await context.events.tell(
-            InterceptorVetoed,
-            run_of(batch.began_by),
-            conversation=conversation,
-            stage="message",
-            interceptor=veto.interceptor,
-            event_id=next(iter(edit.event_ids), ""),
-        )
-    return veto is None
+        return veto is None

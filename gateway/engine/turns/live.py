@@ -17,12 +17,14 @@ from typing import Final
 
 from channels import Address, Ambiguous, AskfirstError, CanStream, RateLimited, StreamHandle
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
 from gateway.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.tools.escape import plain
+from gateway.turn import Turn
 
 log = logging.getLogger("askfirst.turns")
 
@@ -33,6 +35,41 @@ PROGRESS_SECONDS: Final = 2.0
 _END_SECONDS: Final = 3.0
 """The longest wait for a call that is under way at the end."""
 _KEPT_SECONDS: Final = 86400.0
+
+
+class Live(TurnPart):
+    """Shows the answer while it is written, where the channel can and the agent wants it."""
+
+    def __init__(self, context: EngineContext) -> None:
+        super().__init__(context)
+        self._channels = {
+            name: channel
+            for name, channel in context.channels.items()
+            if isinstance(channel, CanStream)
+            and channel.capabilities.stream
+            and context.bot.agent.config.streams_on(name)
+        }
+
+    async def begin(self, turn: RunningTurn) -> None:
+        channel = self._channels.get(turn.address.channel)
+        if channel is not None:
+            turn.preview = await streamed_text(self.context, turn.lease, channel, turn.address, turn.events.run_id)
+
+    async def before(self, turn: RunningTurn, asked: Turn) -> None:
+        asked.live = turn.preview
+
+    async def after(self, turn: RunningTurn) -> None:
+        if turn.preview is not None:
+            await turn.preview.ended()
+
+    async def contribute(self, ending: Ending) -> None:
+        turn = ending.turn
+        if turn.preview is not None:
+            ending.streamed, ending.in_place = turn.preview.message_ids, not turn.preview.in_doubt
+        elif turn.lease.tries:
+            ending.streamed = await begun_messages(self.context, turn.conversation, turn.events.run_id)
+        if ending.streamed:
+            ending.transaction.deletes.append(keys.streamed(turn.conversation))
 
 
 class StreamedText:

@@ -1,9 +1,8 @@
-"""Answers that are too long for a chat: the person gets their beginning, and the whole as a file."""
+"""Long answers: the person gets the beginning of an answer that is too long for the chat, and the whole as a file."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +10,8 @@ from channels import Address, Channel, Media, Reply
 from channels.formatting import finished
 from gateway.artifacts import Artifact, NotKept
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.part import Ending, TurnPart
+from gateway.pending.actions import OutgoingReply
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.turns")
@@ -19,25 +20,29 @@ _BEGINNING: Final = 1000
 """The most characters of an answer that are shown in front of its file."""
 
 
-async def with_files(
-    context: EngineContext, address: Address, replies: Sequence[Reply], person: str, language: str
-) -> list[Reply]:
-    """Return these replies, each text of too many messages as its beginning and a file with the whole.
+class LongAnswers(TurnPart):
+    """Makes each text of too many messages its beginning and a file with the whole.
 
-    The file is durable on return. A text whose file cannot be kept stays as it is.
+    The file is durable before the commit. A text stays as it is if its file cannot be kept.
     """
-    channel = context.channels.get(address.channel)
-    kept: list[Reply] = []
-    for reply in replies:
-        media = None
-        if channel is not None and _is_long(channel, address, reply, context.bot.max_parts):
-            media = await _file(context, reply.text, person)
-        if media is None:
-            kept.append(reply)
-        else:
-            text = f"{_beginning(reply.text)}\n\n{say('answer_in_file', language)}"
-            kept += [replace(reply, text=text, media=()), Reply(media=(media, *reply.media))]
-    return kept
+
+    async def contribute(self, ending: Ending) -> None:
+        turn, context = ending.turn, self.context
+        channel = context.channels.get(turn.address.channel)
+        if channel is None or ending.outcome is None:
+            return
+        kept: list[OutgoingReply] = []
+        for each in ending.says:
+            media, reply = None, each.reply
+            if _is_long(channel, turn.address, reply, context.bot.max_parts):
+                media = await _file(context, reply.text, str(turn.person))
+            if media is None:
+                kept.append(each)
+            else:
+                text = f"{_beginning(reply.text)}\n\n{say('answer_in_file', ending.language)}"
+                kept.append(replace(each, reply=replace(reply, text=text, media=())))
+                kept.append(OutgoingReply(reply=Reply(media=(media, *reply.media))))
+        ending.says = kept
 
 
 def _is_long(channel: Channel, address: Address, reply: Reply, most: int) -> bool:

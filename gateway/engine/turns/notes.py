@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from channels import Json
-from gateway.engine.context import EngineContext
-from gateway.engine.turns.batch import Batch
+from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.memory import from_entries
 from gateway.providers.base import ModelMessage
 from gateway.store.codec import encode
-from gateway.store.transaction import Put, Transaction
+from gateway.store.transaction import Put
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
 
@@ -24,49 +24,53 @@ _MOST_CHARACTERS = 1_000
 """The most characters of a line. The rest is left out."""
 
 
-def gather(context: EngineContext, lease: Lease, batch: Batch) -> None:
-    """Join the folded notes and the batch's own in one message of the batch."""
-    folded = _folded(context, lease)
-    lines = [*folded, *(note.content for note in batch.notes)]
-    batch.folded = bool(folded)
-    batch.notes = [ModelMessage(role="event", content="\n".join(_last(lines)))] if lines else []
+class Notes(TurnPart):
+    """Gives the folded notes to a turn together with its own, and keeps the notes of a turn without other lines."""
+
+    reads = (keys.FOLDED_NOTES,)
+
+    async def begin(self, turn: RunningTurn) -> None:
+        folded = self._folded(turn.lease)
+        lines = [*folded, *(note.content for note in turn.batch.notes)]
+        turn.batch.folded = bool(folded)
+        turn.batch.notes = [ModelMessage(role="event", content="\n".join(_last(lines)))] if lines else []
+
+    async def contribute(self, ending: Ending) -> None:
+        lease, transaction = ending.turn.lease, ending.transaction
+        name = self._key(lease).name
+        if are_notes(ending.lines) and (notes := from_entries(ending.lines)):
+            lines: list[Json] = [line for note in notes for line in note.content.split("\n")]
+            kept = self.context.sealed(name, {"lines": lines[-_MOST_LINES:]})
+            transaction.puts[name] = Put(kept, self.context.retention.transcript_seconds)
+        elif ending.turn.batch.folded:
+            transaction.deletes.append(name)
+
+    def _folded(self, lease: Lease) -> list[str]:
+        """Return the lines of the folded notes, as they were read with the lease."""
+        if not self.context.has_prefetch(lease):
+            return []
+        key = self._key(lease)
+        match self.context.unsealed(key, lease.prefetched[key], lease.lane):
+            case {"lines": list(lines)}:
+                return [str(line) for line in lines]
+        return []
+
+    def _key(self, lease: Lease) -> Key:
+        return keys.key(self.context.store, lease.lane, keys.folded_notes)
 
 
-def keep_folded(transaction: Transaction, context: EngineContext, lease: Lease, notes: Sequence[ModelMessage]) -> None:
-    """Keep these notes for the turn of the next message, in the place of the folded ones that `gather` has joined."""
-    lines: list[Json] = [line for note in notes for line in note.content.split("\n")]
-    if lines:
-        name = _key(context, lease).name
-        kept = context.sealed(name, {"lines": lines[-_MOST_LINES:]})
-        transaction.puts[name] = Put(kept, context.retention.transcript_seconds)
-        transaction.deletes = [each for each in transaction.deletes if each != name]
+def are_notes(lines: Sequence[Json]) -> bool:
+    """Return True if a turn has no lines for the transcript but notes.
 
-
-def forget_folded(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:
-    """Delete the record of the folded notes if the turn of this batch has read it."""
-    if batch.folded:
-        transaction.deletes.append(_key(context, lease).name)
+    A row of such turns would else fill the lines that a turn reads.
+    """
+    return all(isinstance(line, dict) and line.get("role") == "event" for line in lines)
 
 
 def is_said(lines: Sequence[str], text: str) -> bool:
     """Return True when a person said exactly this in these lines of a transcript, which are JSON text."""
     said = f'"content":{encode(text)}'
     return any(said in line and '"role":"user"' in line for line in lines)
-
-
-def _folded(context: EngineContext, lease: Lease) -> list[str]:
-    """Return the lines of the folded notes, as they were read with the lease."""
-    if not context.has_prefetch(lease):
-        return []
-    key = _key(context, lease)
-    match context.unsealed(key, lease.prefetched[key], lease.lane):
-        case {"lines": list(lines)}:
-            return [str(line) for line in lines]
-    return []
-
-
-def _key(context: EngineContext, lease: Lease) -> Key:
-    return keys.key(context.store, lease.lane, keys.folded_notes)
 
 
 def _last(lines: Iterable[str]) -> list[str]:

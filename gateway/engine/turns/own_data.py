@@ -15,17 +15,26 @@ from channels.direct import DirectChannel
 from gateway.artifacts import Artifact, NotKept
 from gateway.conversations import Conversations, UnknownConversation
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.part import RunningTurn, TurnPart
 from gateway.pending.seal import Keyring
 from gateway.store.types import Incoming
 from gateway.stored.memory_events import ForgetDue, forget_lane, memory_body_of
 from gateway.tools.pending_action import json_text
+from gateway.turn import Turn
 from gateway.wording import say
 
 _LASTS_SECONDS: Final = 600
 """A code counts for ten minutes at least, and for twenty at most."""
 
 
-class OwnData:
+class OwnData(TurnPart):
+    """Gives the commands of a turn the data of its person."""
+
+    async def before(self, turn: RunningTurn, asked: Turn) -> None:
+        asked.own_data = DataOfPerson(self.context, turn.conversation, turn.address, turn.person)
+
+
+class DataOfPerson:
     """The data of one person, as their commands reach it."""
 
     def __init__(self, context: EngineContext, conversation: str, address: Address, person: Person) -> None:

@@ -1,4 +1,8 @@
-"""Turns: one at a time for each conversation, over its events in order, with one atomic commit at the end."""
+"""Turns: one at a time for each conversation, over its events in order, with one atomic commit at the end.
+
+The way of a turn: its lease, its batch, the begin of its parts, their changes to the input, the bot, and the commit to
+which its parts contribute.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +10,32 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from channels import Address, CanStream, Reply
+from channels import Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out
 from gateway.agent.interceptors import InterceptorFailed
-from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.leases import HeldLease, shielded_commit
-from gateway.engine.memory.records import remembered
 from gateway.engine.signs_of_life import SignsOfLife
 from gateway.engine.strangers import Strangers
-from gateway.engine.telling import event_ids, run_of, tell_settled, was_received
+from gateway.engine.telling import event_ids, was_received
 from gateway.engine.turns.asking_again import ask_again
-from gateway.engine.turns.attachments import fetch_attachments
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.engine.turns.batch import Batch, choose
 from gateway.engine.turns.checkpoint import StoreJournal, are_genuine, events_of
-from gateway.engine.turns.commits import append_lines, finish_turn, release, turn_owner, write_acted
-from gateway.engine.turns.conclusion import TurnConcluder
-from gateway.engine.turns.expenses import PersonExpenses
+from gateway.engine.turns.conclusion import TurnConcluder, new_ending, release
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
-from gateway.engine.turns.history import HistoryReader
-from gateway.engine.turns.interception import drop_vetoed_edits, vetoes_of
 from gateway.engine.turns.interrupts import SignalInbox
-from gateway.engine.turns.live import StreamedText, streamed_text
-from gateway.engine.turns.notes import gather, is_said, keep_folded
-from gateway.engine.turns.running import RunningTurn, begin_turn, tool_context, turn_input, turn_language
+from gateway.engine.turns.notes import is_said
+from gateway.engine.turns.part import RunningTurn, TurnParts
+from gateway.engine.turns.parts import make_parts
+from gateway.engine.turns.running import open_turn, tool_context, turn_input, turn_language
 from gateway.engine.turns.shares import TurnShares
+from gateway.engine.turns.transcript import HistoryReader
 from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
 from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, milliseconds_since
@@ -45,7 +43,7 @@ from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ProviderError, ProviderFault
 from gateway.store.errors import Fenced
 from gateway.store.transaction import Transaction
-from gateway.store.types import Lease, Snapshot
+from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.turn import ActionProposer, Outcome, Turn, answer_with_model
 from gateway.wording import say
@@ -70,14 +68,10 @@ class TurnRunner:
         self, context: EngineContext, decisions: Decisions, *, deadline_seconds: float = DEADLINE_SECONDS
     ) -> None:
         self._context, self._decisions, self._deadline_seconds = context, decisions, deadline_seconds
-        self._bare_replies, self._strangers = BareReplyHandler(context), Strangers(context)
-        self._failures, self._concluder = FailurePolicy(context), TurnConcluder(context)
-        self._life = SignsOfLife(context)
-        self._can_stream = {
-            name: channel
-            for name, channel in context.channels.items()
-            if isinstance(channel, CanStream) and channel.capabilities.stream
-        }
+        self._parts = TurnParts(make_parts(context))
+        self._concluder = TurnConcluder(context, self._parts)
+        self._failures, self._strangers = FailurePolicy(context, self._concluder), Strangers(context)
+        self._bare_replies, self._life = BareReplyHandler(context, self._concluder), SignsOfLife(context)
         self._transcripts = Transcripts(context.bot.agent.memory, context.bot.agent.token_count)
         self._history = HistoryReader(context, self._transcripts)
         self._shares = TurnShares(context.limits.turns, context.channels)
@@ -118,7 +112,8 @@ class TurnRunner:
                     await self._postpone(lease, wait)
                     return None
                 prefetched = lease.prefetched if self._context.has_prefetch(lease) and not undecided else None
-                return await self._run_batch(lease, batch, signals, history, prefetched)
+                turn = await open_turn(self._context, lease, batch, signals, prefetched)
+                return await self._run(turn, history)
         except Fenced:
             log.warning(
                 "turn of %s: the lease is no longer ours: somebody else has taken over, or our commit was applied and "
@@ -160,64 +155,52 @@ class TurnRunner:
 
     # ── one attempt, and its failures ──
 
-    async def _run_batch(
-        self,
-        lease: Lease,
-        batch: Batch,
-        signals: SignalInbox,
-        history: AttemptHistory,
-        prefetched: Snapshot | None,
-    ) -> Outcome | None:
-        context = self._context
-        if (reason := self._reason_not_to_run(lease, batch, history)) is not None:
-            await self._failures.dead_letter(lease, batch, reason)
-            return Outcome(stop_reason="cancelled")
-        await drop_vetoed_edits(context, batch)
-        gather(context, lease, batch)
-        if batch.is_fold:
-            return await self._fold(lease, batch)
-        address, person = await turn_owner(context, lease.lane, batch)
-        if history.suspect:
-            if self._suspect is not None:
-                await self._failures.hand_back(lease, history, wait_seconds=_SUSPECT_SECONDS)
-                return None
-            self._suspect = lease.lane
-        events = begin_turn(context, batch, address, person)
-        expenses = PersonExpenses(context, lease.lane, person, events, continues=lease.tries > 0)
-        journal = StoreJournal(context, lease, batch, expenses)
-        live = await self._live(lease, batch, address)
-        running = RunningTurn(lease, batch, journal, signals, address, person, prefetched, events, expenses, live)
-        signals.person = context.turn_of[lease.lane] = str(person)
-        await events.tell(
-            TurnStart,
-            conversation=lease.lane,
-            event_ids=event_ids(batch.taken),
-            attempt=lease.tries + 1,
-            cause=running.cause,
-            received=was_received(batch.began_by),
-        )
+    async def _run(self, turn: RunningTurn, history: AttemptHistory) -> Outcome | None:
+        """Run an attempt at a turn that may run now."""
+        context, lease = self._context, turn.lease
         try:
-            return await self._attempt(running, history)
+            await self._parts.begin(turn)
+            if (reason := self._reason_not_to_run(turn, history)) is not None:
+                await self._failures.dead_letter(turn, reason)
+                return Outcome(stop_reason="cancelled")
+            if turn.batch.is_fold:
+                return await self._fold(turn)
+            if history.suspect:
+                if self._suspect is not None:
+                    await self._failures.hand_back(lease, history, wait_seconds=_SUSPECT_SECONDS)
+                    return None
+                self._suspect = lease.lane
+            turn.journal = StoreJournal(context, lease, turn.batch, partial(self._parts.committing, turn))
+            turn.signals.person = context.turn_of[lease.lane] = str(turn.person)
+            await turn.events.tell(
+                TurnStart,
+                conversation=lease.lane,
+                event_ids=event_ids(turn.batch.taken),
+                attempt=lease.tries + 1,
+                cause=turn.cause,
+                received=was_received(turn.batch.began_by),
+            )
+            return await self._attempt(turn, history)
         finally:
-            expenses.end()
+            self._parts.ended(turn)
             context.turn_of.pop(lease.lane, None)
             if self._suspect == lease.lane:
                 self._suspect = None
 
-    def _reason_not_to_run(self, lease: Lease, batch: Batch, history: AttemptHistory) -> str | None:
-        if batch.unreadable:
+    def _reason_not_to_run(self, turn: RunningTurn, history: AttemptHistory) -> str | None:
+        if turn.batch.unreadable:
             return "an event that this release cannot read"
-        if batch.forged:
+        if turn.batch.forged:
             return "an event that somebody without the key has made or changed"
-        if not are_genuine(self._context, lease):
+        if not are_genuine(self._context, turn.lease):
             return "a checkpoint that somebody without the key has changed"
         return "its turn killed its worker again and again" if history.deadly else None
 
-    async def _attempt(self, running: RunningTurn, history: AttemptHistory) -> Outcome | None:
+    async def _attempt(self, turn: RunningTurn, history: AttemptHistory) -> Outcome | None:
         """Run a turn, and see to its failure. Raises Fenced, and all errors of a direct turn."""
-        context, lease, batch = self._context, running.lease, running.batch
+        context, lease = self._context, turn.lease
         try:
-            return await self._turn(running)
+            return await self._outcome(turn)
         except Fenced:
             raise
         except asyncio.CancelledError:
@@ -229,177 +212,158 @@ class TurnRunner:
                 context.bot.name,
                 error,
                 lease.lane,
-                running.events.run_id,
-                running.cause,
+                turn.events.run_id,
+                turn.cause,
             )
-            await running.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(error))
-            if running.direct:
+            await turn.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(error))
+            if turn.direct:
                 raise
             if isinstance(error, ProviderFault):
                 log.error("a turn of %s failed: %s", lease.lane, describe_error(error))
-                await self._failures.on_error(lease, batch, history)
+                await self._failures.on_error(turn, history)
             elif error.refusal is not None:
-                await self._failures.on_refusal(lease, batch, error.refusal)
+                await self._failures.on_refusal(turn, error.refusal)
             else:
-                await self._failures.on_model_down(lease, batch, history)
+                await self._failures.on_model_down(turn, history)
         except Exception as error:
             # The texts of these two are the gateway's own, and say the remedy. Any other may be a person's.
             why = error if isinstance(error, WrongOption | InterceptorFailed) else describe_error(error)
-            log.error("a turn of %s failed: %s", lease.lane, why, extra={"event": running.cause})
-            await running.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(why))
-            if running.direct:
-                await self._failures.dead_letter(lease, batch, "its turn failed", raised=error)
+            log.error("a turn of %s failed: %s", lease.lane, why, extra={"event": turn.cause})
+            await turn.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(why))
+            if turn.direct:
+                await self._failures.dead_letter(turn, "its turn failed", raised=error)
                 raise
-            await self._failures.on_error(lease, batch, history)
+            await self._failures.on_error(turn, history)
         return None
 
-    async def _turn(self, running: RunningTurn) -> Outcome | None:
-        context, lease, batch = self._context, running.lease, running.batch
+    async def _outcome(self, turn: RunningTurn) -> Outcome | None:
+        """Answer the events of a turn, and commit. Return None if they have no answer, or get one later."""
+        context, lease, batch = self._context, turn.lease, turn.batch
         began = asyncio.get_running_loop().time()
-        channel = context.channels.get(running.address.channel)
+        channel = context.channels.get(turn.address.channel)
         if channel is None:  # no reply could be sent: the messages stay
             await self._postpone(lease, _CHANNEL_OFF_SECONDS)
             return None
-        if channel.capabilities.opt_out and await self._has_opted_out(running):
+        if channel.capabilities.opt_out and await self._has_opted_out(turn):
             return None
-        if batch.messages and (answered := await self._bare_replies.take(lease, batch)) is not None:
+        if batch.messages and (answered := await self._bare_replies.take(turn)) is not None:
             return answered
         history = await self._history.read(lease)
-        await running.events.tell(SessionLoad, session_id=lease.lane, message_count=len(history))
-        language = turn_language(context, running, history)
+        await turn.events.tell(SessionLoad, session_id=lease.lane, message_count=len(history))
+        language = turn_language(context, turn, history)
         if batch.again is not None:
             outcome = await ask_again(
                 context,
                 lease.lane,
                 batch.again,
-                person=running.person,
-                tool_context=tool_context(context, running, language),
+                person=turn.person,
+                tool_context=tool_context(context, turn, language),
             )
             outcome.transcript = [*to_entries(batch.notes), *outcome.transcript]
         else:
-            outcome = await self._run_bot(running, language, history)
-            if outcome.stop_reason == "cancelled" and running.signals.stopped:
+            outcome = await self._run_bot(turn, language, history)
+            if outcome.stop_reason == "cancelled" and turn.signals.stopped:
                 outcome.transcript += to_entries([ModelMessage(role="event", content=_STOPPED)])
         trim = self._transcripts.trim(history, outcome.transcript)
-        await self._concluder.conclude(running, outcome, language, trim.cuts if trim is not None else ())
+        await self._concluder.conclude(turn, outcome, language, trim.cuts if trim is not None else ())
         took = milliseconds_since(began)
-        await running.events.tell(TurnEnd, conversation=lease.lane, stop_reason=outcome.stop_reason, duration_ms=took)
+        await turn.events.tell(TurnEnd, conversation=lease.lane, stop_reason=outcome.stop_reason, duration_ms=took)
         return outcome
 
-    async def _fold(self, lease: Lease, batch: Batch) -> Outcome:
+    async def _fold(self, turn: RunningTurn) -> Outcome:
         """Take notes that no message followed out of the mailbox. No model is called and no reply is sent."""
-        transaction = release(self._context, lease)
-        transaction.consume = [(lease.lane, waiting.seq) for waiting in batch.taken]
-        keep_folded(transaction, self._context, lease, batch.notes)
-        await self._context.commit(transaction)
+        ending = new_ending(self._context, turn, self._context.language(None))
+        ending.lines = to_entries(turn.batch.notes)
+        await self._concluder.end(ending, "noted for the next turn")
         return Outcome(stop_reason="answered")
 
-    async def _has_opted_out(self, running: RunningTurn) -> bool:
+    async def _has_opted_out(self, turn: RunningTurn) -> bool:
         """Return True if the person has opted out: the messages are then consumed without an answer.
 
         A message that opts in again is answered.
         """
-        context, lease, batch = self._context, running.lease, running.batch
+        context, lease, batch = self._context, turn.lease, turn.batch
         if not await has_opted_out(context.store, lease.lane):
             return False
         if any(message.opts_in for message in batch.messages):
             deletes = [keys.opted_out(lease.lane)]
             await context.commit(Transaction(partition=lease.partition, lease=lease, deletes=deletes))
             return False
-        transaction = finish_turn(context, lease, batch)
-        keep_folded(transaction, context, lease, batch.notes)
-        await context.commit(transaction)
-        how, run_id = "not answered: they have opted out", running.events.run_id
-        tell_settled(context.events, run_id, lease.lane, batch.taken, transaction, how)
+        ending = new_ending(context, turn, context.language(turn.person))
+        ending.lines = to_entries(batch.notes)
+        await self._concluder.end(ending, "not answered: they have opted out")
         return True
 
     # ── the bot's own turn ──
 
-    async def _run_bot(self, running: RunningTurn, language: str, history: Sequence[ModelMessage]) -> Outcome:
-        context = self._context
-        actions = await context.actions(running.conversation, seen=running.prefetched)
-        turn = turn_input(context, running, self._strangers, language=language, history=history, actions=actions)
-        vetoes = await vetoes_of(context, running, turn)
-        passed = [message for place, message in enumerate(turn.messages) if place not in vetoes]
-        if vetoes and not passed and not running.batch.resumes:
-            outcome = Outcome(stop_reason="vetoed", transcript=to_entries(turn.notes))
-        else:
-            outcome = await self._answer(running, replace(turn, messages=passed))
-        outcome.replies[:0] = [Reply(text=answer) for answer in vetoes.values() if answer]
-        return outcome
-
-    async def _answer(self, running: RunningTurn, turn: Turn) -> Outcome:
-        """Run a command or the model within the deadline of the turn. Answers to open actions are handled before.
+    async def _run_bot(self, turn: RunningTurn, language: str, history: Sequence[ModelMessage]) -> Outcome:
+        """Run a command or the model within the time limit of the turn. Answers to open actions are handled before.
 
         Raises ProviderError when the model cannot be reached.
         """
-        context, bot = self._context, self._context.bot
+        context = self._context
+        actions = await context.actions(turn.conversation, seen=turn.prefetched)
+        asked = turn_input(context, turn, self._strangers, language=language, history=history, actions=actions)
         deadline = asyncio.timeout(self._deadline_seconds)
         try:
-            async with self._signs(running, turn.language), deadline:
-                if bot.commands.are_meant(turn):
-                    return await bot.commands.answer(turn, greeting=bot.greeting)
-                seen = replace(turn.context, attachments=await fetch_attachments(context, turn.messages))
-                turn = replace(turn, context=seen, remembered=await remembered(context, turn))
-                proposer = ActionProposer(
-                    turn, answer_window_seconds=bot.answer_window_seconds, keep_stashed=bot.executors.keep
-                )
-                return await answer_with_model(turn, bot.agent, proposer, bot.interceptors)
+            async with self._signs(turn, language), deadline:
+                await self._parts.before(turn, asked)
+                return await self._answer(turn, asked)
         except TimeoutError:
             if not deadline.expired():
                 raise
         except ProviderError as error:
-            if running.direct:
-                await self._keep_progress(running, turn, error)
+            if turn.direct:
+                await self._keep_progress(turn, asked, error)
             raise
         finally:
-            if running.live is not None:
-                await running.live.ended()
+            await self._parts.after(turn)
         return Outcome(
             stop_reason="timeout",
-            transcript=to_entries(_progress(running, turn)),
-            replies=[Reply(text=say("turn_timeout", turn.language))],
+            transcript=to_entries(_progress(turn, asked)),
+            replies=[Reply(text=say("turn_timeout", language))],
         )
 
-    async def _keep_progress(self, running: RunningTurn, turn: Turn, error: ProviderError) -> None:
+    async def _answer(self, turn: RunningTurn, asked: Turn) -> Outcome:
+        bot = self._context.bot
+        if turn.batch.messages and not asked.messages and not turn.batch.resumes:
+            return Outcome(stop_reason="vetoed", transcript=to_entries(asked.notes))
+        if bot.commands.are_meant(asked):
+            return await bot.commands.answer(asked, greeting=bot.greeting)
+        proposer = ActionProposer(
+            asked, answer_window_seconds=bot.answer_window_seconds, keep_stashed=bot.executors.keep
+        )
+        return await answer_with_model(asked, bot.agent, proposer, bot.interceptors)
+
+    async def _keep_progress(self, turn: RunningTurn, asked: Turn, error: ProviderError) -> None:
         """End a direct turn whose model failed. The next turn continues from its messages, which the transcript
         keeps."""
-        context, lease, batch = self._context, running.lease, running.batch
-        transaction = finish_turn(context, lease, batch)
-        await write_acted(transaction, context, lease, batch)
-        append_lines(transaction, context, running, to_entries(_progress(running, turn)))
-        post_result(transaction, context, lease.lane, batch.messages, error)
-        await context.commit(transaction)
+        ending = new_ending(self._context, turn, asked.language)
+        ending.lines, ending.error = to_entries(_progress(turn, asked)), error
+        await self._concluder.end(ending, "failed")
 
     @contextlib.asynccontextmanager
-    async def _signs(self, running: RunningTurn, language: str) -> AsyncIterator[None]:
+    async def _signs(self, turn: RunningTurn, language: str) -> AsyncIterator[None]:
         """Show during the body that the bot is at work."""
-        if running.direct:
+        if turn.direct:
             yield
             return
-        live, written = running.live, [message.message_id for message in running.batch.messages]
-        is_shown = partial(bool, False) if live is None else live.is_shown
+        written = [message.message_id for message in turn.batch.messages]
+        is_shown = partial(bool, False) if turn.preview is None else turn.preview.is_shown
         async with (
-            self._life.typing(running.address, under=written[-1] if written else None),
+            self._life.typing(turn.address, under=written[-1] if written else None),
             self._life.still_working(
-                running.conversation,
-                running.address,
+                turn.conversation,
+                turn.address,
                 language,
-                running.events.run_id,
+                turn.events.run_id,
                 is_shown=is_shown,
                 decide=self._decisions.decide,
             ),
         ):
             yield
 
-    async def _live(self, lease: Lease, batch: Batch, address: Address) -> StreamedText | None:
-        """Return what shows the answer while it is written; None where it comes whole."""
-        channel = self._can_stream.get(address.channel)
-        if channel is None or not self._context.bot.agent.config.streams_on(address.channel):
-            return None
-        return await streamed_text(self._context, lease, channel, address, run_of(batch.began_by))
 
-
-def _progress(running: RunningTurn, turn: Turn) -> list[ModelMessage]:
+def _progress(turn: RunningTurn, asked: Turn) -> list[ModelMessage]:
     """Return the messages of a turn that has no end, for the transcript."""
-    return [*turn.notes, *turn.model_messages, *running.journal.messages()]
+    return [*asked.notes, *asked.model_messages, *turn.journal.messages()]

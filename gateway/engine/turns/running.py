@@ -1,35 +1,31 @@
-"""Running turns: a turn under its lease, and the input that the bot gets for it."""
+"""The input of a turn: its person and language, and what the bot gets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
 from typing import Final
 
 from channels import Address, Json, Person
-from channels.direct import DirectChannel
 from gateway.engine.context import EngineContext
 from gateway.engine.reach import find_ballots
 from gateway.engine.reply_limits import questions
 from gateway.engine.strangers import Strangers
 from gateway.engine.telling import event_id_of, run_of
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.checkpoint import StoreJournal
-from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
-from gateway.engine.turns.live import StreamedText
-from gateway.engine.turns.own_data import OwnData
-from gateway.engine.turns.raw_results import earlier_results
+from gateway.engine.turns.part import RunningTurn
 from gateway.engine.waiting import questions_elsewhere
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index
 from gateway.providers.base import ModelMessage
 from gateway.store.types import Lease, Snapshot
+from gateway.stored.events import action_id_of
 from gateway.tools import ToolContext
 from gateway.turn import Turn
 from gateway.wording import FALLBACK
@@ -39,40 +35,45 @@ _TEXTS_LOOKED_AT = 8
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningTurn:
-    """A turn under its lease."""
-
-    lease: Lease
-    batch: Batch
-    journal: StoreJournal
-    signals: SignalInbox
-    address: Address
-    person: Person
-    prefetched: Snapshot | None
-    """The records that were read with the lease. None if they could not be read, or if a decision was made since."""
-    events: RunTeller
-    """Tells the events of this turn, also to its trace."""
-    expenses: PersonExpenses
-    live: StreamedText | None = None
-    """Shows the answer while it is written. None where the channel cannot, or the agent does not."""
-
-    @property
-    def conversation(self) -> str:
-        return self.lease.lane
-
-    @property
-    def direct(self) -> bool:
-        """True if the turn answers the bot's own code, in a call of `ask_channel`."""
-        return self.address.channel == DirectChannel.name
-
-    @property
-    def cause(self) -> str:
-        """The id of the event that began the turn."""
-        return event_id_of(self.batch.began_by)
+async def open_turn(
+    context: EngineContext, lease: Lease, batch: Batch, signals: SignalInbox, prefetched: Snapshot | None
+) -> RunningTurn:
+    """Return an attempt at the turn of this batch. Raises StoreError."""
+    address, person = await _owner(context, lease.lane, batch)
+    events = _teller(context, batch, address, person)
+    return RunningTurn(
+        lease=lease,
+        batch=batch,
+        signals=signals,
+        address=address,
+        person=person,
+        events=events,
+        prefetched=prefetched,
+    )
 
 
-def begin_turn(context: EngineContext, batch: Batch, address: Address, person: Person) -> RunTeller:
+async def _owner(context: EngineContext, conversation: str, batch: Batch) -> tuple[Address, Person]:
+    """Return the person that a turn answers, and the address.
+
+    It is the writer of its messages, else the person of the turn that planned it, else the requester of the action that
+    its events are about. Without these it is an unknown person at the conversation's own address.
+    """
+    for message in batch.messages:
+        if message.person is not None:
+            return message.address, message.person
+    if (planned := batch.follow_up) is not None:
+        return planned.address, replace(Person.parse(planned.person), language=planned.language)
+    of_actions = () if batch.is_fold else (action_id_of(waiting.body) for waiting in batch.taken)
+    for action_id in filter(None, of_actions):
+        action = (await context.actions(conversation, action_id)).get(action_id)
+        if action is not None and action.address is not None:
+            person = Person.parse(action.requester)
+            return action.address, replace(person, name=action.requester_name, language=action.language)
+    address = Address.parse(conversation.partition("/")[2])
+    return address, Person(channel=address.channel, account=address.account, user_id="-")
+
+
+def _teller(context: EngineContext, batch: Batch, address: Address, person: Person) -> RunTeller:
     """Return the teller of a turn, with its trace. A turn that another process takes over has the same run id."""
     config, cause = context.bot.agent.config, event_id_of(batch.began_by)
     metadata: dict[str, Json] = {
@@ -92,7 +93,7 @@ def begin_turn(context: EngineContext, batch: Batch, address: Address, person: P
 
 def turn_input(
     context: EngineContext,
-    running: RunningTurn,
+    turn: RunningTurn,
     strangers: Strangers,
     *,
     language: str,
@@ -100,7 +101,7 @@ def turn_input(
     actions: ConversationActions,
 ) -> Turn:
     """Return the input of the bot. `actions` are those that its first call of `Turn.actions` gets."""
-    batch, person, conversation = running.batch, running.person, running.conversation
+    batch, person, conversation = turn.batch, turn.person, turn.conversation
     just_read = [actions]
 
     async def read_actions() -> ConversationActions:
@@ -108,27 +109,24 @@ def turn_input(
 
     return Turn(
         conversation=conversation,
-        address=running.address,
+        address=turn.address,
         person=person,
         language=language,
         messages=batch.messages,
         notes=batch.notes,
         history=history,
         started=batch.at if batch.messages else actions.index.acted.get(str(person), _EVER),
-        context=tool_context(context, running, language),
-        journal=running.journal,
+        context=tool_context(context, turn, language),
+        journal=turn.journal,
         keep=partial(context.files.keep, person=str(person)),
         actions=read_actions,
         settled=partial(context.actions, conversation, find=_ended),
-        elsewhere=partial(questions_elsewhere, context, running.address, person),
-        own_data=OwnData(context, conversation, running.address, person),
+        elsewhere=partial(questions_elsewhere, context, turn.address, person),
         admit=partial(strangers.admit, by=person) if strangers.may_admit(person) else None,
-        events=running.events,
-        expenses=running.expenses,
+        events=turn.events,
+        expenses=turn.expenses,
         find_ballots=partial(find_ballots, context),
         may_ask=partial(_may_ask, context, str(person)),
-        earlier_results=partial(earlier_results, context, conversation),
-        live=running.live,
         read_file=context.files.read,
     )
 
@@ -142,33 +140,33 @@ def _ended(index: Index) -> list[str]:
     return [entry.action_id for entry in index.settled]
 
 
-def turn_language(context: EngineContext, running: RunningTurn, history: Sequence[ModelMessage]) -> str:
+def turn_language(context: EngineContext, turn: RunningTurn, history: Sequence[ModelMessage]) -> str:
     """Return the language of the turn: the named one, else that of the person's messages, newest first, else that of
     the last question.
 
     A short text says little. The newest text that is long enough decides.
     """
-    named = context.named_language(running.person)
+    named = context.named_language(turn.person)
     if named is not None:
         return named
-    written = (message.text for message in reversed(running.batch.messages) if message.command is None)
+    written = (message.text for message in reversed(turn.batch.messages) if message.command is None)
     before = (each.content for each in reversed(history) if each.role == "user")
     texts = chain(written, islice(before, _TEXTS_LOOKED_AT))
-    return detect_language(texts) or context.language_asked(running.lease) or FALLBACK
+    return detect_language(texts) or context.language_asked(turn.lease) or FALLBACK
 
 
-def tool_context(context: EngineContext, running: RunningTurn, language: str) -> ToolContext:
+def tool_context(context: EngineContext, turn: RunningTurn, language: str) -> ToolContext:
     """Return the context of the tools that the turn calls."""
     return ToolContext(
-        person=str(running.person),
-        address=None if running.direct else running.address,
-        conversation=running.conversation,
+        person=str(turn.person),
+        address=None if turn.direct else turn.address,
+        conversation=turn.conversation,
         language=language,
         deps=context.bot.deps,
-        idempotency_key=f"{running.conversation}/{running.batch.taken[0].seq}",
+        idempotency_key=f"{turn.conversation}/{turn.batch.taken[0].seq}",
         now=context.wall_clock,
         shared=context.store.shared,
         hold=context.hold,
-        stopping=running.signals.stopping,
-        depth=running.batch.follow_up.depth if running.batch.follow_up is not None else 0,
+        stopping=turn.signals.stopping,
+        depth=turn.batch.follow_up.depth if turn.batch.follow_up is not None else 0,
     )

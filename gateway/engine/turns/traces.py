@@ -1,10 +1,11 @@
-"""The stored trace of a run: a record in the commit that ends it."""
+"""Traces: the stored trace of a run is a record in the commit that ends it."""
 
 from __future__ import annotations
 
 import logging
 
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.part import Ending, TurnPart
 from gateway.logs import describe_error
 from gateway.observe.bounded import bounded_json
 from gateway.observe.trace import AgentTrace
@@ -25,3 +26,11 @@ def keep_trace(transaction: Transaction, context: EngineContext, conversation: s
         log.warning("the trace of a turn of %s is not stored: %s", conversation, describe_error(error))
         return
     transaction.puts[name] = Put(stored, context.traces_ttl_seconds)
+
+
+class Traces(TurnPart):
+    """Stores the trace of a turn in which the model was called."""
+
+    async def contribute(self, ending: Ending) -> None:
+        if ending.outcome is not None and ending.outcome.loop is not None:
+            keep_trace(ending.transaction, self.context, ending.turn.conversation, ending.outcome.loop.trace)

@@ -1,14 +1,33 @@
-"""The history of a turn: the genuine lines of the transcript that came with its lease."""
+"""The transcript: the lines that a turn reads as its history, and the lines that it adds."""
 
 from __future__ import annotations
 
 from gateway.engine.context import EngineContext
-from gateway.memory import Transcripts, without_halves
-from gateway.pending.lines import LineReader, read_entries, sealed_anew
+from gateway.engine.turns.notes import are_notes
+from gateway.engine.turns.part import Ending, TurnPart
+from gateway.memory import RESET, Transcripts, without_halves
+from gateway.pending.lines import LineReader, last_place, read_entries, seal_lines, sealed_anew
 from gateway.providers.base import ModelMessage
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
+
+
+class TranscriptLines(TurnPart):
+    """Appends the lines of a turn. Notes without other lines are kept for the next turn; see `Notes`.
+
+    Where several people may write, each line names the person of its turn. Forgetting a person finds them by it.
+    """
+
+    async def contribute(self, ending: Ending) -> None:
+        turn, lease, keyring = ending.turn, ending.turn.lease, self.context.keyring
+        if are_notes(ending.lines):
+            return
+        named = {"person": str(turn.person)} if turn.address.group or turn.direct else {}
+        told = [{**line, **named} if isinstance(line, dict) and line != RESET else line for line in ending.lines]
+        after = last_place(keyring, lease.lane, lease.lines)
+        sealed = seal_lines(keyring, lease.lane, told, after=after, now=lease.prefetched.now)
+        ending.transaction.appends += [(keys.transcript(lease.lane), line) for line in sealed]
 
 
 class HistoryReader:

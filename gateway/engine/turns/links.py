@@ -1,0 +1,15 @@
+"""Links: those of a conversation end when its person begins a new one."""
+
+from __future__ import annotations
+
+from gateway.engine.delivery.links import end_links
+from gateway.engine.turns.part import Ending, TurnPart
+from gateway.memory import RESET
+
+
+class EndedLinks(TurnPart):
+    """Ends the links to the files of a conversation whose transcript is emptied."""
+
+    async def contribute(self, ending: Ending) -> None:
+        if RESET in ending.lines:
+            end_links(ending.transaction, self.context, ending.turn.conversation)

@@ -1,0 +1,14 @@
+"""Visible lines: the messages of a turn, for pages that read the conversation from the gateway."""
+
+from __future__ import annotations
+
+from gateway.engine.delivery.visible_log import person_line
+from gateway.engine.turns.part import Ending, TurnPart
+
+
+class VisibleLines(TurnPart):
+    """Adds the messages of the turn to the visible log."""
+
+    async def contribute(self, ending: Ending) -> None:
+        for message in ending.turn.batch.messages:
+            person_line(ending.transaction, self.context, ending.turn.conversation, message)
