@@ -30,7 +30,8 @@ PATHS = {name: f"/webhooks/{name}" for name in ("telegram", "slack", "twilio")}
 CHATS = 500
 """Number of people. They write in turn."""
 ANSWER = "Two invoices are open: INV-7 of March and INV-12 of May."
-_TEXT = "Could you please tell me which invoices are still open this month?"
+_TEXT = "Could you please tell me which invoices are still open this month? {}"
+"""Each text is another one: a text that a person repeats is not answered any more."""
 
 
 def messages(platform: str, port: int, *, first: int = 1, step: int = 1) -> Iterator[bytes]:
@@ -60,7 +61,7 @@ def _telegram(number: int, port: int) -> tuple[bytes, dict[str, str]]:
         "from": person,
         "chat": {"id": chat, "first_name": "Ana", "last_name": "Prado", "type": "private"},
         "date": int(time.time()),
-        "text": _TEXT,
+        "text": _TEXT.format(number),
     }
     body = json.dumps({"update_id": 700_000_000 + number, "message": message}).encode()
     return body, {"Content-Type": "application/json", "X-Telegram-Bot-Api-Secret-Token": TELEGRAM_SECRET}
@@ -73,7 +74,7 @@ def _slack(number: int, port: int) -> tuple[bytes, dict[str, str]]:
         "type": "message",
         "client_msg_id": f"5f2e3c1a-7a46-4d0c-9f5e-{number:012d}",
         "user": f"U{number % CHATS:08d}",
-        "text": _TEXT,
+        "text": _TEXT.format(number),
         "ts": ts,
         "team": "T0TEAM",
         "channel": f"D{number % CHATS:08d}",
@@ -112,7 +113,7 @@ def _twilio(number: int, port: int) -> tuple[bytes, dict[str, str]]:
         "FromState": "CA",
         "SmsStatus": "received",
         "FromCity": "SAN FRANCISCO",
-        "Body": _TEXT,
+        "Body": _TEXT.format(number),
         "FromCountry": "US",
         "To": "+15550001111",
         "ToZip": "",

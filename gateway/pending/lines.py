@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from channels import Json
 from gateway.memory import RESET
 from gateway.pending.seal import Keyring
-from gateway.store.codec import decode, encode, micros
+from gateway.store.codec import decode, encode, micros, moment
 from gateway.store.types import LogEntry
 
 _PLACE: Final = ',"place":'
@@ -85,6 +85,16 @@ def read_entries(keyring: Keyring, conversation: str, entries: Sequence[LogEntry
     places = {entry.seq: line.place for entry, line in pairs}
     old = tuple(entry for entry, (_, line) in zip(bare, pairs, strict=True) if line.key)
     return ReadEntries(bare, places, len(entries) - len(pairs), old)
+
+
+def read_backwards(keyring: Keyring, conversation: str, lines: Sequence[str]) -> Iterable[tuple[Json, datetime]]:
+    """Yield the genuine ones of these stored lines back to the last reset, the newest first, with their times."""
+    for stored in reversed(lines):
+        found = _opened(keyring, conversation, stored)
+        if found is not None and found.text == _RESET:
+            return
+        if found is not None:
+            yield decode(found.text), moment(found.place)
 
 
 def sealed_anew(keyring: Keyring, conversation: str, log: str, read: ReadEntries) -> list[tuple[str, int, Json]]:

@@ -23,6 +23,8 @@ TRANSCRIPT: Final = "transcript"
 """The prefix of `transcript`, for a prefetch."""
 PEOPLE: Final = "people"
 """The prefix of `people`, for a prefetch."""
+REPEATED: Final = "repeated"
+"""The prefix of `repeated`, for a prefetch."""
 MEMORIES: Final = ("summary", "entities", "relations")
 """The memories that a conversation may have; see `memory`."""
 ADMITTED: Final = "admitted/"
@@ -120,6 +122,12 @@ def memory_epoch(conversation: str) -> str:
     """Record: the event that last emptied the transcript. Memories of an earlier epoch do not count. Written by turns
     and decisions; `transcript` days of `ASKFIRST_RETENTION`."""
     return f"memory_epoch/{conversation}"
+
+
+def repeated(conversation: str) -> str:
+    """Record: the text that a person repeats and that is not answered any more. Written by turns, sealed; deleted when
+    another text comes, else after a day."""
+    return f"{REPEATED}/{conversation}"
 
 
 def streamed(conversation: str) -> str:

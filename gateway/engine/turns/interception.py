@@ -10,10 +10,11 @@ from gateway.agent.interceptors import InterceptorFailed
 from gateway.engine.telling import run_of
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.memory import to_entries
 from gateway.observe.events import InterceptorVetoed
 from gateway.pending.actions import OutgoingReply
 from gateway.tools import ToolContext
-from gateway.turn import Turn
+from gateway.turn import Outcome, Turn
 
 log = logging.getLogger("askfirst.turns")
 
@@ -38,13 +39,19 @@ class Interception(TurnPart):
                 del batch.notes[place]
         batch.edits.clear()
 
-    async def before(self, turn: RunningTurn, asked: Turn) -> None:
-        """Take the vetoed messages out. Raises InterceptorFailed: the turn has then failed, and no message is lost."""
+    async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
+        """Take the vetoed messages out. The bot gets no turn without any other message, unless it has to go on.
+
+        Raises InterceptorFailed: the turn has then failed, and no message is lost.
+        """
         journal, bot = turn.journal, self.context.bot
         if bot.interceptors.of_messages and not journal.begun and not bot.commands.are_built_in(asked):
             journal.vetoes = await self._vetoes(turn, asked)
         if vetoes := journal.vetoes:
             asked.messages = [message for place, message in enumerate(asked.messages) if place not in vetoes]
+            if not asked.messages and not turn.batch.resumes:
+                return Outcome(stop_reason="vetoed", transcript=to_entries(asked.notes))
+        return None
 
     async def _vetoes(self, turn: RunningTurn, asked: Turn) -> Mapping[int, str]:
         """Return the places of the vetoed messages, and the answers to their writers, which may be empty."""

@@ -114,8 +114,9 @@ class TurnPart:
     async def begin(self, turn: RunningTurn) -> None:
         """Begin an attempt. The part may change the batch."""
 
-    async def before(self, turn: RunningTurn, asked: Turn) -> None:
-        """Change the input of the bot. It counts towards the time limit of the turn."""
+    async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
+        """Change the input of the bot, or answer in its place. It counts towards the time limit of the turn."""
+        return None
 
     async def after(self, turn: RunningTurn) -> None:
         """Follow the bot, which has answered or failed."""
@@ -147,10 +148,12 @@ class TurnParts:
         for part in self._begin:
             await part.begin(turn)
 
-    async def before(self, turn: RunningTurn, asked: Turn) -> None:
-        """Change the input of the bot."""
+    async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
+        """Change the input of the bot. The first part that answers is the last one that is asked."""
         for part in self._before:
-            await part.before(turn, asked)
+            if (outcome := await part.before(turn, asked)) is not None:
+                return outcome
+        return None
 
     async def after(self, turn: RunningTurn) -> None:
         """Follow the bot."""

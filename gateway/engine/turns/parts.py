@@ -21,6 +21,7 @@ from gateway.engine.turns.part import TurnPart
 from gateway.engine.turns.people import People
 from gateway.engine.turns.questions import Questions
 from gateway.engine.turns.raw_results import KeptRawResults
+from gateway.engine.turns.repeats import Repeats
 from gateway.engine.turns.traces import Traces
 from gateway.engine.turns.transcript import TranscriptLines
 from gateway.engine.turns.visible_lines import VisibleLines
@@ -28,6 +29,7 @@ from gateway.engine.turns.visible_lines import VisibleLines
 PARTS: Final[Sequence[type[TurnPart]]] = (
     Interception,  # first: no other part sees a vetoed message, and the answers to these stand before all others
     Notes,  # after the vetoes: it joins the notes that are left
+    Repeats,  # before what costs time: a repeated text needs no files and no memories
     Attachments,
     Memories,  # after the attachments: they look for what the messages are about
     KeptRawResults,

@@ -307,8 +307,7 @@ class TurnRunner:
         deadline = asyncio.timeout(self._deadline_seconds)
         try:
             async with self._signs(turn, language), deadline:
-                await self._parts.before(turn, asked)
-                return await self._answer(turn, asked)
+                return await self._parts.before(turn, asked) or await self._answer(asked)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -324,10 +323,8 @@ class TurnRunner:
             replies=[Reply(text=say("turn_timeout", language))],
         )
 
-    async def _answer(self, turn: RunningTurn, asked: Turn) -> Outcome:
+    async def _answer(self, asked: Turn) -> Outcome:
         bot = self._context.bot
-        if turn.batch.messages and not asked.messages and not turn.batch.resumes:
-            return Outcome(stop_reason="vetoed", transcript=to_entries(asked.notes))
         if bot.commands.are_meant(asked):
             return await bot.commands.answer(asked, greeting=bot.greeting)
         proposer = ActionProposer(

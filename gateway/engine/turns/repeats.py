@@ -1,0 +1,110 @@
+"""Repeats: two machines that answer each other, such as the bot and an automatic reply, come to an end.
+
+A person's text that was answered alike five times within ten minutes gets one note with the fifth answer. Then the text
+is not answered, until the person writes another one. Only turns of the model count: bare replies, presses and commands do
+not, nor do questions that ask for a confirmation and calls of the bot's own code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from channels import Json, Message, Reply
+from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.memory import to_entries
+from gateway.pending.actions import OutgoingReply
+from gateway.pending.lines import read_backwards
+from gateway.store.transaction import Put
+from gateway.store.types import Lease
+from gateway.stored import keys
+from gateway.turn import Outcome, Turn
+from gateway.wording import say
+
+log = logging.getLogger("askfirst.turns")
+
+TIMES: Final = 5
+_WITHIN: Final = timedelta(minutes=10)
+_KEPT_SECONDS: Final = 86_400.0
+
+
+class Repeats(TurnPart):
+    """Ends a conversation in which the same text gets the same answer again and again."""
+
+    reads = (keys.REPEATED,)
+
+    async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
+        noted = self._noted(turn.lease)
+        if noted is None or noted != _mark(asked.messages):
+            return None
+        log.info("%s: the same text again, which is not answered any more", turn.conversation)
+        return Outcome(stop_reason="vetoed", transcript=to_entries(asked.notes))
+
+    async def contribute(self, ending: Ending) -> None:
+        turn, name = ending.turn, keys.repeated(ending.turn.conversation)
+        mark = _mark(turn.batch.messages)
+        if (noted := self._noted(turn.lease)) is not None:
+            if turn.batch.messages and noted != mark:
+                ending.transaction.deletes.append(name)
+            return
+        outcome = ending.outcome
+        if mark is None or turn.direct or outcome is None or outcome.loop is None or outcome.asked:
+            return
+        if self._count(turn, ending.lines) >= TIMES:
+            ending.transaction.puts[name] = Put(self.context.sealed(name, mark), _KEPT_SECONDS)
+            ending.says.append(OutgoingReply(reply=Reply(text=say("repeated", ending.language))))
+
+    def _noted(self, lease: Lease) -> str | None:
+        """Return the mark of the text that is not answered any more."""
+        if not self.context.has_prefetch(lease):
+            return None
+        key = keys.key(self.context.store, lease.lane, keys.repeated)
+        noted = self.context.unsealed(key, lease.prefetched[key], lease.lane)
+        return noted if isinstance(noted, str) else None
+
+    def _count(self, turn: RunningTurn, lines: Sequence[Json]) -> int:
+        """Return how often the text of this turn was answered alike in a row, with this turn."""
+        lease = turn.lease
+        this = next(_exchanges((line, turn.batch.at) for line in reversed(lines)), None)
+        if this is None:
+            return 0
+        count = 1
+        for said, answer, at in _exchanges(read_backwards(self.context.keyring, lease.lane, lease.lines)):
+            if (said, answer) != this[:2] or turn.batch.at - at > _WITHIN:
+                break
+            count += 1
+        return count
+
+
+def _exchanges(lines: Iterable[tuple[Json, datetime]]) -> Iterator[tuple[str, str, datetime]]:
+    """Yield what a person said in each turn, the answer to it, and its time, from lines that stand backwards."""
+    said: list[str] = []
+    answer, at = "", None
+    for line, when in lines:
+        if not isinstance(line, dict):
+            return
+        content = str(line.get("content", ""))
+        match line.get("role"):
+            case "user":
+                said.append(f"{line.get('person')} {content}")
+                at = when
+            case "assistant":
+                if at is not None:
+                    yield "\n".join(said), answer, at
+                    said, answer, at = [], "", None
+                answer = answer or content
+    if at is not None:
+        yield "\n".join(said), answer, at
+
+
+def _mark(messages: Sequence[Message]) -> str | None:
+    """Return a mark of the person and the text of these messages; None if they have several texts, or a file."""
+    first = next(iter(messages), None)
+    if first is None or not first.text.strip() or first.command is not None:
+        return None
+    if any(message.text != first.text or message.attachments for message in messages):
+        return None
+    return hashlib.sha256(f"{first.person} {first.text}".encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,71 @@
+"""Two machines that answer each other: the same text with the same answer gets one note, and then no answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway import Agent, ChannelAgent
+from gateway.testing import ScriptedProvider
+from gateway.wording import say
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, rig
+
+AWAY = "I am out of office."
+NOTE = say("repeated", "en")
+
+
+async def answers(chat: Rig, *texts: str, place: str = "ana", person: str = "ana") -> list[str]:
+    """Return what the platform shows after these texts."""
+    for text in texts:
+        await chat.says(person, text, place=place)
+        await chat.work()
+        await chat.advance(1)
+    return chat.platform.texts(place)
+
+
+async def test_repeated_text_gets_one_note_and_then_no_answer(chat: Rig, invoices: Invoices) -> None:
+    shown = await answers(chat, *[AWAY] * 9)
+    assert shown == [f"You said: {AWAY}"] * 5 + [NOTE]
+    assert len(invoices.model.requests) == 5 and await chat.ready() == 0
+    assert (await answers(chat, "hello"))[6:] == ["You said: hello"]
+    assert (await answers(chat, *[AWAY] * 6))[7:] == [f"You said: {AWAY}"] * 5 + [NOTE]
+    await chat.advance(3600)
+    assert len(await answers(chat, AWAY)) == 13, "it is not answered an hour later either"
+
+
+async def test_slow_repeats_are_answered(chat: Rig) -> None:
+    for _ in range(12):
+        await answers(chat, AWAY)
+        await chat.advance(151)
+    assert chat.platform.texts() == [f"You said: {AWAY}"] * 12
+
+
+async def test_another_text_between_begins_the_count_anew(chat: Rig) -> None:
+    shown = await answers(chat, *[AWAY] * 4, "hello", *[AWAY] * 4)
+    assert NOTE not in shown and len(shown) == 9
+
+
+async def test_different_answers_to_the_same_text_are_all_given(tmp_path: Path) -> None:
+    script = ScriptedProvider([f"Question {number}" for number in range(12)])
+    async with rig(ChannelAgent(Agent([], provider=script)), tmp_path) as chat:
+        assert await answers(chat, *["next"] * 12) == [f"Question {number}" for number in range(12)]
+
+
+async def test_each_person_of_a_group_is_counted_alone(chat: Rig) -> None:
+    for number in range(8):
+        await answers(chat, AWAY, place="#1", person=("ana", "ben")[number % 2])
+    assert NOTE not in chat.platform.texts("#1")
+
+
+async def test_questions_and_their_answers_count_for_nothing(chat: Rig, invoices: Invoices) -> None:
+    for _ in range(8):
+        await answers(chat, "delete 1", "no")
+    assert NOTE not in chat.platform.texts() and invoices.deleted == []
+    for _ in range(8):
+        await answers(chat, "/pending")
+    assert NOTE not in chat.platform.texts()
+
+
+async def test_calls_of_own_code_are_always_answered(chat: Rig) -> None:
+    for _ in range(8):
+        assert (await chat.bot.ask_channel("job", "daily report")).content == "You said: daily report"
