@@ -20,7 +20,7 @@ from channels import AskfirstError
 from channels.direct import DirectChannel
 from gateway.artifacts import Artifact
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.observe.results import NO_TRACE, AgentResult, RunRecord, StopReason, StoredTrace
 from gateway.observe.trace import AgentTrace
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
@@ -93,7 +93,7 @@ class TurnError:
         )
 
 
-class Results(TurnPart):
+class Results(TurnFeature):
     """Stores how a turn ended, for the calls that wait for it."""
 
     async def contribute(self, ending: Ending) -> None:

@@ -20,7 +20,7 @@ from gateway.artifacts import Artifact, NotKept, clean_filename
 from gateway.artifacts.names import sniff_type
 from gateway.artifacts.pictures import HEAD_BYTES, picture_size, picture_type
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.part import RunningTurn, TurnPart
+from gateway.engine.turns.feature import RunningTurn, TurnFeature
 from gateway.logs import describe_error
 from gateway.tools.context import ReceivedAttachment
 from gateway.turn import Turn
@@ -44,7 +44,7 @@ _LONGEST_TRANSCRIPT: Final = 10_000
 _NO_BYTES: Final = frozenset({"location", "contact"})
 
 
-class Attachments(TurnPart):
+class Attachments(TurnFeature):
     """Fetches the files of the messages that the model gets."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> None:

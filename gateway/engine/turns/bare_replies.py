@@ -17,7 +17,7 @@ from gateway.engine.reply_limits import near_answers
 from gateway.engine.retrying import attempts
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.conclusion import TurnConcluder, new_ending
-from gateway.engine.turns.part import RunningTurn
+from gateway.engine.turns.feature import RunningTurn
 from gateway.engine.turns.questions import note_acted
 from gateway.memory import to_entries
 from gateway.pending import deciding

@@ -1,4 +1,4 @@
-"""The end of a turn: one commit, to which each part adds, and in which the first reply's outbox is leased."""
+"""The end of a turn: one commit, to which each feature adds, and in which the first reply's outbox is leased."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.leases import prefetch
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import tell_settled
-from gateway.engine.turns.part import Ending, RunningTurn, TurnParts
+from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeatures
 from gateway.memory.window import Cut
 from gateway.observe.events import MemoryTrim, SessionSave
 from gateway.pending.actions import OutgoingReply
@@ -23,8 +23,8 @@ from gateway.turn import Outcome
 class TurnConcluder:
     """Makes the commits that end turns."""
 
-    def __init__(self, context: EngineContext, parts: TurnParts) -> None:
-        self._context, self._parts = context, parts
+    def __init__(self, context: EngineContext, features: TurnFeatures) -> None:
+        self._context, self._features = context, features
 
     async def conclude(self, turn: RunningTurn, outcome: Outcome, language: str, cuts: Sequence[Cut] = ()) -> None:
         """Commit the outcome of a turn, and start to send its replies. Retried while the store is unavailable.
@@ -45,7 +45,7 @@ class TurnConcluder:
                 ending.says = [OutgoingReply(reply=reply) for reply in outcome.replies]
                 transaction = await self._filled(ending)
                 first, at_first = at_first, False
-                with self._parts.committing(turn, transaction):
+                with self._features.committing(turn, transaction):
                     await self._commit(transaction, turn.address, at_first=first)
                 self._tell(ending, outcome.stop_reason)
         await self._context.events.tell(SessionSave, events.run_id, session_id=place, message_count=lines)
@@ -58,14 +58,14 @@ class TurnConcluder:
         Raises Conflict, Fenced and StoreUnavailable.
         """
         transaction = await self._filled(ending)
-        with self._parts.committing(ending.turn, transaction):
+        with self._features.committing(ending.turn, transaction):
             await self._context.commit(transaction)
         self._tell(ending, how)
 
     async def _filled(self, ending: Ending) -> Transaction:
-        """Return the transaction of an ending with all that the parts add to it."""
+        """Return the transaction of an ending with all that the features add to it."""
         turn = ending.turn
-        await self._parts.contribute(ending)
+        await self._features.contribute(ending)
         ending.transaction.parts += self._context.parts.render(
             turn.conversation,
             turn.address,

@@ -20,7 +20,7 @@ from gateway.access.budgets import Spent, UsageCount, count_name, spendings, sta
 from gateway.budgets import Budget, Window
 from gateway.engine.context import EngineContext
 from gateway.engine.reservations import Amount
-from gateway.engine.turns.part import RunningTurn, TurnPart
+from gateway.engine.turns.feature import RunningTurn, TurnFeature
 from gateway.observe.events import BudgetWarning
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import Usage
@@ -33,7 +33,7 @@ from gateway.wording import duration, listing, money, number, say
 _LONGEST_WINDOW_SECONDS: Final = 32 * 86_400.0
 
 
-class BookedExpenses(TurnPart):
+class BookedExpenses(TurnFeature):
     """Books the usage of a turn with the commits that record its steps and its end."""
 
     def __init__(self, context: EngineContext) -> None:

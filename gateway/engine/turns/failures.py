@@ -13,8 +13,8 @@ from channels import Json, Person, Reply
 from gateway.engine.context import EngineContext
 from gateway.engine.event_bodies import replay_body
 from gateway.engine.turns.conclusion import TurnConcluder, new_ending
+from gateway.engine.turns.feature import RunningTurn
 from gateway.engine.turns.live import begun_messages
-from gateway.engine.turns.part import RunningTurn
 from gateway.memory import to_entries
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompting import remind

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.store.transaction import Timer
 from gateway.store.types import Incoming
 from gateway.stored.events import FollowUp, body_of
 
 
-class FollowUps(TurnPart):
+class FollowUps(TurnFeature):
     """Accepts the follow-ups of a turn, or sets their timers. A turn that was stopped has none."""
 
     async def contribute(self, ending: Ending) -> None:

@@ -9,7 +9,7 @@ from channels import Message, MessageEdited, Reply
 from gateway.agent.interceptors import InterceptorFailed
 from gateway.engine.telling import run_of
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.memory import to_entries
 from gateway.observe.events import InterceptorVetoed
 from gateway.pending.actions import OutgoingReply
@@ -19,7 +19,7 @@ from gateway.turn import Outcome, Turn
 log = logging.getLogger("askfirst.turns")
 
 
-class Interception(TurnPart):
+class Interception(TurnFeature):
     """Takes vetoed messages and edits out of a turn. The writer of a message reads the reason of its veto.
 
     A turn that another worker continues after its first step keeps the vetoes of that worker, since the model has the

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gateway.engine.delivery.links import end_links
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.memory import RESET
 
 
-class EndedLinks(TurnPart):
+class EndedLinks(TurnFeature):
     """Ends the links to the files of a conversation whose transcript is emptied."""
 
     async def contribute(self, ending: Ending) -> None:

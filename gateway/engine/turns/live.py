@@ -17,7 +17,7 @@ from typing import Final
 
 from channels import Address, Ambiguous, AskfirstError, CanStream, RateLimited, StreamHandle
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.store.transaction import Put, Transaction
@@ -37,7 +37,7 @@ _END_SECONDS: Final = 3.0
 _KEPT_SECONDS: Final = 86400.0
 
 
-class Live(TurnPart):
+class Live(TurnFeature):
     """Shows the answer while it is written, where the channel can and the agent wants it."""
 
     def __init__(self, context: EngineContext) -> None:

@@ -10,7 +10,7 @@ from channels import Address, Channel, Media, Reply
 from channels.formatting import finished
 from gateway.artifacts import Artifact, NotKept
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.pending.actions import OutgoingReply
 from gateway.wording import say
 
@@ -20,7 +20,7 @@ _BEGINNING: Final = 1000
 """The most characters of an answer that are shown in front of its file."""
 
 
-class LongAnswers(TurnPart):
+class LongAnswers(TurnFeature):
     """Makes each text of too many messages its beginning and a file with the whole.
 
     The file is durable before the commit. A text stays as it is if its file cannot be kept.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from gateway.engine.memory.records import begin_epoch, hand_to_lanes, remembered, turn_memories
-from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.memory import RESET
 from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, conversation_lane, person_lane
 from gateway.turn import Turn
 
 
-class Memories(TurnPart):
+class Memories(TurnFeature):
     """Gives the memories to the model, and hands over what they have to read after the turn.
 
     A turn that was stopped is not read. After a reset, the memories of the conversation no longer count.

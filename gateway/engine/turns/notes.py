@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from channels import Json
-from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.memory import from_entries
 from gateway.providers.base import ModelMessage
 from gateway.store.codec import encode
@@ -24,7 +24,7 @@ _MOST_CHARACTERS = 1_000
 """The most characters of a line. The rest is left out."""
 
 
-class Notes(TurnPart):
+class Notes(TurnFeature):
     """Gives the folded notes to a turn together with its own, and keeps the notes of a turn without other lines."""
 
     reads = (keys.FOLDED_NOTES,)

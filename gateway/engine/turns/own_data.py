@@ -15,7 +15,7 @@ from channels.direct import DirectChannel
 from gateway.artifacts import Artifact, NotKept
 from gateway.conversations import Conversations, UnknownConversation
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.part import RunningTurn, TurnPart
+from gateway.engine.turns.feature import RunningTurn, TurnFeature
 from gateway.pending.seal import Keyring
 from gateway.store.types import Incoming
 from gateway.stored.memory_events import ForgetDue, forget_lane, memory_body_of
@@ -27,7 +27,7 @@ _LASTS_SECONDS: Final = 600
 """A code counts for ten minutes at least, and for twenty at most."""
 
 
-class OwnData(TurnPart):
+class OwnData(TurnFeature):
     """Gives the commands of a turn the data of its person."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.store.transaction import Put
 from gateway.stored import keys
 from gateway.stored.people import PeopleOf
 
 
-class People(TurnPart):
+class People(TurnFeature):
     """Notes the people that wrote here for the first time. Whoever writes can be reached again."""
 
     reads = (keys.PEOPLE,)

@@ -9,7 +9,7 @@ from datetime import datetime
 from channels import Reply
 from gateway.commands import BUILT_IN
 from gateway.engine.turns.batch import Batch
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.engine.waiting import hand_to_people
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import ask_ballots
@@ -23,7 +23,7 @@ from gateway.turn import Outcome
 from gateway.wording import say
 
 
-class Questions(TurnPart):
+class Questions(TurnFeature):
     """Asks and reminds the person, and notes what a later bare reply has to know of the turn."""
 
     async def contribute(self, ending: Ending) -> None:

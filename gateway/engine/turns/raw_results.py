@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.store.transaction import Put
 from gateway.stored import keys
 from gateway.turn import Turn
@@ -14,7 +14,7 @@ from gateway.turn import Turn
 _TTL_SECONDS: Final = 24 * 3600
 
 
-class KeptRawResults(TurnPart):
+class KeptRawResults(TurnFeature):
     """Keeps the raw results of a turn, in place of those of an earlier turn, and gives them to later ones."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> None:

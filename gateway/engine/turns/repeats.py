@@ -1,8 +1,8 @@
 """Repeats: two machines that answer each other, such as the bot and an automatic reply, come to an end.
 
-A person's text that was answered alike five times within ten minutes gets one note with the fifth answer. Then the text
-is not answered, until the person writes another one. Only turns of the model count: bare replies, presses and commands do
-not, nor do questions that ask for a confirmation and calls of the bot's own code.
+A text of one person with the same answer five times within ten minutes gets one note with the fifth answer. Then the
+text is not answered, until the person writes another one. Only answers of the model count. Bare replies, presses,
+commands, questions for a confirmation, and calls of the bot's own code do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from channels import Json, Message, Reply
-from gateway.engine.turns.part import Ending, RunningTurn, TurnPart
+from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.memory import to_entries
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.lines import read_backwards
@@ -31,7 +31,7 @@ _WITHIN: Final = timedelta(minutes=10)
 _KEPT_SECONDS: Final = 86_400.0
 
 
-class Repeats(TurnPart):
+class Repeats(TurnFeature):
     """Ends a conversation in which the same text gets the same answer again and again."""
 
     reads = (keys.REPEATED,)

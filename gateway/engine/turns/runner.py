@@ -1,7 +1,7 @@
 """Turns: one at a time for each conversation, over its events in order, with one atomic commit at the end.
 
-The way of a turn: its lease, its batch, the begin of its parts, their changes to the input, the bot, and the commit to
-which its parts contribute.
+The way of a turn: its lease, its batch, the begin of its features, their changes to the input, the bot, and one commit
+with the contributions of all features.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from gateway.engine.turns.batch import Batch, choose
 from gateway.engine.turns.checkpoint import StoreJournal, are_genuine, events_of
 from gateway.engine.turns.conclusion import TurnConcluder, new_ending, release
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
+from gateway.engine.turns.feature import RunningTurn, TurnFeatures
+from gateway.engine.turns.features import make_features
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.notes import is_said
-from gateway.engine.turns.part import RunningTurn, TurnParts
-from gateway.engine.turns.parts import make_parts
 from gateway.engine.turns.running import open_turn, tool_context, turn_input, turn_language
 from gateway.engine.turns.shares import TurnShares
 from gateway.engine.turns.transcript import HistoryReader
@@ -68,8 +68,8 @@ class TurnRunner:
         self, context: EngineContext, decisions: Decisions, *, deadline_seconds: float = DEADLINE_SECONDS
     ) -> None:
         self._context, self._decisions, self._deadline_seconds = context, decisions, deadline_seconds
-        self._parts = TurnParts(make_parts(context))
-        self._concluder = TurnConcluder(context, self._parts)
+        self._features = TurnFeatures(make_features(context))
+        self._concluder = TurnConcluder(context, self._features)
         self._failures, self._strangers = FailurePolicy(context, self._concluder), Strangers(context)
         self._bare_replies, self._life = BareReplyHandler(context, self._concluder), SignsOfLife(context)
         self._transcripts = Transcripts(context.bot.agent.memory, context.bot.agent.token_count)
@@ -159,7 +159,7 @@ class TurnRunner:
         """Run an attempt at a turn that may run now."""
         context, lease = self._context, turn.lease
         try:
-            await self._parts.begin(turn)
+            await self._features.begin(turn)
             if (reason := self._reason_not_to_run(turn, history)) is not None:
                 await self._failures.dead_letter(turn, reason)
                 return Outcome(stop_reason="cancelled")
@@ -170,7 +170,7 @@ class TurnRunner:
                     await self._failures.hand_back(lease, history, wait_seconds=_SUSPECT_SECONDS)
                     return None
                 self._suspect = lease.lane
-            turn.journal = StoreJournal(context, lease, turn.batch, partial(self._parts.committing, turn))
+            turn.journal = StoreJournal(context, lease, turn.batch, partial(self._features.committing, turn))
             turn.signals.person = context.turn_of[lease.lane] = str(turn.person)
             await turn.events.tell(
                 TurnStart,
@@ -182,7 +182,7 @@ class TurnRunner:
             )
             return await self._attempt(turn, history)
         finally:
-            self._parts.ended(turn)
+            self._features.ended(turn)
             context.turn_of.pop(lease.lane, None)
             if self._suspect == lease.lane:
                 self._suspect = None
@@ -307,7 +307,7 @@ class TurnRunner:
         deadline = asyncio.timeout(self._deadline_seconds)
         try:
             async with self._signs(turn, language), deadline:
-                return await self._parts.before(turn, asked) or await self._answer(asked)
+                return await self._features.before(turn, asked) or await self._answer(asked)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -316,7 +316,7 @@ class TurnRunner:
                 await self._keep_progress(turn, asked, error)
             raise
         finally:
-            await self._parts.after(turn)
+            await self._features.after(turn)
         return Outcome(
             stop_reason="timeout",
             transcript=to_entries(_progress(turn, asked)),

@@ -16,9 +16,9 @@ from gateway.engine.reply_limits import questions
 from gateway.engine.strangers import Strangers
 from gateway.engine.telling import event_id_of, run_of
 from gateway.engine.turns.batch import Batch
+from gateway.engine.turns.feature import RunningTurn
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
-from gateway.engine.turns.part import RunningTurn
 from gateway.engine.waiting import questions_elsewhere
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.logs import describe_error
 from gateway.observe.bounded import bounded_json
 from gateway.observe.trace import AgentTrace
@@ -28,7 +28,7 @@ def keep_trace(transaction: Transaction, context: EngineContext, conversation: s
     transaction.puts[name] = Put(stored, context.traces_ttl_seconds)
 
 
-class Traces(TurnPart):
+class Traces(TurnFeature):
     """Stores the trace of a turn in which the model was called."""
 
     async def contribute(self, ending: Ending) -> None:

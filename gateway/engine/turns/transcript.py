@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.engine.context import EngineContext
+from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.engine.turns.notes import are_notes
-from gateway.engine.turns.part import Ending, TurnPart
 from gateway.memory import RESET, Transcripts, without_halves
 from gateway.pending.lines import LineReader, last_place, read_entries, seal_lines, sealed_anew
 from gateway.providers.base import ModelMessage
@@ -13,7 +13,7 @@ from gateway.store.types import Lease
 from gateway.stored import keys
 
 
-class TranscriptLines(TurnPart):
+class TranscriptLines(TurnFeature):
     """Appends the lines of a turn. Notes without other lines are kept for the next turn; see `Notes`.
 
     Where several people may write, each line names the person of its turn. Forgetting a person finds them by it.

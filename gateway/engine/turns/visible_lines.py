@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gateway.engine.delivery.visible_log import person_line
-from gateway.engine.turns.part import Ending, TurnPart
+from gateway.engine.turns.feature import Ending, TurnFeature
 
 
-class VisibleLines(TurnPart):
+class VisibleLines(TurnFeature):
     """Adds the messages of the turn to the visible log."""
 
     async def contribute(self, ending: Ending) -> None:

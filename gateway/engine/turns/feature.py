@@ -1,7 +1,7 @@
 """The seam between turns and their features.
 
-The stages of a turn are lease, batch, begin, before, bot, contribute, commit. A feature is one `TurnPart`, which takes
-part in the stages that concern it. `parts.PARTS` lists the features in their order.
+The stages of a turn are lease, batch, begin, before, bot, contribute, commit. A feature is one `TurnFeature` and takes
+part in the stages of its concern. `features.FEATURES` lists all features in their order.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class RunningTurn:
 
 @dataclass(slots=True, kw_only=True)
 class Ending:
-    """The commit that ends a turn, while the parts add to it."""
+    """The commit that ends a turn, while the features add to it."""
 
     turn: RunningTurn
     transaction: Transaction
@@ -102,7 +102,7 @@ class Ending:
     """False if the preview's messages are deleted instead."""
 
 
-class TurnPart:
+class TurnFeature:
     """A feature of turns, made once for each process. By default it does nothing at any stage."""
 
     reads: ClassVar[Sequence[str]] = ()
@@ -112,7 +112,7 @@ class TurnPart:
         self.context = context
 
     async def begin(self, turn: RunningTurn) -> None:
-        """Begin an attempt. The part may change the batch."""
+        """Begin an attempt. The feature may change the batch."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
         """Change the input of the bot, or answer in its place. It counts towards the time limit of the turn."""
@@ -125,55 +125,55 @@ class TurnPart:
         """Add to the commit that ends the turn. Each attempt at this commit begins with a new one."""
 
     def committing(self, turn: RunningTurn, transaction: Transaction) -> contextlib.AbstractContextManager[None]:
-        """Return the block of a commit that records a step of the turn, or its end. The part may add to it."""
+        """Return the block of a commit that records a step of the turn, or its end. The feature may add to it."""
         return contextlib.nullcontext()
 
     def ended(self, turn: RunningTurn) -> None:
         """Follow the end of an attempt, with a commit or without."""
 
 
-class TurnParts:
-    """The parts of the turns of one process, in their order. A stage enters only the parts that take part in it."""
+class TurnFeatures:
+    """The features of the turns of one process, in their order. A stage enters only the features with a part in it."""
 
-    def __init__(self, parts: Sequence[TurnPart]) -> None:
-        self._begin = [each for each in parts if type(each).begin is not TurnPart.begin]
-        self._before = [each for each in parts if type(each).before is not TurnPart.before]
-        self._after = [each for each in parts if type(each).after is not TurnPart.after]
-        self._contribute = [each for each in parts if type(each).contribute is not TurnPart.contribute]
-        self._committing = [each for each in parts if type(each).committing is not TurnPart.committing]
-        self._ended = [each for each in parts if type(each).ended is not TurnPart.ended]
+    def __init__(self, features: Sequence[TurnFeature]) -> None:
+        self._begin = [each for each in features if type(each).begin is not TurnFeature.begin]
+        self._before = [each for each in features if type(each).before is not TurnFeature.before]
+        self._after = [each for each in features if type(each).after is not TurnFeature.after]
+        self._contribute = [each for each in features if type(each).contribute is not TurnFeature.contribute]
+        self._committing = [each for each in features if type(each).committing is not TurnFeature.committing]
+        self._ended = [each for each in features if type(each).ended is not TurnFeature.ended]
 
     async def begin(self, turn: RunningTurn) -> None:
         """Begin an attempt at a turn."""
-        for part in self._begin:
-            await part.begin(turn)
+        for feature in self._begin:
+            await feature.begin(turn)
 
     async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
-        """Change the input of the bot. The first part that answers is the last one that is asked."""
-        for part in self._before:
-            if (outcome := await part.before(turn, asked)) is not None:
+        """Change the input of the bot. The first feature that answers is the last one that is asked."""
+        for feature in self._before:
+            if (outcome := await feature.before(turn, asked)) is not None:
                 return outcome
         return None
 
     async def after(self, turn: RunningTurn) -> None:
         """Follow the bot."""
-        for part in self._after:
-            await part.after(turn)
+        for feature in self._after:
+            await feature.after(turn)
 
     async def contribute(self, ending: Ending) -> None:
         """Add to the commit that ends a turn."""
-        for part in self._contribute:
-            await part.contribute(ending)
+        for feature in self._contribute:
+            await feature.contribute(ending)
 
     @contextlib.contextmanager
     def committing(self, turn: RunningTurn, transaction: Transaction) -> Iterator[None]:
         """Add to a commit of the turn, which is made in the block."""
         with contextlib.ExitStack() as stack:
-            for part in self._committing:
-                stack.enter_context(part.committing(turn, transaction))
+            for feature in self._committing:
+                stack.enter_context(feature.committing(turn, transaction))
             yield
 
     def ended(self, turn: RunningTurn) -> None:
         """Follow the end of an attempt."""
-        for part in self._ended:
-            part.ended(turn)
+        for feature in self._ended:
+            feature.ended(turn)

@@ -9,6 +9,7 @@ from gateway.engine.calls import Results
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.attachments import Attachments
 from gateway.engine.turns.expenses import BookedExpenses
+from gateway.engine.turns.feature import TurnFeature
 from gateway.engine.turns.follow_ups import FollowUps
 from gateway.engine.turns.interception import Interception
 from gateway.engine.turns.links import EndedLinks
@@ -17,7 +18,6 @@ from gateway.engine.turns.long_answers import LongAnswers
 from gateway.engine.turns.memories import Memories
 from gateway.engine.turns.notes import Notes
 from gateway.engine.turns.own_data import OwnData
-from gateway.engine.turns.part import TurnPart
 from gateway.engine.turns.people import People
 from gateway.engine.turns.questions import Questions
 from gateway.engine.turns.raw_results import KeptRawResults
@@ -26,8 +26,8 @@ from gateway.engine.turns.traces import Traces
 from gateway.engine.turns.transcript import TranscriptLines
 from gateway.engine.turns.visible_lines import VisibleLines
 
-PARTS: Final[Sequence[type[TurnPart]]] = (
-    Interception,  # first: no other part sees a vetoed message, and the answers to these stand before all others
+FEATURES: Final[Sequence[type[TurnFeature]]] = (
+    Interception,  # first: no other feature sees a vetoed message, and the answers to these stand before all others
     Notes,  # after the vetoes: it joins the notes that are left
     Repeats,  # before what costs time: a repeated text needs no files and no memories
     Attachments,
@@ -48,7 +48,7 @@ PARTS: Final[Sequence[type[TurnPart]]] = (
 )
 
 
-def make_parts(context: EngineContext) -> Sequence[TurnPart]:
+def make_features(context: EngineContext) -> Sequence[TurnFeature]:
     """Return the features of the turns of a process, and have the leases of turns read what they need."""
-    context.turn_reads = [prefix for part in PARTS for prefix in part.reads]
-    return [part(context) for part in PARTS]
+    context.turn_reads = [prefix for feature in FEATURES for prefix in feature.reads]
+    return [feature(context) for feature in FEATURES]
