@@ -29,9 +29,9 @@ from bench.rounds import machine
 from channels import Json
 from channels.direct import shared_place
 from gateway import Agent, ChannelAgent, ConversationMemory
+from gateway.config.settings import Settings
 from gateway.pending.lines import seal_lines
 from gateway.pending.seal import Keyring
-from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.secret import keys_of

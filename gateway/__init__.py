@@ -58,8 +58,8 @@ from gateway.tools.stash import stash_pending
 if typing.TYPE_CHECKING:
     from gateway.app import Gateway
     from gateway.cache.stored import StoreCache
+    from gateway.config.settings import Settings
     from gateway.mcp import MCPServer
-    from gateway.settings import Settings
 
 __all__ = [
     "Address",
@@ -140,7 +140,7 @@ __all__ = [
 _SERVER = {
     "Gateway": "gateway.app",
     "MCPServer": "gateway.mcp",
-    "Settings": "gateway.settings",
+    "Settings": "gateway.config.settings",
     "StoreCache": "gateway.cache.stored",
 }
 """Names that are imported on first access. A tool under test and an agent in a script need no server, store or

@@ -36,12 +36,14 @@ from gateway.access.sessions import ChatSessions
 from gateway.agent import Agent
 from gateway.assembly import MEMORY, Storage, assemble, home_of, load_language, transcriber_of, utc_now
 from gateway.channel_agent import ChannelAgent
+from gateway.config.environment import proxied
+from gateway.config.options import WrongOption, checked
+from gateway.config.settings import Role, ServeWay, Settings
 from gateway.control_server import control, store_file
 from gateway.engine.clock import Skew, watched
 from gateway.engine.delivery.links import series_of
 from gateway.engine.platforms import Platforms
 from gateway.engine.turns.language import prepare_detection
-from gateway.environment import proxied
 from gateway.logs import pseudonyms
 from gateway.observe import Feed
 from gateway.observe.event_log import EventLog
@@ -51,8 +53,6 @@ from gateway.observe.teller import Reader, Teller
 from gateway.observe.watchdog import Watchdog
 from gateway.operations.base import claim
 from gateway.operations.operator import Operator
-from gateway.options import WrongOption, checked
-from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
 from gateway.store.errors import NotPrimary, StoreRefused
 from gateway.stored import keys

@@ -18,21 +18,19 @@ from channels.catalogue import lacking
 from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
-from gateway.budgets import Budget
 from gateway.cache.stored import StoreCache
 from gateway.channel_agent import ChannelAgent
-from gateway.clear import clear_mend, in_clear
+from gateway.config.clear import clear_mend, in_clear
+from gateway.config.limits import Budget, Limits, Retention
+from gateway.config.settings import Settings
 from gateway.engine.context import TRACES_TTL_SECONDS, EngineContext
 from gateway.engine.engine import Engine
 from gateway.engine.turns.language import prepare_detection
-from gateway.limits import Limits
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
 from gateway.pending.words import prepare as prepare_words
 from gateway.providers.base import Transcriber
-from gateway.retention import Retention
-from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, keys_of, new_secret
 from gateway.store.sqlite import SqliteStore

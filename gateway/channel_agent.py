@@ -18,12 +18,12 @@ from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, Interceptors, Stage
 from gateway.commands import BotCommands, CommandHandler
+from gateway.config.options import WrongOption, checked
 from gateway.conversations import Conversations
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult
-from gateway.options import WrongOption, checked
 from gateway.providers.base import Provider, Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
 from gateway.tools.pending_action import Detail, PendingAction

@@ -26,10 +26,10 @@ from gateway.agent import (
 from gateway.agent.compress import EarlierResults
 from gateway.agent.withdrawing import WITHDRAW_QUESTION
 from gateway.artifacts import media_of
+from gateway.config.options import WrongOption
 from gateway.memory import Remembered, to_entries
 from gateway.observe.results import AgentResult, StopReason
 from gateway.observe.teller import RunTeller
-from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage
 from gateway.tools import PendingConfirmation, ToolContext
 from gateway.tools.context import ReceivedAttachment

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from blockbuster import blockbuster_ctx
 
-from gateway import environment, wording
+from gateway import wording
+from gateway.config import environment
 from gateway.pending.words import prepare
 from gateway.web import webhooks
 from gateway.web.metrics import Metrics  # noqa: F401 - its import reads files, which no event loop may do

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from channels import MissingSetting
-from gateway.budgets import Budget, parse_budgets
-from gateway.settings import Settings
+from gateway.config.limits import Budget, parse_budgets
+from gateway.config.settings import Settings
 
 TEXT = "person=1 USD/day, bot=50 USD/month, person=200000 tokens/day"
 

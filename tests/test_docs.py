@@ -19,8 +19,8 @@ import pytest
 import gateway
 import gateway.testing
 from gateway.cli import main
-from gateway.environment import SECRETS
-from gateway.settings import Settings
+from gateway.config.environment import SECRETS
+from gateway.config.settings import Settings
 from scripts import platforms, sentences
 from tests.children import children, run_file
 

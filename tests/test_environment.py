@@ -10,9 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from channels import MissingSetting
-from gateway.environment import SECRETS, environment, hide_secrets, proxied
+from gateway.config.environment import SECRETS, environment, hide_secrets, proxied
+from gateway.config.settings import Settings
 from gateway.providers import make_provider
-from gateway.settings import Settings
 from tests.cli.processes import running
 from tests.fakes.telegram import FakeTelegram
 

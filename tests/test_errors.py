@@ -26,10 +26,10 @@ from gateway.agent.checking import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
 from gateway.channel_agent import LifespanFailed
+from gateway.config.options import WrongOption
 from gateway.conversations import UnknownConversation
 from gateway.engine.delivery.attempt_state import WrongAttempt
 from gateway.mcp.link import NoConnection
-from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState
 from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault, TranscriptionFailed
 from gateway.store.errors import MailboxFull

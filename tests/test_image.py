@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from gateway.cli.serve import GRACE_SECONDS
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from gateway.store.redis import RedisStore
 from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming

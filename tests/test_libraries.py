@@ -16,7 +16,7 @@ from channels.telegram.api import BotApi
 from gateway import Agent, ChannelAgent
 from gateway.app import Gateway
 from gateway.assembly import open_store
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from gateway.testing import ScriptedProvider
 from tests.fakes.telegram import FakeTelegram
 

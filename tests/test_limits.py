@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from channels import MissingSetting
-from gateway.limits import Limits, Share
-from gateway.settings import Settings
+from gateway.config.limits import Limits, Share
+from gateway.config.settings import Settings
 
 
 def test_limits_not_named_keep_their_defaults() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from channels import AskfirstError
 from gateway import Agent, AgentConfig, ChannelAgent, Confirm, Gateway, Settings, tool
-from gateway.options import WrongOption
+from gateway.config.options import WrongOption
 
 
 def look(where: str) -> str:

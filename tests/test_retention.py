@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from channels import MissingSetting
-from gateway.retention import Retention
-from gateway.settings import Settings
+from gateway.config.limits import Retention
+from gateway.config.settings import Settings
 
 PRIVACY = Path(__file__).parents[1] / "docs" / "privacy.md"
 

@@ -14,8 +14,8 @@ import pytest
 
 from channels import AskfirstError, CanPoll, MissingSetting, Way, catalogue
 from gateway.assembly import home_of
+from gateway.config.settings import Role, Settings
 from gateway.providers import make_provider
-from gateway.settings import Role, Settings
 
 SECRET = "Zq3v9XkLw0sTnB7yRc5HdM1pEa8JgU2f"
 OTHER = "mW6tKx2QeVb9nYz4LrPs7Dc0HgJf5Ua1"
@@ -492,7 +492,7 @@ def test_another_distribution_adds_a_channel_by_an_entry_point(tmp_path: Path) -
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fax-channel\nVersion: 1.0\n", encoding="utf-8")
     (about / "entry_points.txt").write_text("[askfirst.channels]\nfax = fax_channel:FaxChannel\n", encoding="utf-8")
     program = """
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 settings = Settings(allow="fax:1:2")
 settings.check_serve()
 print(settings.channels_on(), settings.channel_settings("fax"))

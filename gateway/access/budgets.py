@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, Self, TypeAlias
 
-from gateway.budgets import Budget, Window
+from gateway.config.limits import Budget, Window
 from gateway.providers.base import UNPRICED_USD_PER_MILLION, Usage
 from gateway.store.types import Spending
 

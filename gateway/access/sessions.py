@@ -13,7 +13,7 @@ from typing import Final
 from channels import Json
 from channels.webchat import SESSION_SECONDS, Session
 from gateway.access.reached import ReachedLimits
-from gateway.limits import Share
+from gateway.config.limits import Share
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell, Key

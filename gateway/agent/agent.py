@@ -28,6 +28,7 @@ from gateway.agent.tool_set import AgentTool, ToolSet
 from gateway.agent.window import Window
 from gateway.agent.withdrawing import with_withdrawing
 from gateway.cache import Cache
+from gateway.config.options import checked
 from gateway.logs import describe_error
 from gateway.memory import ConversationMemory, Extraction
 from gateway.memory.tokens import TokenCount
@@ -38,7 +39,6 @@ from gateway.observe.results import AgentResult, StreamChunk
 from gateway.observe.runs import new_run_id
 from gateway.observe.teller import Teller, begin_run
 from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
-from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
 from gateway.structured import ResponseFormat
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource

@@ -10,11 +10,11 @@ from pydantic import Field, field_validator, model_validator
 
 from channels import Json
 from gateway.cache import Cache, InMemoryCache
+from gateway.config.options import Options, WrongOption
 from gateway.guards import STAGES, Guardrail
 from gateway.memory import EntityMemory, KnowledgeGraphMemory, KnowledgeMemory
 from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
-from gateway.options import Options, WrongOption
 from gateway.providers import Completes
 from gateway.providers.base import ModelMessage, Usage
 

@@ -13,7 +13,7 @@ import orjson
 from pydantic import Field
 
 from channels import AskfirstError, Json
-from gateway.options import checked
+from gateway.config.options import checked
 
 
 class CacheNotReady(AskfirstError):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from channels import Json
 from gateway.cache.base import CacheNotReady, CacheStats
-from gateway.options import checked
+from gateway.config.options import checked
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, Record

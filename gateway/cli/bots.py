@@ -19,8 +19,8 @@ import gateway
 from channels import AskfirstError, MissingSetting
 from gateway.agent import Agent
 from gateway.channel_agent import ChannelAgent
-from gateway.environment import hide_secrets
-from gateway.settings import Settings
+from gateway.config.environment import hide_secrets
+from gateway.config.settings import Settings
 
 _OURS = tuple(str(Path(package.__file__ or "").parent) for package in (gateway, channels))
 

@@ -28,9 +28,10 @@ from gateway.cli.preview import previewed_twice
 from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short, list_sources
 from gateway.cli.webhooks import polled, webhook_url
+from gateway.config.environment import proxied
+from gateway.config.settings import Settings
 from gateway.control_server import socket_file, store_file
 from gateway.engine.clock import skew_of
-from gateway.environment import proxied
 from gateway.logs import describe_error
 from gateway.providers import (
     KnowsModels,
@@ -45,7 +46,6 @@ from gateway.providers import (
 )
 from gateway.providers.completing import pieces_of
 from gateway.providers.prices import age_text, age_warning
-from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.sqlite.files import warn_of_network

@@ -19,9 +19,9 @@ from gateway.cli.bots import BotRef, NoBot, authors_traceback, bot_argument, loa
 from gateway.cli.process import leave, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled
-from gateway.options import WrongOption
+from gateway.config.options import WrongOption
+from gateway.config.suggestions import misspelt
 from gateway.providers import ProviderConfigurationError
-from gateway.suggestions import misspelt
 from gateway.tools import ToolSource, unasked
 
 GRACE_SECONDS = 1.0

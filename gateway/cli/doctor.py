@@ -14,7 +14,7 @@ from gateway.cli import checks
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.checks import Finding, faults, looked
 from gateway.cli.terminal import json_text
-from gateway.suggestions import misspelt
+from gateway.config.suggestions import misspelt
 
 
 @click.command()

@@ -19,9 +19,9 @@ from channels.catalogue import names, settings_of
 from channels.direct import DirectChannel
 from channels.keys import keys
 from gateway.app import Gateway
+from gateway.config.settings import Settings
+from gateway.config.values import LogLevel
 from gateway.logs import configure_logging, pseudonyms
-from gateway.setting_values import LogLevel
-from gateway.settings import Settings
 from gateway.web import serve
 
 log = logging.getLogger("askfirst.cli")

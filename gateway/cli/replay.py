@@ -50,10 +50,10 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.process import log_to_stderr
 from gateway.cli.terminal import from_markdown, lines, visible
+from gateway.config.settings import Settings
 from gateway.engine.engine import Engine
 from gateway.engine.messages import replies_by_thread
 from gateway.pending.reading import name_of, read_code, read_refused_code
-from gateway.settings import Settings
 from gateway.tools.pending_action import PendingAction
 from gateway.web import Webhooks
 

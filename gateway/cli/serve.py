@@ -17,9 +17,9 @@ from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.process import base_url, event_loop, leave, leave_after, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
+from gateway.config.settings import Role, ServeWay
+from gateway.config.suggestions import misspelt
 from gateway.providers.prices import age_warning
-from gateway.settings import Role, ServeWay
-from gateway.suggestions import misspelt
 from gateway.tools import unasked
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -16,8 +16,8 @@ from channels.catalogue import load
 from gateway.app import started
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, load_settings
-from gateway.environment import proxied
-from gateway.settings import Settings
+from gateway.config.environment import proxied
+from gateway.config.settings import Settings
 from gateway.wording import LANGUAGES
 
 _LONGEST_DESCRIPTION = 256

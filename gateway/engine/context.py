@@ -14,8 +14,8 @@ from channels.channel import is_one_message
 from gateway.access import AllowList
 from gateway.access.reached import ReachedLimits
 from gateway.artifacts import ArtifactStore
-from gateway.budgets import Budget
 from gateway.channel_agent import ChannelAgent
+from gateway.config.limits import Budget, Limits, Retention
 from gateway.engine.alarms import Alarms, Forgeries, Overload, outcomes
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.concurrency import BackgroundTasks, WorkerPool
@@ -25,7 +25,6 @@ from gateway.engine.parts import PartRenderer
 from gateway.engine.reservations import Reservations
 from gateway.engine.telling import tell_audited
 from gateway.engine.tool_locks import ToolLocks
-from gateway.limits import Limits
 from gateway.observe.teller import Teller
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
@@ -34,7 +33,6 @@ from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.sealed_records import seal_anew, seal_value
 from gateway.pending.words import prepare, prepared
 from gateway.providers.base import Transcriber
-from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.codec import decode
 from gateway.store.errors import Conflict, StoreError

@@ -12,7 +12,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import Final
 
-from gateway.retention import Retention
+from gateway.config.limits import Retention
 from gateway.store.base import Store
 from gateway.store.codec import micros
 from gateway.store.embedded import is_embedded

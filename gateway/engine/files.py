@@ -13,8 +13,8 @@ from channels import Media
 from channels.cancellable_threads import FILES, in_thread
 from gateway.access.reached import ReachedLimits
 from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
+from gateway.config.limits import ONE_PLACE, Share
 from gateway.engine.reply_limits import once_a_minute
-from gateway.limits import ONE_PLACE, Share
 from gateway.pending.actions import ConversationActions
 from gateway.pending.prompting import write_files
 from gateway.store.base import Store

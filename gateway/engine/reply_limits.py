@@ -7,7 +7,7 @@ import math
 from datetime import datetime
 
 from channels import Address, Json, Person
-from gateway.limits import Share
+from gateway.config.limits import Share
 from gateway.store.transaction import LogCut, Transaction
 from gateway.store.types import Cell
 from gateway.stored import keys

@@ -20,7 +20,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple, Self
 
 from channels import Json
-from gateway.budgets import Unit
+from gateway.config.limits import Unit
 from gateway.engine.clock import StoreClock
 from gateway.providers.base import Usage
 from gateway.store.base import Store

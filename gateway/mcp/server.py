@@ -17,14 +17,14 @@ import mcp_types
 from pydantic import Field, SkipValidation
 
 from channels import Json
-from gateway.clear import refuse_clear
+from gateway.config.clear import refuse_clear
+from gateway.config.options import WrongOption, checked
 from gateway.logs import describe_error, redact
 from gateway.mcp.exchange import exchange
 from gateway.mcp.link import Link, NoConnection
 from gateway.mcp.results import failure, is_closed, told
 from gateway.mcp.tools import MCPTool, made
 from gateway.mcp.transports import Process, http_transport, sending
-from gateway.options import WrongOption, checked
 from gateway.tools import NothingDone, Tool, ToolContext, ToolError, ToolPolicy
 
 log = logging.getLogger("askfirst.mcp")

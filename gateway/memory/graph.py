@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BaseModel, Field, OnErrorOmit, TypeAdapter
 
 from channels import Json
+from gateway.config.options import checked
 from gateway.memory.extraction import Extracts, Learned, ModelName, Positive, one_line
-from gateway.options import checked
 from gateway.providers import Completes
 from gateway.structured import parse_and_validate
 

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from channels import Json
+from gateway.config.options import checked
 from gateway.memory.extraction import Positive, one_line
-from gateway.options import checked
 
 MOST_OF_A_FACT = 500
 """The characters of one fact."""

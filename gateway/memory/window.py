@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
+from gateway.config.options import checked
 from gateway.memory.tokens import TokenCount, message_size
-from gateway.options import checked
 from gateway.providers import Completes
 from gateway.providers.base import ModelMessage
 

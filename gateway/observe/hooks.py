@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from gateway.config.options import WrongOption
 from gateway.observe.events import (
     IterationEnd,
     IterationStart,
@@ -21,7 +22,6 @@ from gateway.observe.events import (
     ToolStart,
 )
 from gateway.observe.observer import AgentObserver
-from gateway.options import WrongOption
 
 __all__ = ["HOOKS", "HooksObserver"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.environment import environment
+from gateway.config.environment import environment
 from gateway.providers.base import (
     Completes,
     KnowsModels,

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Self, TypeAlias
 from pydantic import Field
 
 from channels import Json
-from gateway.environment import environment
-from gateway.options import checked
+from gateway.config.environment import environment
+from gateway.config.options import checked
 from gateway.providers.answer_schema import asking_for
 from gateway.providers.base import Completes, KnowsModels, Provider, ProviderError, Request, Response
 from gateway.providers.completing import as_provider, complete_within, pieces_of

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from channels import Json
-from gateway.clear import refuse_clear
+from gateway.config.clear import refuse_clear
 from gateway.providers import prices
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import ProviderConfigurationError, ProviderError, Request

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from channels import MissingSetting
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import StoreRefused
 from gateway.store.private import keep_private

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, TypeGuard
 from pydantic_core import to_jsonable_python
 
 from channels import Json, Person
-from gateway.options import checked
+from gateway.config.options import checked
 from gateway.tools.escape import shown
 from gateway.tools.pending_action import PendingAction, canonical_json
 

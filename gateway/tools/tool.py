@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 
 from channels import Json
 from channels.cancellable_threads import FILES, in_thread
-from gateway.options import checked
+from gateway.config.options import checked
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview, Standing, Template, as_text, frozen
 from gateway.tools.context import ToolContext

@@ -26,7 +26,7 @@ from channels.webchat.parse import address_of, language_of, split_ref
 from channels.webchat.payload import MAX_FILE_BYTES, MAX_FILES
 from channels.webchat.verify import check_host, is_secure, session_of
 from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
-from gateway.limits import Limits, Share
+from gateway.config.limits import Limits, Share
 from gateway.observe import Feed
 from gateway.observe.teller import SILENT, Teller
 from gateway.store.errors import StoreUnavailable

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from gateway.limits import Share
+from gateway.config.limits import Share
 
 KEPT_CHARACTERS: Final = 8_000_000
 """HTML of messages that a process keeps, in characters."""

@@ -13,7 +13,7 @@ from gateway.access.budgets import (
     standings,
     window_end,
 )
-from gateway.budgets import Window, parse_budgets
+from gateway.config.limits import Window, parse_budgets
 from gateway.providers.base import UNPRICED_USD_PER_MILLION, Usage
 
 AT = datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC)

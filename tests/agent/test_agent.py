@@ -21,8 +21,8 @@ from gateway.agent.journal import Progress
 from gateway.agent.model import ModelCaller
 from gateway.agent.replies import Replies
 from gateway.artifacts import emit_artifact
+from gateway.config.options import WrongOption
 from gateway.observe.usage import UsageMeter
-from gateway.options import WrongOption
 from gateway.providers import (
     FallbackProvider,
     ModelMessage,

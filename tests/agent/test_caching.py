@@ -27,7 +27,7 @@ from gateway import (
     tool,
 )
 from gateway.agent.caching import CACHE_SECONDS, Caching, identity_of
-from gateway.options import WrongOption
+from gateway.config.options import WrongOption
 from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.testing import ChatDriver, RecordingObserver
 from gateway.tools import ToolContext, ToolValidationError

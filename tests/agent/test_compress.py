@@ -12,7 +12,7 @@ import pytest
 
 from gateway import Agent, AgentConfig, ChannelAgent, ToolConfig, ToolFailed, ToolPolicy, tool
 from gateway.agent.compress import FULL_RESULT
-from gateway.options import WrongOption
+from gateway.config.options import WrongOption
 from gateway.providers import ProviderError, Request, Response, Usage
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.agent.scripted import Notebook, Script, Turn, call, calls, told

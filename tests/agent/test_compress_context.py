@@ -17,10 +17,10 @@ from gateway.agent.aside import Book, SideProviders
 from gateway.agent.compress import ContextCompressor
 from gateway.agent.spec import AgentSpec
 from gateway.agent.window import LEAST_BYTES, MOST_BYTES, Window, fitted
+from gateway.config.options import WrongOption
 from gateway.memory.tokens import TokenCount, size
 from gateway.observe.teller import SILENT, begin_run
 from gateway.observe.usage import UsageMeter
-from gateway.options import WrongOption
 from gateway.providers import Provider, ProviderError, Request, Response, Usage
 from gateway.providers.anthropic.messages import Conversation
 from gateway.providers.base import ModelMessage, ToolCall, ToolSpec

@@ -26,8 +26,8 @@ from gateway import (
     tool,
 )
 from gateway.agent import guarding
+from gateway.config.options import WrongOption
 from gateway.guards import GuardrailContext
-from gateway.options import WrongOption
 from gateway.providers import ProviderError, Response, Usage
 from gateway.testing import ChatDriver, RecordingObserver, ScriptedProvider, ToolCall
 from gateway.wording import say

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gateway import Agent, AgentConfig, AgentObserver, AgentResult, ToolContext, tool
+from gateway.config.options import WrongOption
 from gateway.observe.events import (
     BudgetExceeded,
     Cancelled,
@@ -23,7 +24,6 @@ from gateway.observe.events import (
     ToolChunk,
     ToolLoopDetected,
 )
-from gateway.options import WrongOption
 from gateway.providers import ModelMessage, ProviderError, Request, Response, Usage
 from gateway.testing import RecordingObserver
 from gateway.tools import ToolFailed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway import Cache, InMemoryCache
-from gateway.options import WrongOption
+from gateway.config.options import WrongOption
 
 
 class Time:

@@ -20,7 +20,7 @@ from gateway import Agent
 from gateway.app import Gateway
 from gateway.assembly import home_of
 from gateway.cli.serve import warnings_of
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from tests.cli.processes import Process, askfirst, forked, running
 from tests.fakes.openai import Call, FakeOpenAI, Say
 from tests.fakes.telegram import FakeTelegram

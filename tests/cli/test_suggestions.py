@@ -14,8 +14,8 @@ from dotenv import dotenv_values
 
 from channels.catalogue import BUILT_IN
 from gateway.cli import main
-from gateway.settings import VARIABLES
-from gateway.suggestions import misspelt
+from gateway.config.settings import VARIABLES
+from gateway.config.suggestions import misspelt
 from tests.cli.processes import askfirst
 
 

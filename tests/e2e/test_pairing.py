@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from channels import Address, Json, Message, Person
+from gateway.config.limits import Limits
 from gateway.engine.reply_limits import stranger_replies
 from gateway.engine.strangers import Newcomers, Strangers
-from gateway.limits import Limits
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
 from gateway.store.transaction import Put, Transaction

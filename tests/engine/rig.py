@@ -33,17 +33,15 @@ from channels import (
 from gateway import ChannelAgent
 from gateway.access import AllowList
 from gateway.assembly import Storage, assemble, open_store
-from gateway.budgets import parse_budgets
+from gateway.config.limits import Limits, Retention, parse_budgets
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.expiry import Expiry
 from gateway.engine.leases import prefetch
 from gateway.engine.memory.jobs import MemoryRunner
 from gateway.engine.turns.runner import TurnRunner
-from gateway.limits import Limits
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
-from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.types import Kind, Lease
 from gateway.stored.memory_events import is_memory_lane

@@ -11,9 +11,9 @@ import pytest
 from channels import Person
 from gateway import Agent, AgentConfig, ChannelAgent
 from gateway.access.budgets import count_name
+from gateway.config.limits import Limits, Share
 from gateway.engine.intake.inbox import Rates
 from gateway.engine.turns.runner import TurnRunner
-from gateway.limits import Limits, Share
 from gateway.providers.base import Request, Response, Usage
 from gateway.store.types import Lease
 from gateway.stored import keys

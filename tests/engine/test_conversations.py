@@ -27,8 +27,8 @@ from gateway import (
     tool,
 )
 from gateway.channel_agent import NotRunning
+from gateway.config.options import WrongOption
 from gateway.conversations import Conversations, UnknownConversation
-from gateway.options import WrongOption
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
 

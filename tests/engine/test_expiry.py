@@ -8,11 +8,11 @@ from typing import Any, Literal, cast
 
 import pytest
 
+from gateway.config.limits import Retention
 from gateway.engine import expiry as expiring
 from gateway.engine import reply_limits
 from gateway.engine.expiry import Expiry
 from gateway.operations.audit import AuditCommands
-from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Key

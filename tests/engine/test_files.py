@@ -15,9 +15,9 @@ from channels import Address, Attachment, OpenMedia, Part, Reply, Unavailable, U
 from channels.formatting import read_markdown
 from gateway import Agent, ChannelAgent, ToolContext, emit_artifact, tool
 from gateway.artifacts import Artifact, NotKept
+from gateway.config.limits import Limits, Share
+from gateway.config.options import WrongOption
 from gateway.engine.turns import attachments
-from gateway.limits import Limits, Share
-from gateway.options import WrongOption
 from gateway.providers.base import TranscriptionFailed
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.testing.driver import Shown

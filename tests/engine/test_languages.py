@@ -21,10 +21,10 @@ import pytest
 
 from channels import Ambiguous, DeliveryReport, Message, Person, Reply
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolContext, tool
+from gateway.config.limits import Limits, Share
 from gateway.engine.context import EngineContext
 from gateway.engine.turns import language as detection
 from gateway.engine.turns.language import detect_language, prepare_detection
-from gateway.limits import Limits, Share
 from gateway.operations.operator import Operator
 from gateway.tools import Tool, ToolBusy
 from gateway.tools.pending_action import PendingAction

@@ -16,9 +16,9 @@ import pytest
 
 from channels import ButtonPress, Event, MessageEdited, Parsed, Person, Reaction, WebhookResponse
 from gateway.artifacts import Artifact, NotKept
+from gateway.config.limits import Limits, Share
 from gateway.engine.pacing import _Queue
 from gateway.engine.turns.runner import TurnRunner
-from gateway.limits import Limits, Share
 from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.store.types import FOLDED_AFTER_SECONDS
 from gateway.wording import say

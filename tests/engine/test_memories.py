@@ -22,7 +22,7 @@ from gateway import (
     ProviderError,
     tool,
 )
-from gateway.retention import Retention
+from gateway.config.limits import Retention
 from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.stored.memory_events import conversation_lane, is_memory_lane, person_lane

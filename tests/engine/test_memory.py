@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 
 from channels import Message, Parsed, WebhookResponse
 from gateway import Agent, AgentConfig, ChannelAgent, ConversationMemory, EntityMemory, tool
+from gateway.config.limits import Limits, Retention, Share
 from gateway.engine.expiry import Expiry
 from gateway.engine.leases import prefetch
-from gateway.limits import Limits, Share
 from gateway.observe.events import MemoryTrim, SessionLoad, SessionSave
 from gateway.observe.runs import run_id_of
 from gateway.observe.trace import AgentTrace
 from gateway.pending.lines import seal_lines
 from gateway.providers.base import ModelMessage, Request, Response
 from gateway.providers.base import ToolCall as Call
-from gateway.retention import Retention
 from gateway.store.base import Store
 from gateway.store.errors import StoreUnavailable
 from gateway.store.transaction import Transaction

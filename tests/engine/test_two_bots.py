@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway import Agent, AgentConfig, Gateway
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from gateway.store.errors import StoreRefused
 from gateway.testing import ScriptedProvider
 from tests.store.conftest import server

@@ -15,8 +15,8 @@ from channels.webchat import SESSION_SECONDS, Session, SessionCookies, WebChatCh
 from gateway.access.reached import TOLD_SECONDS, ReachedLimits, reached_limits
 from gateway.access.sessions import ChatSessions, end_all_sessions
 from gateway.artifacts import Artifact, NotKept
+from gateway.config.limits import Limits, Share
 from gateway.engine.turns.shares import TurnShares
-from gateway.limits import Limits, Share
 from gateway.operations.operator import Operator
 from gateway.store.base import Store
 from tests.engine.bots import Invoices

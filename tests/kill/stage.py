@@ -13,7 +13,7 @@ from aiohttp import web
 from channels import Json
 from gateway import AgentTrace
 from gateway.assembly import open_store
-from gateway.settings import Role
+from gateway.config.settings import Role
 from tests.cli.processes import Process, forked
 from tests.e2e.house import SECRET, SIGNING
 from tests.fakes.openai import Call, FakeOpenAI, Say

@@ -15,9 +15,9 @@ from aiohttp import web
 
 from channels import MissingSetting
 from gateway import MCPServer, NothingDone, OutcomeUnknown, ToolPolicy
+from gateway.config.options import WrongOption
 from gateway.mcp import transports
 from gateway.mcp.link import Backoff
-from gateway.options import WrongOption
 from gateway.tools import Governed, ToolContext, ToolFailed, permission
 from gateway.tools.errors import ToolValidationError
 from tests.mcp.conftest import Servers, called, over_http, until

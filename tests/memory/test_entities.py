@@ -9,7 +9,7 @@ import pytest
 
 from channels import Json
 from gateway import EntityMemory
-from gateway.options import WrongOption
+from gateway.config.options import WrongOption
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import pytest
 
 from gateway import Agent, AgentConfig, KnowledgeMemory, ToolContext
 from gateway.agent.memory import remember_tool
+from gateway.config.options import WrongOption
 from gateway.memory import NotedFact
-from gateway.options import WrongOption
 from gateway.testing import ScriptedProvider, ToolCall
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)

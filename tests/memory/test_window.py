@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.config.options import WrongOption
 from gateway.memory import ConversationMemory
 from gateway.memory.tokens import TokenCount
 from gateway.memory.window import Cut
-from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ToolCall
 
 

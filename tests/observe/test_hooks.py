@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.config.options import WrongOption
 from gateway.observe.callbacks import Callbacks, event_names
 from gateway.observe.events import (
     EVENTS,
@@ -28,7 +29,6 @@ from gateway.observe.events import (
 )
 from gateway.observe.hooks import HOOKS, HooksObserver
 from gateway.observe.teller import MOST_WAITING, Teller
-from gateway.options import WrongOption
 from tests.observe.samples import RESULT, sample
 
 CALLS: dict[str, tuple[type[ObservedEvent], Callable[[Any], tuple[Any, ...]]]] = {

@@ -27,7 +27,7 @@ from gateway import (
     tool,
 )
 from gateway.agent import Ask, Asked, LoopPorts
-from gateway.options import WrongOption
+from gateway.config.options import WrongOption
 from gateway.pending import InMemoryPendingStore, RegexConfirmParser, SqlitePendingStore
 from gateway.pending.seed.state import state_of
 from gateway.providers import ModelMessage

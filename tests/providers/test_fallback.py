@@ -15,8 +15,8 @@ import pytest
 
 from channels import Json
 from gateway import Agent, AgentConfig, AgentObserver, ChannelAgent, FallbackProvider
+from gateway.config.options import WrongOption
 from gateway.observe.events import LlmEnd, LlmRetry, LlmStart, ProviderFallback
-from gateway.options import WrongOption
 from gateway.providers import (
     KnowsModels,
     Provider,

@@ -19,6 +19,7 @@ from gateway import Agent, AgentConfig, Gateway, InMemoryCache, ToolContext, ima
 from gateway.agent import replies
 from gateway.agent.replies import read_contents
 from gateway.assembly import transcriber_of
+from gateway.config.settings import Settings
 from gateway.memory.tokens import size
 from gateway.providers import ModelMessage, Request, Response
 from gateway.providers.answer_schema import strict_schema
@@ -26,7 +27,6 @@ from gateway.providers.anthropic import AnthropicProvider
 from gateway.providers.base import Transcriber, TranscriptionFailed
 from gateway.providers.openai import OpenAIProvider
 from gateway.providers.openai.transcription import OpenAITranscriber
-from gateway.settings import Settings
 from gateway.testing import ScriptedProvider
 from tests.artifacts.test_pictures import png
 from tests.fakes.anthropic import FakeAnthropic

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gateway import Agent, AgentConfig, AgentResult, FallbackProvider, StreamChunk, providers
+from gateway.config.options import WrongOption
 from gateway.observe.events import LlmError, RunError
-from gateway.options import WrongOption
 from gateway.providers import (
     ModelMessage,
     ProviderConfigurationError,

@@ -19,7 +19,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import Session, WebChatChannel
 from gateway.artifacts import ArtifactStore, NotKept, OfConversation, collecting, emit_artifact
-from gateway.limits import Limits, Share
+from gateway.config.limits import Limits, Share
 from gateway.observe import Feed
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller

@@ -20,7 +20,7 @@ from channels import Address, Attachment, Button, ButtonPress, Message, Reply, S
 from channels.webchat import COOKIE, SECURE_COOKIE
 from channels.webchat.payload import MAX_FILE_BYTES
 from gateway.artifacts import ArtifactStore
-from gateway.limits import Share
+from gateway.config.limits import Share
 from gateway.observe.events import ToolErrorRaised, ToolListed, TurnEnd
 from gateway.store.errors import StoreUnavailable
 from gateway.web.chat_streams import RenderedTexts, RenderingTurn

@@ -42,6 +42,7 @@ from channels import (
     Reaction,
     Reply,
 )
+from gateway.config.limits import Share
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import OVERTAKING, named_actions
 from gateway.engine.decisions.lane import Decisions
@@ -51,7 +52,6 @@ from gateway.engine.reply_limits import note_refusal, once_a_minute, refusals
 from gateway.engine.strangers import Strangers
 from gateway.engine.turns.batch import is_plain
 from gateway.engine.turns.interrupts import interrupt
-from gateway.limits import Share
 from gateway.observe.events import DuplicateDropped, MessageReceived, RateExceeded
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides

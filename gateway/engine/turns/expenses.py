@@ -17,7 +17,7 @@ from typing import Final
 from channels import Person
 from channels.direct import DirectChannel
 from gateway.access.budgets import Spent, UsageCount, count_name, spendings, standings
-from gateway.budgets import Budget, Window
+from gateway.config.limits import Budget, Window
 from gateway.engine.context import EngineContext
 from gateway.engine.reservations import Amount
 from gateway.engine.turns.feature import RunningTurn, TurnFeature

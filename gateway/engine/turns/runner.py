@@ -17,6 +17,7 @@ from channels import Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out
 from gateway.agent.interceptors import InterceptorFailed
+from gateway.config.options import WrongOption
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.leases import HeldLease, shielded_commit
@@ -39,7 +40,6 @@ from gateway.engine.turns.transcript import HistoryReader
 from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
 from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, milliseconds_since
-from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ProviderError, ProviderFault
 from gateway.store.errors import Fenced
 from gateway.store.transaction import Transaction

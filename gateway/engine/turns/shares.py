@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from channels.direct import DirectChannel
+from gateway.config.limits import ONE_PLACE, Share
 from gateway.engine.concurrency import KeyedLimit
-from gateway.limits import ONE_PLACE, Share
 
 CROWDED_SECONDS: Final = 2.0
 """The least wait of a turn whose place or person has as many running turns as the limits allow."""

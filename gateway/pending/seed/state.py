@@ -22,12 +22,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from channels import Json, Person
 from channels.catalogue import lacking
 from gateway import wording
-from gateway.clear import refuse_clear
+from gateway.config.clear import refuse_clear
+from gateway.config.settings import Settings
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
-from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.codec import micros, moment
 from gateway.store.errors import Overloaded

@@ -16,7 +16,7 @@ import pytest
 from channels import AskfirstError
 from gateway.app import opened
 from gateway.assembly import home_of, open_store
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import NotPrimary, Overloaded, StoreRefused, StoreUnavailable
 from gateway.store.form import FORM

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from channels.keys import keys
-from gateway.clear import is_loopback
+from gateway.config.clear import is_loopback
 
 __all__ = [
     "ALLOW_CHOICES",

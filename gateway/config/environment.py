@@ -12,10 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.request import getproxies
 
+from dotenv import load_dotenv
+from dotenv.parser import parse_stream
+
 from channels import MissingSetting
 from channels.catalogue import BUILT_IN, names, settings_of
 
-__all__ = ["SECRETS", "environment", "hide_secrets", "proxied", "read_secret"]
+__all__ = ["SECRETS", "environment", "hide_secrets", "load_env_file", "proxied", "read_secret"]
 
 log = logging.getLogger("askfirst.platforms")
 
@@ -88,3 +91,25 @@ def hide_secrets() -> None:
     for name in dict.fromkeys([*SECRETS, *_secrets_of(names())]):
         if (value := os.environ.pop(name, None)) is not None:
             _hidden[name] = value.strip()
+
+
+def load_env_file(path: Path) -> None:
+    """Load the variables of a ``.env`` into the environment. Raises MissingSetting for a malformed line."""
+    try:
+        if path.is_file():
+            _refuse_broken_lines(path)
+        load_dotenv(path, interpolate=False)
+    except (OSError, ValueError) as error:
+        raise MissingSetting(str(path), "it cannot be read: write it in UTF-8, as your own") from error
+
+
+def _refuse_broken_lines(path: Path) -> None:
+    with path.open(encoding="utf-8") as file:
+        for binding in parse_stream(file):
+            if binding.error or (binding.key is not None and binding.value is None):
+                written = binding.original.string
+                blank = written[: len(written) - len(written.lstrip())].count("\n")
+                raise MissingSetting(
+                    f"{path}, line {binding.original.line + blank}",
+                    "it is not NAME=value: write it so, close its quotes, or begin the line with #",
+                )

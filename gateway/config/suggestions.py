@@ -8,8 +8,8 @@ from difflib import get_close_matches
 
 from channels import AskfirstError
 from channels.catalogue import names, settings_of
-from gateway.environment import SECRETS
-from gateway.settings import VARIABLES
+from gateway.config.environment import SECRETS
+from gateway.config.settings import VARIABLES
 
 _PREFIXES = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_")
 """Checked prefixes. Vendors' libraries read variables of their own (OPENAI_ORG_ID), so their prefixes are not

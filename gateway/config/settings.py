@@ -15,13 +15,10 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from channels import MissingSetting, Way
 from channels.catalogue import BUILT_IN, Setting, names, polls, settings_of
-from gateway.budgets import Budget, parse_budgets
-from gateway.clear import Clears, clear_mend, in_clear
-from gateway.env_file import load_env_file
-from gateway.environment import SECRETS, read_secret
-from gateway.limits import Limits
-from gateway.retention import Retention
-from gateway.setting_values import (
+from gateway.config.clear import Clears, clear_mend, in_clear
+from gateway.config.environment import SECRETS, load_env_file, read_secret
+from gateway.config.limits import Budget, Limits, Retention, parse_budgets
+from gateway.config.values import (
     ALLOW_CHOICES,
     MAKE_ONE,
     AdminToken,

@@ -1,0 +1,175 @@
+"""Limits of people, places and the whole bot: their use, their spending, and the time for which data is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Final, Literal, Self, TypeAlias, cast
+
+__all__ = ["ONE_PLACE", "Budget", "Holder", "Limits", "Retention", "Share", "Unit", "Window", "parse_budgets"]
+
+ONE_PLACE: Final = "webchat"
+"""The channel whose people are one place together: a new session, and so a new person, is free for a visitor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Limits for one person, for one place (a chat, or a channel with its threads), and in all. None: no limit."""
+
+    person: int | None = None
+    place: int | None = None
+    all: int | None = None
+
+    def __str__(self) -> str:
+        return "/".join("-" if value is None else str(value) for value in (self.person, self.place, self.all))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of a bot, in the form of `ASKFIRST_LIMITS`. A bot without settings has limits on turns, strangers and
+    streams only."""
+
+    messages: Share = Share()
+    """Messages and edits a minute. Messages over the limit are not read, and their writer is told so."""
+    turns: Share = Share(None, 32, 64)
+    """Concurrent turns of one process. The web chat is one place, with at most half of them beside other channels."""
+    files: Share = Share()
+    """Size of kept files in MiB, apart for files of tools, files that people send, and uploads that no message names.
+    Among the files that people send, the web chat is one place."""
+    strangers: Share = Share(1)
+    """Replies a day to people outside the allow-list."""
+    sessions: Share = Share()
+    """New sessions of the web chat a minute."""
+    streams: Share = Share(6, None, 300)
+    """Open streams of one session of the web chat, and of all sessions of one process. A server has 400 connections
+    (`ClientLimits`): the rest is for webhooks."""
+
+    @classmethod
+    def usual(cls) -> Self:
+        """Return the default limits of the setting."""
+        return cls(
+            messages=Share(60, 600, None),
+            turns=Share(8, 32, 64),
+            files=Share(200, 1_024, 2_048),
+            strangers=Share(1, 1, 200),
+            sessions=Share(None, None, 60),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``messages=60/600/-,turns=8/32/64``: person, place, all. ``-`` is no limit.
+
+        Limits that are not named keep their default. Raises ValueError, which says how to mend the text.
+        """
+        found: dict[str, Share] = {}
+        names = [each.name for each in fields(cls)]
+        for entry in filter(None, (part.strip() for part in text.split(","))):
+            name, _, values = entry.partition("=")
+            numbers = values.split("/")
+            right = len(numbers) == 3 and all(re.fullmatch(r"-|[1-9]\d{0,8}", number) for number in numbers)
+            if name not in names or name in found or not right:
+                raise ValueError(
+                    f"write some of {', '.join(names)}, each once and with whole numbers by person, place and all, "
+                    f"for example messages={cls.usual().messages} (- is no limit); {entry[:40]!r} is not so"
+                )
+            found[name] = Share(*(None if number == "-" else int(number) for number in numbers))
+        if "turns" in found and found["turns"].all is None:
+            raise ValueError("turns needs a number for all, for example turns=8/32/64: each takes memory")
+        return cls(**({each: getattr(cls.usual(), each) for each in names} | found))
+
+    def __str__(self) -> str:
+        values: Mapping[str, Share] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return ",".join(f"{name}={share}" for name, share in values.items())
+
+
+# ── budgets ──
+
+Holder: TypeAlias = Literal["person", "bot"]
+Unit: TypeAlias = Literal["USD", "tokens"]
+Window: TypeAlias = Literal["day", "month"]
+"""A day or a month of the calendar, in UTC."""
+
+_BUDGET: Final = re.compile(r"(person|bot)=(\d{1,12}(?:\.\d{1,6})?) (USD|tokens)/(day|month)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that a holder may spend in a window. Each person has a `person` budget of their own."""
+
+    holder: Holder
+    most: float
+    unit: Unit
+    window: Window
+
+    def __str__(self) -> str:
+        return f"{self.holder}={self.most:.6f}".rstrip("0").rstrip(".") + f" {self.unit}/{self.window}"
+
+
+def parse_budgets(text: str) -> tuple[Budget, ...]:
+    """Parse ``person=1 USD/day, bot=50 USD/month, person=200000 tokens/day``. An empty text has no budgets.
+
+    Raises ValueError, which says how to mend the text.
+    """
+    found: dict[tuple[Holder, Unit, Window], Budget] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        budget = _read_budget(entry)
+        if budget is None or (budget.holder, budget.unit, budget.window) in found:
+            raise ValueError(
+                "write a holder (person or bot), an amount above 0, USD or tokens, and day or month, each combination "
+                f"once, for example person=1 USD/day, bot=50 USD/month; {entry[:40]!r} is not so"
+            )
+        found[budget.holder, budget.unit, budget.window] = budget
+    return tuple(found.values())
+
+
+def _read_budget(entry: str) -> Budget | None:
+    match = _BUDGET.fullmatch(entry)
+    if match is None or not float(match[2]) or (match[3] == "tokens" and "." in match[2]):
+        return None
+    holder, unit, window = cast("Holder", match[1]), cast("Unit", match[3]), cast("Window", match[4])
+    return Budget(holder=holder, most=float(match[2]), unit=unit, window=window)
+
+
+# ── retention ──
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Days for which each kind of stored data is kept, in the form of `ASKFIRST_RETENTION`."""
+
+    transcript: int = 365
+    """Messages of a conversation as the model reads them again."""
+    visible: int = 365
+    """Lines of a conversation as the person saw them."""
+    audit: int = 1095
+    """Lines of the audit. Those of an action stay at least as long as its record."""
+    security: int = 90
+    """Lines of the security log."""
+    dead_letters: int = 90
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``transcript=30,audit=3650``: whole days by kind.
+
+        Kinds that are not named keep their default. Raises ValueError, which says how to mend the text.
+        """
+        found: dict[str, int] = {}
+        kinds = [each.name for each in fields(cls)]
+        for entry in filter(None, (part.strip() for part in text.split(","))):
+            kind, _, days = entry.partition("=")
+            if kind not in kinds or kind in found or not re.fullmatch(r"[1-9]\d{0,4}", days):
+                raise ValueError(
+                    f"write some of {', '.join(kinds)}, each once and with whole days from 1 to 99999, for example "
+                    f"{cls()}; {entry[:40]!r} is not so"
+                )
+            found[kind] = int(days)
+        return cls(**found)
+
+    @property
+    def transcript_seconds(self) -> float:
+        """The time for which the records beside a transcript are kept: memories, facts and people."""
+        return self.transcript * 86_400.0
+
+    def __str__(self) -> str:
+        return ",".join(f"{kind}={days}" for kind, days in asdict(self).items())
