@@ -18,6 +18,8 @@ from channels.formatting import is_quick
 _SCHEMES = ("https://", "http://", "mailto:")
 _DEEPEST = 20
 """Maximum nesting of lists and quotes. The parser drops deeper levels, so a text with them is shown unformatted."""
+_MOST_ADDRESSES = 500
+"""A text with more addresses gets no links of them, because looking for each takes some 60 microseconds."""
 _TASK = re.compile(r"\[([ xX])\]\s")
 
 
@@ -28,7 +30,7 @@ def to_html(text: str, *, links: bool = True) -> str:
     unformatted.
     """
     if is_quick(text):
-        markdown = _with_links if links else _markdown
+        markdown = _with_links if links and text.count("://") <= _MOST_ADDRESSES else _markdown
         tokens = markdown.parse(text)
         if all(token.level < _DEEPEST - 1 for token in tokens):
             html: str = markdown.renderer.render(tokens, markdown.options, {})

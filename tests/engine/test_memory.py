@@ -189,10 +189,10 @@ async def fill(chat: Rig, messages: int) -> None:
 @pytest.mark.ledger("MEM-03")
 async def test_a_turn_after_ten_thousand_messages_costs_as_before(tmp_path: Path) -> None:
     async with chatting(tmp_path, ConversationMemory(20)) as (chat, model):
-        await asks(chat, *("a" * 30))
+        await asks(chat, *(f"a{number}" for number in range(30)))
         before = await asked(chat)
         await fill(chat, 10_000)
-        await asks(chat, *("b" * 10))
+        await asks(chat, *(f"b{number}" for number in range(10)))
         assert await asked(chat) == before
         assert len(model.requests[-1].messages) == 21
 

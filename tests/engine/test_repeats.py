@@ -66,6 +66,7 @@ async def test_questions_and_their_answers_count_for_nothing(chat: Rig, invoices
     assert NOTE not in chat.platform.texts()
 
 
-async def test_calls_of_own_code_are_always_answered(chat: Rig) -> None:
-    for _ in range(8):
-        assert (await chat.bot.ask_channel("job", "daily report")).content == "You said: daily report"
+async def test_calls_of_own_code_are_always_answered(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        for _ in range(8):
+            assert (await bot.ask_channel("job", "daily report")).content == "You said: daily report"

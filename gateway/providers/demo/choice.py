@@ -13,7 +13,8 @@ from gateway.providers.demo.arguments import Sentence, all_ids, read_arguments
 from gateway.providers.demo.schema import ID, Parameter, parameters
 from gateway.providers.demo.words import FILLERS, PRONOUNS, STOP_WORDS, Verb, fold, names, stem, stems, verb_of
 
-_PARTS = re.compile(r"(?:(?:\s*[,;.!?]\s+|\s*\n\s*)(?:and |then )?|\s+(?:and then|and|then|y|e|luego|depois)\s+)(?=\w)")
+_PARTS = re.compile(r"(?:(?: ?[,;.!?][ \n]|\n)(?:and |then )?|[ \n](?:and then|and|then|y|e|luego|depois)[ \n])(?=\w)")
+"""The place between two parts of a text whose blanks are single spaces and line ends."""
 _DOUBT = re.compile(
     r"\b(not|don'?t|never|except|but|or|if|unless|instead|no|nunca|nao|excepto|exceto|pero|mas|si|salvo|caso|ou)\b"
 )
@@ -57,7 +58,8 @@ def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Order
     sentence, with the object it acts on. "How do I delete it?" and "don't delete it" are not orders.
     """
     text = text[:_READS_AT_MOST]
-    parts = _PARTS.split(text)
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    parts = _PARTS.split("\n".join(filter(None, lines)))
     if len(parts) > 1 and all(_is_verb(*_head(part), tools) for part in parts):
         clear = [one for part in parts if (one := _choose_one(part, tools, context))]
         calls = [one for one in clear if isinstance(one, Order)]
