@@ -39,7 +39,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.config.environment import proxied
 from gateway.config.options import WrongOption, checked
 from gateway.config.settings import Role, ServeWay, Settings
-from gateway.control_server import control, store_file
+from gateway.operations.control_server import control, store_file
 from gateway.engine.clock import Skew, watched
 from gateway.engine.delivery.links import series_of
 from gateway.engine.platforms import Platforms

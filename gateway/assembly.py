@@ -34,7 +34,7 @@ from gateway.providers.base import Transcriber
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, keys_of, new_secret
 from gateway.store.sqlite import SqliteStore
-from gateway.turn import Runtime
+from gateway.bot.turn import Runtime
 from gateway.wording import prepare
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from channels.formatting import finished
 from channels.slack.render import render as render_slack
 from channels.telegram.render import render as render_telegram
 from channels.twilio.render import render_sms, render_whatsapp
-from gateway import Agent, ChannelAgent, Confirm, json_schema, structured, tool
+from gateway import Agent, ChannelAgent, Confirm, structured, tool
 from gateway.artifacts.names import clean_filename, sniff_type
 from gateway.engine.turns.language import detect_language, prepare_detection
 from gateway.guards import GuardrailContext, InjectionGuardrail, PiiGuardrail, screened_name
@@ -34,6 +34,7 @@ from gateway.providers.base import ToolSpec
 from gateway.providers.demo import DemoProvider
 from gateway.providers.text_calls import call_in
 from gateway.providers.thoughts import AnswerText, without_thoughts
+from gateway.structured import json_schema
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.toolbox import calculator, current_time, file_search, http_get
 from gateway.tools import ToolContext, ToolFailed

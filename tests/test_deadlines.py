@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from gateway.deadlines import Deadline
+from gateway.timing.deadlines import Deadline
 
 SOON = 0.01
 

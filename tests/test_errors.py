@@ -27,7 +27,7 @@ from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
 from gateway.channel_agent import LifespanFailed
 from gateway.config.options import WrongOption
-from gateway.conversations import UnknownConversation
+from gateway.privacy.conversations import UnknownConversation
 from gateway.engine.delivery.attempt_state import WrongAttempt
 from gateway.mcp.link import NoConnection
 from gateway.pending.transitions import WrongState

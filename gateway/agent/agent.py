@@ -273,7 +273,7 @@ class Agent:
             ports = replace(ports, at_end=remember, remembered=remember.remembered())
             messages = [*remember.history(), *messages]
             asker = Unattended(self.config, context)
-            return await self.turn(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
+            return await self.answer(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
 
     __call__ = run
 
@@ -381,7 +381,7 @@ class Agent:
         """Return how the tools were used since the last `reset_usage`. None without `enable_analytics`."""
         return AgentAnalytics(by_tool=self._meter.total().by_tool) if self.config.enable_analytics else None
 
-    async def turn(
+    async def answer(
         self,
         messages: Sequence[ModelMessage],
         *,
@@ -390,7 +390,7 @@ class Agent:
         answer_format: AnswerFormat | None = None,
         ports: LoopPorts,
     ) -> LoopOutcome:
-        """Run one turn of the loop for a chat that can ask a person, or for another agent; see `run_loop`.
+        """Answer in the loop for a chat that can ask a person, or for another agent; see `run_loop`.
 
         A call that needs a confirmation never runs in the turn of a chat. Raises ProviderError, and UnreadableStep.
         """

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from channels import Json
 from gateway.agent.journal import CallResult
 from gateway.cache import Cache, CacheNotReady
-from gateway.deadlines import Deadline
+from gateway.timing.deadlines import Deadline
 from gateway.logs import describe_error
 from gateway.providers.base import ModelMessage, Provider, Request, Response, Usage
 from gateway.tools import Tool

@@ -69,7 +69,7 @@ class HandOver:
         )
         message = ModelMessage(role="user", content=task)
         return _result(
-            await tool.agent.turn([message], context=context, on_confirm=self.on_confirm, ports=ports), tool.name
+            await tool.agent.answer([message], context=context, on_confirm=self.on_confirm, ports=ports), tool.name
         )
 
 

@@ -16,7 +16,7 @@ from gateway.agent.journal import CallResult
 from gateway.agent.model import OnText
 from gateway.agent.withdrawing import withdrawing_tool
 from gateway.guards import Guardrail, GuardrailContext, GuardrailVerdict, Stage, screen_aside, screened_name
-from gateway.left_tasks import leave
+from gateway.timing.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.observe.events import GuardrailTriggered
 from gateway.observe.teller import RunTeller

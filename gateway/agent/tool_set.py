@@ -36,7 +36,7 @@ class InnerAgent(Protocol):
 
     async def run(self, message: str, *, context: ToolContext | None = None) -> AgentResult: ...
 
-    async def turn(
+    async def answer(
         self,
         messages: Sequence[ModelMessage],
         *,

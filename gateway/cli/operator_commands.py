@@ -21,7 +21,7 @@ from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control_socket import operate
 from gateway.cli.terminal import json_text, visible
 from gateway.config.settings import Settings
-from gateway.control_server import store_file
+from gateway.operations.control_server import store_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 
 

@@ -28,7 +28,7 @@ from gateway.store.transaction import Put
 from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
-from gateway.turn import Outcome
+from gateway.bot.turn import Outcome
 
 _RESULT_SECONDS = 600.0
 """The time for which the result of a turn is kept for its caller."""

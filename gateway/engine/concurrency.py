@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
-from gateway import loop_lag
+from gateway.timing import loop_lag
 from gateway.logs import describe_error
 from gateway.store.types import Kind, Lease
 

@@ -15,7 +15,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
-from gateway.engine.expiry import Expiry
+from gateway.privacy.expiry import Expiry
 from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import lease_lane
 from gateway.engine.memory.jobs import MemoryRunner
@@ -83,7 +83,7 @@ class Engine:
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
             most = self.context.limits.turns.all or 1
-            self._turns = turns = WorkerPool(self.context.tasks, "turn", most, self.runtime.run_turn, yields=True)
+            self._turns = turns = WorkerPool(self.context.tasks, "turn", most, self.runtime.work_lane, yields=True)
             actions = self._pool("action", _ACTIONS, self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
             works += [self._sweep_executors(), self._expire()]

@@ -15,7 +15,7 @@ from channels import Address, Message, Person, Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import check_suppression
 from gateway.channel_agent import NotAllowed
-from gateway.conversations import Conversations
+from gateway.privacy.conversations import Conversations
 from gateway.engine.calls import Call, Calls, TurnResult
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
@@ -162,7 +162,7 @@ class BotRuntime:
             transaction.parts = context.parts.render(conversation, address, replies, cause="notify", language=language)
         await context.store.commit(transaction)
 
-    async def run_turn(self, lease: Lease) -> None:
+    async def work_lane(self, lease: Lease) -> None:
         """Run the turn of a lease, and give its end to the call that waits for it.
 
         Raises the error of a turn that no call waits for.
@@ -227,7 +227,7 @@ class BotRuntime:
         await self._decisions.decide(conversation)
         if (lease := await lease_lane(context, "turn", only=conversation)) is not None:
             ran = True
-            await self.run_turn(lease)
+            await self.work_lane(lease)
         for action_id in await self._confirmed(conversation):
             if (lease := await lease_lane(context, "action", only=action_id)) is not None:
                 ran = True

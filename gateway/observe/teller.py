@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, Type
 from weakref import WeakKeyDictionary
 
 from channels import Json
-from gateway.left_tasks import leave
+from gateway.timing.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.events import ObservedEvent, RunEvent

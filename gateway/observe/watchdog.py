@@ -18,7 +18,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final, NamedTuple
 
-from gateway.loop_lag import BEAT_SECONDS, LoopLag
+from gateway.timing.loop_lag import BEAT_SECONDS, LoopLag
 
 log = logging.getLogger("askfirst.watchdog")
 

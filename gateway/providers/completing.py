@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Final, Protocol, runtime_checkable
 
-from gateway.deadlines import Deadline
+from gateway.timing.deadlines import Deadline
 from gateway.providers.base import Completes, Provider, ProviderError, ProviderFault, Request, Response, Usage
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from channels import Json
 from gateway.tools.errors import Problem, ToolValidationError
 
 if TYPE_CHECKING:
-    from gateway.json_schema import Fault
+    from gateway.structured.json_schema import Fault
 
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from channels.cancellable_threads import hand_over
 from channels.errors import Portable
-from gateway.deadlines import Deadline
+from gateway.timing.deadlines import Deadline
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import NothingDone, OutcomeUnknown, ToolBusy, ToolError, ToolExecutionError, ToolTimeout
 from gateway.tools.locks import Hold, held, outlasted

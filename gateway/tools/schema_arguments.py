@@ -109,7 +109,7 @@ class SchemaArguments:
 
     def __init__(self, tool_name: str, schema: Mapping[str, Json], *, hidden: frozenset[str]) -> None:
         """Raises ToolValidationError for what is no JSON Schema of an object, and for a default that does not fit."""
-        from gateway import json_schema  # its library takes a tenth of a second to load
+        from gateway.structured import json_schema  # its library takes a tenth of a second to load
 
         self._tool_name, self.hidden = tool_name, hidden
         try:

@@ -26,7 +26,7 @@ from channels import (
     WebhookResponse,
 )
 from channels.catalogue import settings_of
-from gateway.deadlines import Deadline
+from gateway.timing.deadlines import Deadline
 from gateway.observe.caller import TRACEPARENT
 from gateway.observe.events import WebhookHandled, WebhookRejected
 from gateway.observe.teller import SILENT, Teller

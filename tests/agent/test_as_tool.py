@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import gateway.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
+import gateway.structured.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
 from gateway import Agent, AgentConfig, ChannelAgent, Tool, ToolContext, ToolParameter, ToolPolicy, emit_artifact, tool
 from gateway.agent import LoopPorts
 from gateway.observe.runs import run_id_of
@@ -77,14 +77,14 @@ async def test_inner_tool_asks_the_person_of_the_outer_turn() -> None:
     person, seen = Person(), RecordingObserver()
     agent, book = two_agents(outer, inner), Notebook()
     events = begin_run(Teller(observers=[seen]), "outer", clock=lambda: datetime.now(UTC))
-    outcome = await agent.turn(
+    outcome = await agent.answer(
         [], context=ToolContext(person="app:-:ana"), on_confirm=person, ports=LoopPorts(journal=book, events=events)
     )
     assert outcome.stop_reason == "asked"
     assert [fields["run_id"] for name, fields in seen.events if name == "pending_stashed"] == ["outer"] * 2, "told once"
     assert [each.action.args for each in outcome.asked] == [{"name": "a"}, {"name": "b"}]
     assert [len(asks) for asks in person.asked] == [2], "both in one question"
-    again = await agent.turn(
+    again = await agent.answer(
         [], context=ToolContext(person="app:-:ana"), on_confirm=person, ports=LoopPorts(journal=Notebook(book.steps))
     )
     assert [each.action for each in again.asked] == [each.action for each in outcome.asked]
@@ -98,7 +98,7 @@ async def test_a_take_over_repeats_no_inner_step(kept: int) -> None:
     outer_steps: list[Any] = [call("ask_accountant", task="a and b?"), "Both are seven."]
     inner, outer = Script([*steps]), Script([*outer_steps])
     book, context = Notebook(), ToolContext(person="app:-:ana", idempotency_key="turn")
-    await two_agents(outer, inner).turn([], context=context, on_confirm=Person(), ports=LoopPorts(journal=book))
+    await two_agents(outer, inner).answer([], context=context, on_confirm=Person(), ports=LoopPorts(journal=book))
     recorded: list[Any] = [*book.steps][:kept]
     assert len(book.steps) == 6
 
@@ -109,7 +109,7 @@ async def test_a_take_over_repeats_no_inner_step(kept: int) -> None:
     done = any("finished" in step for step in recorded)
     again = Script(steps[replies:])
     outside = Script(outer_steps[any("reply" in step for step in recorded) :])
-    outcome = await two_agents(outside, again).turn(
+    outcome = await two_agents(outside, again).answer(
         [], context=context, on_confirm=Person(), ports=LoopPorts(journal=Notebook(recorded))
     )
     assert outcome.content == "Both are seven."

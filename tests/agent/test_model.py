@@ -64,7 +64,7 @@ async def test_a_wait_before_a_retry_holds_back_no_other_run() -> None:
 
     agent = Agent(provider=Script([error("boom"), "the other", "the first"]))
     first = asyncio.create_task(
-        agent.turn([], context=ToolContext(person="app:-:-"), on_confirm=Person(), ports=LoopPorts(sleep=sleep))
+        agent.answer([], context=ToolContext(person="app:-:-"), on_confirm=Person(), ports=LoopPorts(sleep=sleep))
     )
     await waits.wait()
     assert (await agent.run("hello")).content == "the other"

@@ -21,7 +21,7 @@ from gateway import Agent, ChannelAgent, tool
 from gateway.access.budgets import spendings
 from gateway.assembly import open_store
 from gateway.cli import control_socket
-from gateway.control_server import control
+from gateway.operations.control_server import control
 from gateway.operations import audit
 from gateway.operations.base import record_served
 from gateway.operations.operator import Operator

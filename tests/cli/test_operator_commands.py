@@ -22,7 +22,7 @@ from channels import Address
 from channels import Person as Newcomer
 from gateway import Agent, ChannelAgent
 from gateway.assembly import open_store
-from gateway.control_server import control, socket_file
+from gateway.operations.control_server import control, socket_file
 from gateway.engine.intake.inbox import Shapes
 from gateway.engine.strangers import Newcomers
 from gateway.operations.base import NotDone

@@ -36,7 +36,7 @@ from gateway.assembly import Storage, assemble, open_store
 from gateway.config.limits import Limits, Retention, parse_budgets
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
-from gateway.engine.expiry import Expiry
+from gateway.privacy.expiry import Expiry
 from gateway.engine.leases import prefetch
 from gateway.engine.memory.jobs import MemoryRunner
 from gateway.engine.turns.runner import TurnRunner
@@ -48,7 +48,7 @@ from gateway.stored.memory_events import is_memory_lane
 from gateway.testing import ScriptedProvider
 from gateway.testing.doubles import FaultyStore
 from gateway.tools.pending_action import PendingAction
-from gateway.turn import Outcome
+from gateway.bot.turn import Outcome
 from tests.engine.bots import Model
 from tests.stored import action_of
 from tests.told import Told

@@ -28,7 +28,7 @@ from gateway import (
 )
 from gateway.channel_agent import NotRunning
 from gateway.config.options import WrongOption
-from gateway.conversations import Conversations, UnknownConversation
+from gateway.privacy.conversations import Conversations, UnknownConversation
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
 

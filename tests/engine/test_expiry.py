@@ -11,7 +11,7 @@ import pytest
 from gateway.config.limits import Retention
 from gateway.engine import expiry as expiring
 from gateway.engine import reply_limits
-from gateway.engine.expiry import Expiry
+from gateway.privacy.expiry import Expiry
 from gateway.operations.audit import AuditCommands
 from gateway.store.base import Store
 from gateway.store.transaction import Transaction

@@ -37,9 +37,9 @@ from gateway import (
     tool,
 )
 from gateway.channel_agent import ChannelAgent
-from gateway.conversations import Conversations
+from gateway.privacy.conversations import Conversations
 from gateway.engine.event_bodies import event_body
-from gateway.forgetting import NotForgotten
+from gateway.privacy.scope import NotForgotten
 from gateway.observe.runs import run_id_of
 from gateway.operations.operator import Operator
 from gateway.pending.audit import Pseudonyms, is_pseudonym, people_by_pseudonym

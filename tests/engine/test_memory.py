@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from channels import Message, Parsed, WebhookResponse
 from gateway import Agent, AgentConfig, ChannelAgent, ConversationMemory, EntityMemory, tool
 from gateway.config.limits import Limits, Retention, Share
-from gateway.engine.expiry import Expiry
+from gateway.privacy.expiry import Expiry
 from gateway.engine.leases import prefetch
 from gateway.observe.events import MemoryTrim, SessionLoad, SessionSave
 from gateway.observe.runs import run_id_of

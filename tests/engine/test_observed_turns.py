@@ -43,7 +43,7 @@ from gateway.observe.trace import AgentTrace
 from gateway.providers import ProviderError, Response, Usage
 from gateway.stored import keys
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
-from gateway.turn import Outcome
+from gateway.bot.turn import Outcome
 from tests.engine.rig import Rig, Worker, message, rig
 
 PLACE = "agent/test:bot:ana"

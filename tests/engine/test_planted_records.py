@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.config.limits import Retention
-from gateway.engine.expiry import Expiry
+from gateway.privacy.expiry import Expiry
 from gateway.engine.turns.batch import choose
 from gateway.engine.turns.checkpoint import StoreJournal
 from gateway.operations.operator import Operator

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import gateway.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
+import gateway.structured.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
 from gateway import MCPServer
 from gateway.testing import ToolRun, run_tool
 from tests.children import children, prepare

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import gateway.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
+import gateway.structured.json_schema  # noqa: F401 - its library reads files when it is loaded, which no event loop waits for
 from gateway import ToolParameter
 from gateway.testing import run_tool
 from gateway.tools import Confirm, Preview, Tool, ToolContext, ToolPolicy, ToolValidationError, permission, tool

@@ -21,7 +21,8 @@ from gateway.engine.memory.filling import MemoryFiller
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.traces import keep_trace
 from gateway.engine.waiting import keep_waiting
-from gateway.forgetting import NotForgotten, forget
+from gateway.privacy.forgetting import forget
+from gateway.privacy.scope import NotForgotten
 from gateway.logs import describe_error
 from gateway.memory import NotedFact
 from gateway.observe.runs import run_id_of

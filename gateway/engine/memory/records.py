@@ -17,7 +17,7 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Record, Snapshot
 from gateway.stored import keys
 from gateway.stored.memory_events import MemoryEvent, conversation_lane, memory_body_of, person_lane
-from gateway.turn import Turn
+from gateway.bot.turn import Turn
 
 SUMMARY: Final = "summary"
 """The name of the summary among the memories of a conversation."""

@@ -13,7 +13,7 @@ from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
 from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS
 from gateway.tools.pending_action import PendingAction
-from gateway.turn import Outcome
+from gateway.bot.turn import Outcome
 from gateway.wording import say
 
 

@@ -23,7 +23,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.turns.feature import RunningTurn, TurnFeature
 from gateway.logs import describe_error
 from gateway.tools.context import ReceivedAttachment
-from gateway.turn import Turn
+from gateway.bot.turn import Turn
 
 log = logging.getLogger("askfirst.turns")
 

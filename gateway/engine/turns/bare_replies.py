@@ -29,7 +29,7 @@ from gateway.pending.selecting import LEAST_ITEMS, Selection, read_selection
 from gateway.pending.words import words_of
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
-from gateway.turn import Outcome
+from gateway.bot.turn import Outcome
 
 _SEND_WAIT_SECONDS = 5.0
 """The longest wait for the receipt of a prompt that is being sent."""

@@ -17,7 +17,7 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.transaction import Chained, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.turn import Outcome
+from gateway.bot.turn import Outcome
 
 
 class TurnConcluder:

@@ -24,7 +24,7 @@ from gateway.observe.teller import RunTeller
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease, Snapshot
-from gateway.turn import Outcome, Turn, TurnExpenses
+from gateway.bot.turn import Outcome, Turn, TurnExpenses
 
 
 class LivePreview(LiveText, Protocol):

@@ -14,7 +14,7 @@ from gateway.memory import to_entries
 from gateway.observe.events import InterceptorVetoed
 from gateway.pending.actions import OutgoingReply
 from gateway.tools import ToolContext
-from gateway.turn import Outcome, Turn
+from gateway.bot.turn import Outcome, Turn
 
 log = logging.getLogger("askfirst.turns")
 

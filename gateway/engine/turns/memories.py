@@ -8,7 +8,7 @@ from gateway.engine.memory.records import begin_epoch, hand_to_lanes, remembered
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.memory import RESET
 from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, conversation_lane, person_lane
-from gateway.turn import Turn
+from gateway.bot.turn import Turn
 
 
 class Memories(TurnFeature):

@@ -9,7 +9,7 @@ from typing import Final
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.store.transaction import Put
 from gateway.stored import keys
-from gateway.turn import Turn
+from gateway.bot.turn import Turn
 
 _TTL_SECONDS: Final = 24 * 3600
 

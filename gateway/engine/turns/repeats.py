@@ -21,7 +21,7 @@ from gateway.pending.lines import read_backwards
 from gateway.store.transaction import Put
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.turn import Outcome, Turn
+from gateway.bot.turn import Outcome, Turn
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.turns")

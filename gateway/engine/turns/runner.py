@@ -45,7 +45,7 @@ from gateway.store.errors import Fenced
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.turn import ActionProposer, Outcome, Turn, answer_with_model
+from gateway.bot.turn import ActionProposer, Outcome, Turn, answer_with_model
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.turns")

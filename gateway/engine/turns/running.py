@@ -27,7 +27,7 @@ from gateway.providers.base import ModelMessage
 from gateway.store.types import Lease, Snapshot
 from gateway.stored.events import action_id_of
 from gateway.tools import ToolContext
-from gateway.turn import Turn
+from gateway.bot.turn import Turn
 from gateway.wording import FALLBACK
 
 _TEXTS_LOOKED_AT = 8

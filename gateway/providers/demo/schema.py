@@ -89,7 +89,7 @@ def _parameter(name: str, of: Mapping[str, Any], root: Mapping[str, Any], *, req
 def _matcher(pattern: Any) -> Callable[[str], bool] | None:
     if not isinstance(pattern, str):
         return None
-    from gateway.json_schema import finder  # its library takes a tenth of a second to load
+    from gateway.structured.json_schema import finder  # its library takes a tenth of a second to load
 
     try:
         return finder(pattern)

@@ -40,7 +40,7 @@ from redis.exceptions import ConnectionError as NotThere
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.maint_notifications import MaintNotificationsConfig
 
-from gateway.deadlines import MOST_MORE_SECONDS, Deadline
+from gateway.timing.deadlines import MOST_MORE_SECONDS, Deadline
 from gateway.store.errors import NotPrimary, StoreUnavailable
 from gateway.store.form import other_form
 from gateway.store.redis.scripts import Script

@@ -39,7 +39,7 @@ from gateway.tools.stash import StashedTool
 from gateway.wording import say
 
 if TYPE_CHECKING:
-    from gateway.conversations import Conversations
+    from gateway.privacy.conversations import Conversations
     from gateway.pending.actions import ConversationActions
 
 
@@ -187,7 +187,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
     changing = proposer.changing = _changing(turn, actions)
     names = _names(waiting, str(turn.person))
     reminders = [ModelMessage(role="event", content=_waiting_note(waiting, names, changing))] if waiting else []
-    done = await agent.turn(
+    done = await agent.answer(
         [*turn.history, *turn.notes, *reminders, *turn.model_messages],
         context=turn.context,
         on_confirm=proposer,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from channels import Json
-from gateway.forgetting.scope import Extent
+from gateway.privacy.scope import Extent
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Index, IndexEntry
 from gateway.pending.lines import read_entries, seal_line

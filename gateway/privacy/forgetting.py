@@ -14,8 +14,8 @@ from typing import Final
 
 from channels import Json
 from gateway.artifacts import ArtifactStore
-from gateway.forgetting.scope import Extent, NotForgotten, find_scope, refuse_what_runs
-from gateway.forgetting.shared import clean, lines_of, names_in, no_longer_there, without
+from gateway.privacy.scope import Extent, NotForgotten, find_scope, refuse_what_runs
+from gateway.privacy.shared import clean, lines_of, names_in, no_longer_there, without
 from gateway.pending.audit import OPERATOR
 from gateway.pending.deciding import withdraw
 from gateway.pending.loading import Counters, load_actions

@@ -11,7 +11,7 @@ from typing import Final
 from channels import AskfirstError, Json, Person
 from gateway.access.budgets import UsageCount, count_name
 from gateway.artifacts import ArtifactStore
-from gateway.forgetting import forget
+from gateway.privacy.forgetting import forget
 from gateway.memory import RESET, from_entries, to_entries
 from gateway.pending.lines import read_entries
 from gateway.pending.loading import stored_action

@@ -61,7 +61,7 @@ def schema_from_response_format(response_format: ResponseFormat) -> dict[str, Js
             f"response_format is a pydantic model or a JSON Schema, not {_named(response_format)}: "
             "give a class of pydantic.BaseModel, or a dict"
         )
-    from gateway import json_schema  # its library takes a tenth of a second to load
+    from gateway.structured import json_schema  # its library takes a tenth of a second to load
 
     try:
         return json_schema.checked(response_format)
@@ -94,7 +94,7 @@ def parse_and_validate(text: str, response_format: ResponseFormat) -> Any:
 
 def _read(schema: Mapping[str, Json], text: str) -> Any:
     """Return the JSON of a text. Raises ValueError with the faults that it has by the schema."""
-    from gateway import json_schema
+    from gateway.structured import json_schema
 
     value = json.loads(text)
     if faults := json_schema.faults(schema, value):

@@ -10,7 +10,7 @@ from channels import Reply
 from gateway.memory import RESET, to_entries
 from gateway.tools import ToolContext
 from gateway.tools.escape import plain
-from gateway.turn import Outcome, Turn, without_buttons
+from gateway.bot.turn import Outcome, Turn, without_buttons
 from gateway.wording import say
 
 # The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 from weakref import ref
 
-from gateway import loop_lag
+from gateway.timing import loop_lag
 
 MOST_MORE_SECONDS: Final = 2.0
 """The most time by which a deadline that spares a busy process is put off. Slack waits three seconds for an

@@ -1,0 +1,1 @@
+"""The turns of a bot, as its author makes them: its commands, and its model."""

@@ -1,0 +1,1 @@
+"""Data of people: conversations as their operator reads them, what a forgetting takes, and what expires."""
