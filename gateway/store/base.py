@@ -32,23 +32,17 @@ from gateway.store.types import (
 )
 
 
-class Store(Protocol):
-    """The durable state of a bot. Every call may raise StoreUnavailable."""
+class ConversationStore(Protocol):
+    """The calls of conversations: events, leases, records, logs, timers and rates.
+
+    Every call may raise StoreUnavailable.
+    """
 
     offset_seconds: float
     """Seconds added to the store's clock: 0 in production, set by FakeClock. It moves stamps, deadlines, TTLs and
     timers. Leases use real time."""
     shared: bool
     """Several processes may use the store at once."""
-
-    @property
-    def clock_ahead_seconds(self) -> float:
-        """Seconds by which the machine's clock was ahead of the latest moment in the store when it was opened.
-
-        0 if that is less than a day, and after `trust_clock`. While it is more, the store's clock continues from its
-        latest moment. So a wrong machine clock expires and removes no record.
-        """
-        ...
 
     async def open(self) -> None:
         """Open the store. Raises StoreRefused if it cannot be used as it is."""
@@ -58,17 +52,8 @@ class Store(Protocol):
         """Complete the calls in progress, and close the store."""
         ...
 
-    def trust_clock(self) -> None:
-        """Follow the machine's clock although it is far ahead: the store was unused for that long."""
-        ...
-
     def partition(self, conversation: str) -> str:
         """Return the partition of a conversation, two digits."""
-        ...
-
-    @property
-    def partitions(self) -> Sequence[str]:
-        """All partitions."""
         ...
 
     async def now(self) -> datetime:
@@ -126,22 +111,10 @@ class Store(Protocol):
         """Return these records, read at one moment."""
         ...
 
-    async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
-        """Return the records of all partitions whose name begins with `prefix`, ordered by name."""
-        ...
-
     async def read(
         self, log: Key, *, after: int = 0, first: int | None = None, last: int | None = None
     ) -> list[LogEntry]:
         """Return the entries of a log after a sequence number, in order: the `first` or the `last` of them, or all."""
-        ...
-
-    async def logs(self, prefix: str, *, before: datetime | None = None) -> list[Key]:
-        """Return the logs of all partitions with lines whose name begins with `prefix`, in no order.
-
-        `before`: only the ones whose first line is older than this moment of the store's clock. All names are looked
-        at, in many short calls: it is for work that is done a few times a day.
-        """
         ...
 
     def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
@@ -149,14 +122,6 @@ class Store(Protocol):
 
         Raises StoreUnavailable when the store closes.
         """
-        ...
-
-    async def mailboxes(self, most: int = 20) -> list[Mailbox]:
-        """Return the conversations with the most waiting events, the fullest first, for an operator."""
-        ...
-
-    async def mailbox(self, conversation: str, limit: int = 100) -> list[Waiting]:
-        """Return the events and notes that wait in a conversation, in order, for an operator."""
         ...
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:
@@ -168,10 +133,6 @@ class Store(Protocol):
 
         Work that is leased now counts too.
         """
-        ...
-
-    async def is_held(self, conversation: str) -> bool:
-        """Return True if the turn of a conversation is held by a lease that has not lapsed."""
         ...
 
     async def commit(self, transaction: Transaction) -> Committed:
@@ -197,6 +158,80 @@ class Store(Protocol):
         """
         ...
 
+    async def acquire(self, cells: Sequence[Cell]) -> float:
+        """Take the cost of every cell from its rate, or of none. Return 0 if taken, else the seconds to wait.
+
+        It is never given back.
+        """
+        ...
+
+    async def spent(self, names: Sequence[str]) -> list[Mapping[str, int]]:
+        """Return the counts under these names, summed over all partitions. A count that was never added to is empty.
+
+        Amounts are added by `Transaction.spends`.
+        """
+        ...
+
+    async def has_headroom(self) -> bool:
+        """Return True if disk or memory is left for new work, as measured within the last second.
+
+        Without headroom, only work that has begun is ended: new messages are refused and no action is launched.
+        """
+        ...
+
+    async def ping(self) -> None:
+        """Raise StoreUnavailable if the store does not answer or cannot be written to."""
+        ...
+
+
+class OperatorStore(Protocol):
+    """The calls of operators, and of whoever reads or removes the data of people. Many look at the whole store.
+
+    Every call may raise StoreUnavailable.
+    """
+
+    @property
+    def clock_ahead_seconds(self) -> float:
+        """Seconds by which the machine's clock was ahead of the latest moment in the store when it was opened.
+
+        0 if that is less than a day, and after `trust_clock`. While it is more, the store's clock continues from its
+        latest moment. So a wrong machine clock expires and removes no record.
+        """
+        ...
+
+    def trust_clock(self) -> None:
+        """Follow the machine's clock although it is far ahead: the store was unused for that long."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """All partitions."""
+        ...
+
+    async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
+        """Return the records of all partitions whose name begins with `prefix`, ordered by name."""
+        ...
+
+    async def logs(self, prefix: str, *, before: datetime | None = None) -> list[Key]:
+        """Return the logs of all partitions with lines whose name begins with `prefix`, in no order.
+
+        `before`: only the ones whose first line is older than this moment of the store's clock. All names are looked
+        at, in many short calls: it is for work that is done a few times a day.
+        """
+        ...
+
+    async def mailboxes(self, most: int = 20) -> list[Mailbox]:
+        """Return the conversations with the most waiting events, the fullest first, for an operator."""
+        ...
+
+    async def mailbox(self, conversation: str, limit: int = 100) -> list[Waiting]:
+        """Return the events and notes that wait in a conversation, in order, for an operator."""
+        ...
+
+    async def is_held(self, conversation: str) -> bool:
+        """Return True if the turn of a conversation is held by a lease that has not lapsed."""
+        ...
+
     async def timers(self, conversation: str | None = None) -> list[Timer]:
         """Return the timers whose event is of a conversation, or all, in no order. All timers are looked at.
 
@@ -211,20 +246,6 @@ class Store(Protocol):
         Raises Conflict while one of the lanes is leased, before anything of its partition is removed. All names in the
         store are looked at. After a StoreUnavailable some partitions may be done, and a repeat does the others.
         Versions of the records begin anew.
-        """
-        ...
-
-    async def acquire(self, cells: Sequence[Cell]) -> float:
-        """Take the cost of every cell from its rate, or of none. Return 0 if taken, else the seconds to wait.
-
-        It is never given back.
-        """
-        ...
-
-    async def spent(self, names: Sequence[str]) -> list[Mapping[str, int]]:
-        """Return the counts under these names, summed over all partitions. A count that was never added to is empty.
-
-        Amounts are added by `Transaction.spends`.
         """
         ...
 
@@ -255,13 +276,6 @@ class Store(Protocol):
         """Return the counts of the store."""
         ...
 
-    async def has_headroom(self) -> bool:
-        """Return True if disk or memory is left for new work, as measured within the last second.
 
-        Without headroom, only work that has begun is ended: new messages are refused and no action is launched.
-        """
-        ...
-
-    async def ping(self) -> None:
-        """Raise StoreUnavailable if the store does not answer or cannot be written to."""
-        ...
+class Store(ConversationStore, OperatorStore, Protocol):
+    """The durable state of a bot."""
