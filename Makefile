@@ -36,11 +36,11 @@ nightly: .venv/test.installed
 
 ## The next 100,000 requests that are nearly right, of a million; .nightly/fuzz.json says where to go on.
 fuzz: .venv/test.installed
-	$(BIN)/pytest -m nightly tests/fuzz
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m nightly tests/fuzz
 
 ## Eight minutes more of a busy server on each store; four runs are the half hour of docs/performance.md.
 soak: .venv/test.installed
-	$(BIN)/pytest -n 2 -m nightly --timeout 1200 tests/soak
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m nightly --timeout 1200 tests/soak
 
 lint: style
 	$(MYPY)

@@ -18,7 +18,7 @@ from tests.nasty import NASTY, nasty
 __all__ = ["Visitors"]
 
 SESSIONS, STREAMS, UPLOADERS = 50, 8, 10
-TEXT_CHARACTERS, TABLE_ROWS, FILE_BYTES = 15_000, 400, 300_000
+TEXT_CHARACTERS, TABLE_ROWS, FILE_BYTES = 15_000, 400, 120_000
 UNREACHABLE_SECONDS = 0.5
 
 
@@ -43,7 +43,9 @@ class Visitors:
         ]
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(SESSIONS):
-                self._sessions.append(await stack.enter_async_context(self._visitor()))
+                session = await stack.enter_async_context(self._visitor())
+                await self._request(session, "GET", "/chat")
+                self._sessions.append(session)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                     for act, each in acts:
@@ -65,9 +67,9 @@ class Visitors:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * each)
 
     async def _opens(self) -> None:
-        """Open the page in a browser that has no session yet, or in one of the sessions."""
+        """Open the page in a browser that has no session yet."""
         async with self._visitor() as stranger:
-            await self._request(self._random.choice([stranger, *self._sessions]), "GET", "/chat")
+            await self._request(stranger, "GET", "/chat")
 
     async def _writes(self) -> None:
         await self._says(nasty(self._random.choice(NASTY), TEXT_CHARACTERS))
@@ -81,7 +83,7 @@ class Visitors:
 
     async def _uploads(self) -> None:
         """Upload a file that no message names."""
-        query = {"upload": f"upload{next(self._numbers)}", "at": "0", "size": str(FILE_BYTES), "name": "a.txt"}
+        query = {"upload": f"upload-{next(self._numbers)}", "at": "0", "size": str(FILE_BYTES), "name": "a.txt"}
         content = self._random.randbytes(FILE_BYTES)
         headers = {"Content-Type": "application/octet-stream"}
         session = self._random.choice(self._sessions)
