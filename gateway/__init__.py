@@ -24,10 +24,10 @@ from gateway.agent import (
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.cache import Cache, CacheStats, InMemoryCache
 from gateway.channel_agent import ChannelAgent, NotAllowed
-from gateway.privacy.conversations import Conversations
 from gateway.guards import Guardrail, GuardrailVerdict, InjectionGuardrail, LengthGuardrail, PiiGuardrail
 from gateway.memory import ConversationMemory, EntityMemory, KnowledgeGraphMemory, KnowledgeMemory
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
+from gateway.privacy.conversations import Conversations
 from gateway.providers import FallbackProvider, ModelMessage, Provider, ProviderError, Request, Response, Usage
 from gateway.tools import (
     Ambiguous,

@@ -39,7 +39,6 @@ from gateway.channel_agent import ChannelAgent
 from gateway.config.environment import proxied
 from gateway.config.options import WrongOption, checked
 from gateway.config.settings import Role, ServeWay, Settings
-from gateway.operations.control_server import control, store_file
 from gateway.engine.clock import Skew, watched
 from gateway.engine.delivery.links import series_of
 from gateway.engine.platforms import Platforms
@@ -52,6 +51,7 @@ from gateway.observe.spans import SpanReader, span_export
 from gateway.observe.teller import Reader, Teller
 from gateway.observe.watchdog import Watchdog
 from gateway.operations.base import claim
+from gateway.operations.control_server import control, store_file
 from gateway.operations.operator import Operator
 from gateway.store.base import Store
 from gateway.store.errors import NotPrimary, StoreRefused

@@ -18,6 +18,7 @@ from channels.catalogue import lacking
 from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
+from gateway.bot.turn import Runtime
 from gateway.cache.stored import StoreCache
 from gateway.channel_agent import ChannelAgent
 from gateway.config.clear import clear_mend, in_clear
@@ -34,7 +35,6 @@ from gateway.providers.base import Transcriber
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, keys_of, new_secret
 from gateway.store.sqlite import SqliteStore
-from gateway.bot.turn import Runtime
 from gateway.wording import prepare
 
 if TYPE_CHECKING:

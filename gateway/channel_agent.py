@@ -18,21 +18,21 @@ from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, Interceptors, Stage
 from gateway.bot.commands import BotCommands, CommandHandler
-from gateway.config.options import WrongOption, checked
-from gateway.privacy.conversations import Conversations
-from gateway.logs import describe_error
-from gateway.observe.callbacks import Callbacks
-from gateway.observe.observer import AgentObserver
-from gateway.observe.results import AgentResult
-from gateway.providers.base import Provider, Transcriber
-from gateway.tools import Tool, ToolPolicy, unasked
-from gateway.tools.pending_action import Detail, PendingAction
-from gateway.tools.stash import ADAPTER, Executors, Factory
 from gateway.bot.turn import (
     Runtime,
     split_command,
     without_buttons,
 )
+from gateway.config.options import WrongOption, checked
+from gateway.logs import describe_error
+from gateway.observe.callbacks import Callbacks
+from gateway.observe.observer import AgentObserver
+from gateway.observe.results import AgentResult
+from gateway.privacy.conversations import Conversations
+from gateway.providers.base import Provider, Transcriber
+from gateway.tools import Tool, ToolPolicy, unasked
+from gateway.tools.pending_action import Detail, PendingAction
+from gateway.tools.stash import ADAPTER, Executors, Factory
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 

@@ -27,10 +27,10 @@ from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
 from gateway.channel_agent import LifespanFailed
 from gateway.config.options import WrongOption
-from gateway.privacy.conversations import UnknownConversation
 from gateway.engine.delivery.attempt_state import WrongAttempt
 from gateway.mcp.link import NoConnection
 from gateway.pending.transitions import WrongState
+from gateway.privacy.conversations import UnknownConversation
 from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault, TranscriptionFailed
 from gateway.store.errors import MailboxFull
 from gateway.tools.errors import Problem, ToolBusy, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError

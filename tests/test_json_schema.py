@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema.validators import Draft202012Validator
 
-from gateway.structured.json_schema import checked, faults
 from gateway.structured import extract_json
+from gateway.structured.json_schema import checked, faults
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, 1.5, "", "a", "1", "xa"])
 VALUES = st.recursive(

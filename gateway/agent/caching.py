@@ -15,9 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from channels import Json
 from gateway.agent.journal import CallResult
 from gateway.cache import Cache, CacheNotReady
-from gateway.timing.deadlines import Deadline
 from gateway.logs import describe_error
 from gateway.providers.base import ModelMessage, Provider, Request, Response, Usage
+from gateway.timing.deadlines import Deadline
 from gateway.tools import Tool
 from gateway.tools.stopping import Stopped, Stopping
 

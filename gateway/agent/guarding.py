@@ -16,12 +16,12 @@ from gateway.agent.journal import CallResult
 from gateway.agent.model import OnText
 from gateway.agent.withdrawing import withdrawing_tool
 from gateway.guards import Guardrail, GuardrailContext, GuardrailVerdict, Stage, screen_aside, screened_name
-from gateway.timing.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.observe.events import GuardrailTriggered
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ModelMessage, ToolCall
 from gateway.providers.calls import no_constant
+from gateway.timing.left_tasks import leave
 from gateway.tools import Tool, ToolContext
 from gateway.tools.stopping import Stopped
 from gateway.wording import say

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from channels import AskfirstError, Json, Message
-from gateway.timing.left_tasks import leave
 from gateway.logs import describe_error
+from gateway.timing.left_tasks import leave
 from gateway.tools import ToolContext, cause_of
 from gateway.tools.function import Function, call_guarded
 

@@ -1,4 +1,4 @@
-"""The commands of a bot: the built-in ones, and those of its author."""
+"""The commands of a bot: the built-in ones, and the ones of its author."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from channels import Reply
+from gateway.bot.turn import Outcome, Turn, without_buttons
 from gateway.memory import RESET, to_entries
 from gateway.tools import ToolContext
 from gateway.tools.escape import plain
-from gateway.bot.turn import Outcome, Turn, without_buttons
 from gateway.wording import say
 
 # The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
@@ -28,7 +28,7 @@ _RECEIPTS: Final = 10
 
 
 class BotCommands:
-    """The commands of one bot: the built-in ones, and those that its author registered."""
+    """The commands of one bot: the built-in ones, and the ones of its author."""
 
     def __init__(self) -> None:
         self._own: dict[str, tuple[CommandHandler, str]] = {}

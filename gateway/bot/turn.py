@@ -39,8 +39,8 @@ from gateway.tools.stash import StashedTool
 from gateway.wording import say
 
 if TYPE_CHECKING:
-    from gateway.privacy.conversations import Conversations
     from gateway.pending.actions import ConversationActions
+    from gateway.privacy.conversations import Conversations
 
 
 # The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
@@ -104,7 +104,7 @@ class Turn:
     actions: Callable[[], Awaitable[ConversationActions]]
     """Loads the conversation's open actions, anew at each call."""
     settled: Callable[[], Awaitable[ConversationActions]]
-    """Loads the conversation's actions with those that have ended lately."""
+    """Loads the conversation's actions and the ones that have ended lately."""
     elsewhere: Callable[[], Awaitable[Sequence[PendingAction]]]
     """Loads the open questions that wait for the person in groups; none for a turn in a group."""
     events: RunTeller
@@ -448,7 +448,7 @@ def without_buttons(reply: Reply | str) -> Reply:
 
 
 def said_messages(messages: Sequence[Message], attachments: Sequence[ReceivedAttachment]) -> list[ModelMessage]:
-    """Return these messages for the model, with what was read of their `attachments`."""
+    """Return these messages for the model, with the words and files of their `attachments`."""
     received = {each.ref: each for each in attachments}
     return [each for message in messages for each in (*_group_messages(message), _model_message(message, received))]
 

@@ -30,9 +30,9 @@ from gateway.cli.tools import in_short, list_sources
 from gateway.cli.webhooks import polled, webhook_url
 from gateway.config.environment import proxied
 from gateway.config.settings import Settings
-from gateway.operations.control_server import socket_file, store_file
 from gateway.engine.clock import skew_of
 from gateway.logs import describe_error
+from gateway.operations.control_server import socket_file, store_file
 from gateway.providers import (
     KnowsModels,
     ModelMessage,

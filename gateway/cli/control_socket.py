@@ -23,8 +23,8 @@ from channels.webchat import WebChatChannel
 from gateway.artifacts import ArtifactStore
 from gateway.assembly import home_of, utc_now
 from gateway.config.settings import Settings
-from gateway.operations.control_server import socket_file, store_file
 from gateway.operations.base import NotDone
+from gateway.operations.control_server import socket_file, store_file
 from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
 from gateway.store.errors import StoreRefused

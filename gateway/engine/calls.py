@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from channels import AskfirstError
 from channels.direct import DirectChannel
 from gateway.artifacts import Artifact
+from gateway.bot.turn import Outcome
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.observe.results import NO_TRACE, AgentResult, RunRecord, StopReason, StoredTrace
@@ -28,7 +29,6 @@ from gateway.store.transaction import Put
 from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
-from gateway.bot.turn import Outcome
 
 _RESULT_SECONDS = 600.0
 """The time for which the result of a turn is kept for its caller."""

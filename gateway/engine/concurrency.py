@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
-from gateway.timing import loop_lag
 from gateway.logs import describe_error
 from gateway.store.types import Kind, Lease
+from gateway.timing import loop_lag
 
 log = logging.getLogger("askfirst.engine")
 

@@ -15,7 +15,6 @@ from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
-from gateway.privacy.expiry import Expiry
 from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import lease_lane
 from gateway.engine.memory.jobs import MemoryRunner
@@ -23,6 +22,7 @@ from gateway.engine.runtime import BotRuntime
 from gateway.engine.turns.runner import TurnRunner
 from gateway.logs import describe_error
 from gateway.pending.seed.running import sweep_executors
+from gateway.privacy.expiry import Expiry
 from gateway.store.errors import StoreError, StoreUnavailable
 from gateway.store.types import Kind, Lease
 from gateway.tools.pending_action import PendingAction

@@ -15,7 +15,6 @@ from channels import Address, Message, Person, Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import check_suppression
 from gateway.channel_agent import NotAllowed
-from gateway.privacy.conversations import Conversations
 from gateway.engine.calls import Call, Calls, TurnResult
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
@@ -34,6 +33,7 @@ from gateway.pending.loading import conversation_of
 from gateway.pending.reading import decides, name_of, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id, token_sha256
 from gateway.pending.transitions import may_approve, may_refuse
+from gateway.privacy.conversations import Conversations
 from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming, Lease
 from gateway.stored import keys

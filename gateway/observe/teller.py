@@ -13,7 +13,6 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, Type
 from weakref import WeakKeyDictionary
 
 from channels import Json
-from gateway.timing.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.events import ObservedEvent, RunEvent
@@ -21,6 +20,7 @@ from gateway.observe.observer import AgentObserver
 from gateway.observe.private import private
 from gateway.observe.recorder import TraceRecorder
 from gateway.observe.runs import new_run_id
+from gateway.timing.left_tasks import leave
 
 __all__ = ["MOST_WAITING", "SILENT", "Reader", "RunTeller", "Teller", "begin_run"]
 

@@ -7,12 +7,12 @@ import secrets
 from channels import Address, OptedOut, Reply, Unreachable
 from gateway.access.reached import reached_limits
 from gateway.access.suppression import check_suppression
-from gateway.privacy.conversations import Conversations, UnknownConversation
 from gateway.engine.event_bodies import replay_body
-from gateway.privacy.scope import NotForgotten
 from gateway.memory import to_entries
 from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso
 from gateway.pending.actions import OutgoingReply
+from gateway.privacy.conversations import Conversations, UnknownConversation
+from gateway.privacy.scope import NotForgotten
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting

@@ -11,12 +11,12 @@ from typing import Final
 from channels import AskfirstError, Json, Person
 from gateway.access.budgets import UsageCount, count_name
 from gateway.artifacts import ArtifactStore
-from gateway.privacy.forgetting import forget
 from gateway.memory import RESET, from_entries, to_entries
 from gateway.pending.lines import read_entries
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
 from gateway.pending.sealed_records import open_value
+from gateway.privacy.forgetting import forget
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Store
 from gateway.store.types import Key, LogEntry

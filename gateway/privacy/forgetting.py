@@ -14,12 +14,12 @@ from typing import Final
 
 from channels import Json
 from gateway.artifacts import ArtifactStore
-from gateway.privacy.scope import Extent, NotForgotten, find_scope, refuse_what_runs
-from gateway.privacy.shared import clean, lines_of, names_in, no_longer_there, without
 from gateway.pending.audit import OPERATOR
 from gateway.pending.deciding import withdraw
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
+from gateway.privacy.scope import Extent, NotForgotten, find_scope, refuse_what_runs
+from gateway.privacy.shared import clean, lines_of, names_in, no_longer_there, without
 from gateway.store.base import Store
 from gateway.store.codec import dead_to_text, encode
 from gateway.store.embedded import is_embedded

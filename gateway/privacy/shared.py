@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from channels import Json
-from gateway.privacy.scope import Extent
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Index, IndexEntry
 from gateway.pending.lines import read_entries, seal_line
 from gateway.pending.seal import Keyring
 from gateway.pending.sealed_records import open_value, seal_value
+from gateway.privacy.scope import Extent
 from gateway.store.base import Store
 from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction

@@ -10,8 +10,8 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Final, Protocol, runtime_checkable
 
-from gateway.timing.deadlines import Deadline
 from gateway.providers.base import Completes, Provider, ProviderError, ProviderFault, Request, Response, Usage
+from gateway.timing.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Answers with a schema: the schema of a response format, its instruction, and the validated value of a text.
 
 A response format is a pydantic model or a JSON Schema (draft 2020-12, unless ``$schema`` names another). A ``$ref``
-reads the schema's own ``$defs``: nothing is ever fetched.
+reads the schema's own ``$defs``: no URL is ever fetched.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def schema_from_response_format(response_format: ResponseFormat) -> dict[str, Js
     """Return the JSON Schema of a response format.
 
     Raises TypeError for anything else than a pydantic model or a mapping, and ValueError for a mapping that is no valid
-    JSON Schema, or one whose ``$ref`` leads nowhere or back to itself.
+    JSON Schema, or one whose ``$ref`` leads to no place or back to itself.
     """
     if isinstance(response_format, type) and issubclass(response_format, BaseModel):
         return response_format.model_json_schema()
@@ -73,8 +73,8 @@ def parse_and_validate(text: str, response_format: ResponseFormat) -> Any:
     """Return the value that a text holds: an instance of the pydantic model, or the JSON that fits the schema.
 
     A text with several values gives the first that is valid. A pydantic model converts types as it does for JSON.
-    Raises ValueError with the faults of the first value, or one that says that there is no JSON. Also raises what
-    `schema_from_response_format` does.
+    Raises ValueError with the faults of the first value, or one that says that there is no JSON, and the errors of
+    `schema_from_response_format`.
     """
     if isinstance(response_format, type) and issubclass(response_format, BaseModel):
         read: Callable[[str], Any] = response_format.model_validate_json
@@ -116,7 +116,7 @@ def validation_retry_message(error: str) -> str:
 
 
 def _values(text: str) -> Iterator[str]:
-    """Yield the JSON objects and arrays of a text: those of fenced blocks, then the others."""
+    """Yield the JSON objects and arrays of a text: first of the fenced blocks, then the others."""
     if not text:
         return
     starts = [match.end() for match in _FENCE.finditer(text)]

@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
     """Return the schema as a dict.
 
-    Raises ValueError for one that is no JSON Schema, or whose ``$ref`` leads nowhere or back to itself.
+    Raises ValueError for one that is no JSON Schema, or with a ``$ref`` that leads nowhere or back to itself.
     """
     schema = dict(schema)
     try:
@@ -69,12 +69,12 @@ def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def faults(schema: Mapping[str, Json], value: Json) -> list[str]:
-    """Return what does not fit in a value, by a schema that was checked; empty if all fits."""
+    """Return the faults of a value, by a schema that was checked; empty if all fits."""
     return [f"{_place(each.path)}{each.message}" for each in found_faults(schema, value)]
 
 
 def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
-    """Return what does not fit in a value, with its places, by a schema that was checked."""
+    """Return the faults of a value with their places, by a schema that was checked."""
     try:
         return [
             Fault(tuple(each.absolute_path), str(each.validator), each.message, each.instance, each.schema)

@@ -26,10 +26,10 @@ from channels import (
     WebhookResponse,
 )
 from channels.catalogue import settings_of
-from gateway.timing.deadlines import Deadline
 from gateway.observe.caller import TRACEPARENT
 from gateway.observe.events import WebhookHandled, WebhookRejected
 from gateway.observe.teller import SILENT, Teller
+from gateway.timing.deadlines import Deadline
 from gateway.wording import say
 
 Accept: TypeAlias = Callable[[Channel, Parsed], Awaitable[None]]

@@ -21,9 +21,9 @@ from gateway import Agent, ChannelAgent, tool
 from gateway.access.budgets import spendings
 from gateway.assembly import open_store
 from gateway.cli import control_socket
-from gateway.operations.control_server import control
 from gateway.operations import audit
 from gateway.operations.base import record_served
+from gateway.operations.control_server import control
 from gateway.operations.operator import Operator
 from gateway.pending.lines import seal_lines
 from gateway.pending.seal import Keyring

@@ -22,10 +22,10 @@ from channels import Address
 from channels import Person as Newcomer
 from gateway import Agent, ChannelAgent
 from gateway.assembly import open_store
-from gateway.operations.control_server import control, socket_file
 from gateway.engine.intake.inbox import Shapes
 from gateway.engine.strangers import Newcomers
 from gateway.operations.base import NotDone
+from gateway.operations.control_server import control, socket_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from channels import WebhookRequest
 from channels.slack.parse import PayloadReader
-from gateway.cli import main
 from gateway.bot.commands import BUILT_IN
+from gateway.cli import main
 from gateway.store.sqlite import SqliteStore
 from gateway.wording import say
 from tests.cli.processes import askfirst, forked

@@ -33,22 +33,22 @@ from channels import (
 from gateway import ChannelAgent
 from gateway.access import AllowList
 from gateway.assembly import Storage, assemble, open_store
+from gateway.bot.turn import Outcome
 from gateway.config.limits import Limits, Retention, parse_budgets
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
-from gateway.privacy.expiry import Expiry
 from gateway.engine.leases import prefetch
 from gateway.engine.memory.jobs import MemoryRunner
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
+from gateway.privacy.expiry import Expiry
 from gateway.store.base import Store
 from gateway.store.types import Kind, Lease
 from gateway.stored.memory_events import is_memory_lane
 from gateway.testing import ScriptedProvider
 from gateway.testing.doubles import FaultyStore
 from gateway.tools.pending_action import PendingAction
-from gateway.bot.turn import Outcome
 from tests.engine.bots import Model
 from tests.stored import action_of
 from tests.told import Told

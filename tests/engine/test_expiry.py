@@ -9,10 +9,10 @@ from typing import Any, Literal, cast
 import pytest
 
 from gateway.config.limits import Retention
-from gateway.engine import expiry as expiring
 from gateway.engine import reply_limits
-from gateway.privacy.expiry import Expiry
 from gateway.operations.audit import AuditCommands
+from gateway.privacy import expiry as expiring
+from gateway.privacy.expiry import Expiry
 from gateway.store.base import Store
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Key

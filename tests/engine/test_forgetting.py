@@ -37,13 +37,13 @@ from gateway import (
     tool,
 )
 from gateway.channel_agent import ChannelAgent
-from gateway.privacy.conversations import Conversations
 from gateway.engine.event_bodies import event_body
-from gateway.privacy.scope import NotForgotten
 from gateway.observe.runs import run_id_of
 from gateway.operations.operator import Operator
 from gateway.pending.audit import Pseudonyms, is_pseudonym, people_by_pseudonym
 from gateway.pending.seal import compute_digest
+from gateway.privacy.conversations import Conversations
+from gateway.privacy.scope import NotForgotten
 from gateway.providers.base import ModelMessage, Request, Response, Usage
 from gateway.providers.base import ToolCall as Call
 from gateway.store.base import Store

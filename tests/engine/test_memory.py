@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from channels import Message, Parsed, WebhookResponse
 from gateway import Agent, AgentConfig, ChannelAgent, ConversationMemory, EntityMemory, tool
 from gateway.config.limits import Limits, Retention, Share
-from gateway.privacy.expiry import Expiry
 from gateway.engine.leases import prefetch
 from gateway.observe.events import MemoryTrim, SessionLoad, SessionSave
 from gateway.observe.runs import run_id_of
 from gateway.observe.trace import AgentTrace
 from gateway.pending.lines import seal_lines
+from gateway.privacy.expiry import Expiry
 from gateway.providers.base import ModelMessage, Request, Response
 from gateway.providers.base import ToolCall as Call
 from gateway.store.base import Store

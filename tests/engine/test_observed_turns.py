@@ -17,6 +17,7 @@ import pytest
 
 from channels import Message, Undeliverable
 from gateway import Agent, AgentConfig, ChannelAgent, FallbackProvider, ToolContext, emit_artifact, tool
+from gateway.bot.turn import Outcome
 from gateway.observe.event_log import EventLog
 from gateway.observe.events import (
     CacheHit,
@@ -43,7 +44,6 @@ from gateway.observe.trace import AgentTrace
 from gateway.providers import ProviderError, Response, Usage
 from gateway.stored import keys
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
-from gateway.bot.turn import Outcome
 from tests.engine.rig import Rig, Worker, message, rig
 
 PLACE = "agent/test:bot:ana"

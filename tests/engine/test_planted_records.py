@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from gateway.config.limits import Retention
-from gateway.privacy.expiry import Expiry
 from gateway.engine.turns.batch import choose
 from gateway.engine.turns.checkpoint import StoreJournal
 from gateway.operations.operator import Operator
+from gateway.privacy.expiry import Expiry
 from gateway.store.transaction import Put, Timer, Transaction
 from gateway.store.types import Dead, Incoming
 from gateway.stored import keys

@@ -12,12 +12,12 @@ import pytest
 
 from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, providers, tool
 from gateway.agent import AgentConfig
+from gateway.bot.turn import Outcome
 from gateway.engine.turns.runner import TurnRunner
 from gateway.providers.base import ProviderError, Request, Response
 from gateway.store.errors import StoreUnavailable
 from gateway.store.types import Lease
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
-from gateway.bot.turn import Outcome
 from gateway.wording import say
 from tests.engine.bots import Invoices, Whole
 from tests.engine.rig import Rig, Worker, here, killed, message, rig, until, user_lines

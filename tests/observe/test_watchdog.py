@@ -13,12 +13,12 @@ from typing import cast
 import pytest
 
 from gateway import Agent, ChannelAgent, Gateway
-from gateway.timing.deadlines import Deadline
 from gateway.engine.concurrency import BackgroundTasks, WorkerPool
-from gateway.timing.loop_lag import BEAT_SECONDS, LoopLag
 from gateway.observe.watchdog import STALL_SECONDS, Watchdog
 from gateway.store.types import Lease
 from gateway.testing import ScriptedProvider
+from gateway.timing.deadlines import Deadline
+from gateway.timing.loop_lag import BEAT_SECONDS, LoopLag
 from tests.engine.rig import until
 
 

@@ -501,9 +501,9 @@ async def test_a_turn_that_is_taken_over_still_asks() -> None:
     agent = Agent([invoices.tool], provider=ScriptedProvider([CALL]))
     context = ToolContext(person="app:-:ana", conversation="c", idempotency_key="t")
     message = [ModelMessage(role="user", content="delete INV-42")]
-    first = await agent.turn(message, context=context, on_confirm=ask, ports=LoopPorts(journal=Kept()))
+    first = await agent.answer(message, context=context, on_confirm=ask, ports=LoopPorts(journal=Kept()))
     other = agent.using(ScriptedProvider([]))
-    again = await other.turn(message, context=context, on_confirm=ask, ports=LoopPorts(journal=Kept()))
+    again = await other.answer(message, context=context, on_confirm=ask, ports=LoopPorts(journal=Kept()))
     for outcome in (first, again):
         assert (outcome.stop_reason, [each.action for each in outcome.asked]) == ("asked", [asked])
     assert first.messages == again.messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,8 @@ CORPUS = tomllib.loads((FOLDER / "verbs.toml").read_text(encoding="utf-8"))
 ENDING = tomllib.loads((FOLDER / "ending.toml").read_text(encoding="utf-8"))
 ENDS = ("cancel", "close", "drop", "leave", "reject", "skip", "stop", None)
 """Verbs of questions that would end something, and the unknown verb, which may be "pause"."""
+DRAWN = 30
+"""The texts with a place for a verb that are drawn each day."""
 SAID: dict[str, list[tuple[str, str, str]]] = CORPUS["said"]
 
 
@@ -54,26 +57,42 @@ def test_a_question_whose_verb_is_a_no_is_not_refused_by_one(verb: str) -> None:
     assert misread(verb, offered if verb not in ("keep", "leave") else [(*row[:2], "unclear") for row in offered]) == []
 
 
+@pytest.mark.nightly
+def test_no_phrase_to_go_on_is_a_yes_to_a_question_that_ends(lang: str) -> None:
+    """`test_to_go_on_is_no_yes_to_a_question_that_ends` draws some of these phrases each day."""
+    phrases = going_on(lang, words_of(lang).slots)
+    assert len(phrases) >= len(ENDING["words"][lang])
+    assert [(text, verb) for text, verb in phrases if PARSER.classify(text, lang, verb=verb) == "confirm"] == []
+
+
 def test_to_go_on_is_no_yes_to_a_question_that_ends(lang: str) -> None:
-    """Said to "Stop the delivery?", "continue" may be a no: every phrase of the tables with such a word."""
-    words, said = words_of(lang), ENDING["said"][lang]
+    """Said to "Stop the delivery?", "continue" may be a no: phrases of the tables with such a word."""
+    said, texts = ENDING["said"][lang], sorted(words_of(lang).slots)
+    phrases = going_on(lang, random.Random(lang).sample(texts, min(DRAWN, len(texts))))
+    phrases += [(text, verb) for text in said for verb in ENDS]
+    assert [(text, verb) for text, verb in phrases if PARSER.classify(text, lang, verb=verb) == "confirm"] == []
+    assert [text for text in said if PARSER.classify(text, lang, verb="pay") == "cancel"] == []
+    assert [text for text in said if read_code(f"{text} K7P3", lang, verb="stop") is not None] == []
+
+
+def going_on(lang: str, texts: Iterable[str]) -> list[tuple[str, str | None]]:
+    """The phrases of the tables with a word that means to go on, with the verb of their question.
+
+    `texts`: those with a place for a verb.
+    """
+    words = words_of(lang)
     stems = [fold(f"|{stem}|").replace("| ", " ").replace(" |", " ").strip("|") for stem in ENDING["words"][lang]]
     phrases: list[tuple[str, str | None]] = [
         (text, "stop") for text, found in words.pieces.items() if any(piece.intent == "confirm" for piece in found)
     ]
     phrases += [
         (text.replace(f"{{{form.name}}}", shape), form.verb)
-        for text in words.slots
+        for text in texts
         for shape, forms in words.forms.items()
         for form in forms
         if form.verb in ENDS and f"{{{form.name}}}" in text
     ]
-    phrases = [(text, verb) for text, verb in phrases if any(stem in f" {text} " for stem in stems)]
-    assert len(phrases) >= len(stems)
-    phrases += [(text, verb) for text in said for verb in ENDS]
-    assert [(text, verb) for text, verb in phrases if PARSER.classify(text, lang, verb=verb) == "confirm"] == []
-    assert [text for text in said if PARSER.classify(text, lang, verb="pay") == "cancel"] == []
-    assert [text for text in said if read_code(f"{text} K7P3", lang, verb="stop") is not None] == []
+    return [(text, verb) for text, verb in phrases if any(stem in f" {text} " for stem in stems)]
 
 
 def test_not_to_want_it_is_no_refusal_to_end_it(lang: str) -> None:

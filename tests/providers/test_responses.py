@@ -58,7 +58,7 @@ async def _keeps_nothing(artifact: object) -> Any:
 async def turn(provider: Provider, *messages: ModelMessage, journal: Notebook | None = None) -> LoopOutcome:
     agent = Agent([switch], provider=provider, instructions="Be brief.")
     context = ToolContext(person="app:-:ana", idempotency_key="t1")
-    return await agent.turn(
+    return await agent.answer(
         messages, context=context, on_confirm=Person(), ports=LoopPorts(journal=journal, keep=_keeps_nothing)
     )
 

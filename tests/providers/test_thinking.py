@@ -44,7 +44,7 @@ def lamps(provider: Provider, instructions: str = "Be brief.") -> Agent:
 
 async def turn(agent: Agent, *messages: ModelMessage, journal: Notebook | None = None) -> LoopOutcome:
     context = ToolContext(person="app:-:ana", idempotency_key="t1")
-    return await agent.turn(
+    return await agent.answer(
         messages, context=context, on_confirm=Person(), ports=LoopPorts(journal=journal, keep=_keeps_nothing)
     )
 

@@ -21,12 +21,12 @@ from gateway.engine.memory.filling import MemoryFiller
 from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.traces import keep_trace
 from gateway.engine.waiting import keep_waiting
-from gateway.privacy.forgetting import forget
-from gateway.privacy.scope import NotForgotten
 from gateway.logs import describe_error
 from gateway.memory import NotedFact
 from gateway.observe.runs import run_id_of
 from gateway.observe.teller import RunTeller, begin_run
+from gateway.privacy.forgetting import forget
+from gateway.privacy.scope import NotForgotten
 from gateway.providers.base import ProviderError
 from gateway.store.embedded import is_embedded
 from gateway.store.errors import Fenced, StoreUnavailable

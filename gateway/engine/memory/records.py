@@ -10,6 +10,7 @@ from typing import Final, Self
 from channels import Json
 from channels.direct import is_private
 from gateway.agent import Agent
+from gateway.bot.turn import Turn
 from gateway.engine.context import EngineContext
 from gateway.memory import Remembered
 from gateway.store.errors import Conflict
@@ -17,7 +18,6 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Record, Snapshot
 from gateway.stored import keys
 from gateway.stored.memory_events import MemoryEvent, conversation_lane, memory_body_of, person_lane
-from gateway.bot.turn import Turn
 
 SUMMARY: Final = "summary"
 """The name of the summary among the memories of a conversation."""

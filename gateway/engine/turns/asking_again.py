@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from channels import Person, Reply
 from gateway.agent.interceptors import InterceptorFailed
+from gateway.bot.turn import Outcome
 from gateway.engine.context import EngineContext
 from gateway.engine.reach import find_ballots
 from gateway.memory import to_entries
@@ -13,7 +14,6 @@ from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
 from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS
 from gateway.tools.pending_action import PendingAction
-from gateway.bot.turn import Outcome
 from gateway.wording import say
 
 

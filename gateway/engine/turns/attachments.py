@@ -19,11 +19,11 @@ from gateway.agent.replies import SHOWN_TYPES
 from gateway.artifacts import Artifact, NotKept, clean_filename
 from gateway.artifacts.names import sniff_type
 from gateway.artifacts.pictures import HEAD_BYTES, picture_size, picture_type
+from gateway.bot.turn import Turn
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.feature import RunningTurn, TurnFeature
 from gateway.logs import describe_error
 from gateway.tools.context import ReceivedAttachment
-from gateway.bot.turn import Turn
 
 log = logging.getLogger("askfirst.turns")
 

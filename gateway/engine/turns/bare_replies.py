@@ -10,6 +10,7 @@ from functools import partial
 from typing import Literal
 
 from channels import CanOrder, Message, Person, Receipt
+from gateway.bot.turn import Outcome
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery import reports
 from gateway.engine.messages import is_typed, replies_by_thread
@@ -29,7 +30,6 @@ from gateway.pending.selecting import LEAST_ITEMS, Selection, read_selection
 from gateway.pending.words import words_of
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
-from gateway.bot.turn import Outcome
 
 _SEND_WAIT_SECONDS = 5.0
 """The longest wait for the receipt of a prompt that is being sent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from channels import Address
+from gateway.bot.turn import Outcome
 from gateway.engine.context import EngineContext
 from gateway.engine.leases import prefetch
 from gateway.engine.retrying import attempts
@@ -17,7 +18,6 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.transaction import Chained, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.bot.turn import Outcome
 
 
 class TurnConcluder:

@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 from channels import Address, Json, Person
 from channels.direct import DirectChannel
 from gateway.agent import LiveText
+from gateway.bot.turn import Outcome, Turn, TurnExpenses
 from gateway.engine.context import EngineContext
 from gateway.engine.telling import event_id_of
 from gateway.engine.turns.batch import Batch
@@ -24,7 +25,6 @@ from gateway.observe.teller import RunTeller
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease, Snapshot
-from gateway.bot.turn import Outcome, Turn, TurnExpenses
 
 
 class LivePreview(LiveText, Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from channels import Message, MessageEdited, Reply
 from gateway.agent.interceptors import InterceptorFailed
+from gateway.bot.turn import Outcome, Turn
 from gateway.engine.telling import run_of
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
@@ -14,7 +15,6 @@ from gateway.memory import to_entries
 from gateway.observe.events import InterceptorVetoed
 from gateway.pending.actions import OutgoingReply
 from gateway.tools import ToolContext
-from gateway.bot.turn import Outcome, Turn
 
 log = logging.getLogger("askfirst.turns")
 

@@ -16,15 +16,15 @@ from datetime import datetime
 from typing import Final
 
 from channels import Address, Ambiguous, AskfirstError, CanStream, RateLimited, StreamHandle
+from gateway.bot.turn import Turn
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
-from gateway.timing.left_tasks import leave
 from gateway.logs import describe_error
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
+from gateway.timing.left_tasks import leave
 from gateway.tools.escape import plain
-from gateway.bot.turn import Turn
 
 log = logging.getLogger("askfirst.turns")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from gateway.bot.turn import Turn
 from gateway.engine.memory.records import begin_epoch, hand_to_lanes, remembered, turn_memories
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.memory import RESET
 from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, conversation_lane, person_lane
-from gateway.bot.turn import Turn
 
 
 class Memories(TurnFeature):

@@ -13,14 +13,14 @@ from typing import Final
 from channels import Address, Person, Reply
 from channels.direct import DirectChannel
 from gateway.artifacts import Artifact, NotKept
-from gateway.privacy.conversations import Conversations, UnknownConversation
+from gateway.bot.turn import Turn
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.feature import RunningTurn, TurnFeature
 from gateway.pending.seal import Keyring
+from gateway.privacy.conversations import Conversations, UnknownConversation
 from gateway.store.types import Incoming
 from gateway.stored.memory_events import ForgetDue, forget_lane, memory_body_of
 from gateway.tools.pending_action import json_text
-from gateway.bot.turn import Turn
 from gateway.wording import say
 
 _LASTS_SECONDS: Final = 600

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from channels import Reply
 from gateway.bot.commands import BUILT_IN
+from gateway.bot.turn import Outcome
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.engine.waiting import hand_to_people
@@ -19,7 +20,6 @@ from gateway.pending.prompting import remind_now_and_then, show_again, show_once
 from gateway.pending.settling import close_replaced, take_back
 from gateway.pending.standing import use
 from gateway.tools.pending_action import PendingAction
-from gateway.bot.turn import Outcome
 from gateway.wording import say
 
 

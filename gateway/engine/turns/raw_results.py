@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from gateway.bot.turn import Turn
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.store.transaction import Put
 from gateway.stored import keys
-from gateway.bot.turn import Turn
 
 _TTL_SECONDS: Final = 24 * 3600
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from channels import Json, Message, Reply
+from gateway.bot.turn import Outcome, Turn
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
 from gateway.memory import to_entries
 from gateway.pending.actions import OutgoingReply
@@ -21,7 +22,6 @@ from gateway.pending.lines import read_backwards
 from gateway.store.transaction import Put
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.bot.turn import Outcome, Turn
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.turns")

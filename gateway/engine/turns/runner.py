@@ -17,6 +17,7 @@ from channels import Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out
 from gateway.agent.interceptors import InterceptorFailed
+from gateway.bot.turn import ActionProposer, Outcome, Turn, answer_with_model
 from gateway.config.options import WrongOption
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
@@ -45,7 +46,6 @@ from gateway.store.errors import Fenced
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
-from gateway.bot.turn import ActionProposer, Outcome, Turn, answer_with_model
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.turns")

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import Final
 
 from channels import Address, Json, Person
+from gateway.bot.turn import Turn
 from gateway.engine.context import EngineContext
 from gateway.engine.reach import find_ballots
 from gateway.engine.reply_limits import questions
@@ -27,7 +28,6 @@ from gateway.providers.base import ModelMessage
 from gateway.store.types import Lease, Snapshot
 from gateway.stored.events import action_id_of
 from gateway.tools import ToolContext
-from gateway.bot.turn import Turn
 from gateway.wording import FALLBACK
 
 _TEXTS_LOOKED_AT = 8

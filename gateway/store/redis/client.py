@@ -40,10 +40,10 @@ from redis.exceptions import ConnectionError as NotThere
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.maint_notifications import MaintNotificationsConfig
 
-from gateway.timing.deadlines import MOST_MORE_SECONDS, Deadline
 from gateway.store.errors import NotPrimary, StoreUnavailable
 from gateway.store.form import other_form
 from gateway.store.redis.scripts import Script
+from gateway.timing.deadlines import MOST_MORE_SECONDS, Deadline
 
 _SILENT_SECONDS: Final = 1.0
 _ASK_AGAIN_SECONDS: Final = 1.0
