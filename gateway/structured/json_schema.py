@@ -195,7 +195,7 @@ _LINEAR: Final = {
 
 
 def _place(path: Iterable[Any]) -> str:
-    """Return the path of a value as a beginning of its fault, such as ``items[0].price: ``."""
+    """Return the path of a value as a beginning of its fault, for example ``items[0].price: ``."""
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
     return f"{said}: " if said else ""
 
