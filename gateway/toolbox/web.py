@@ -145,7 +145,7 @@ _TAG_END: Final = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
 _LONG_NUMBER: Final = re.compile(r"&#x?[0-9A-Fa-f]{8,};?")
 _MOST_STEPS: Final = 10_000
 """The steps after which the reader lets other work of the loop run. They take some milliseconds."""
-_MOST_AT_ONCE: Final = 65_536
+_MOST_AT_ONCE: Final = 16_384
 """The characters whose entities and lines are read without a break."""
 
 
