@@ -30,7 +30,7 @@ from gateway.stored import keys
 
 _CACHES: Final = ("cached/", keys.overheard(""))
 """The beginnings of records that go for all people: their names tell no person, and they last minutes or a day."""
-_OF_GROUPS: Final = ("raw/", "trace/", "message/")
+_OF_GROUPS: Final = ("raw/", "trace/", "message/", f"{keys.REPEATED}/")
 """The beginnings of the names of a group's records that go as a whole."""
 _NEWCOMERS_SECONDS: Final = 86_400.0
 

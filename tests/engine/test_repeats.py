@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway import Agent, ChannelAgent
+from gateway.stored import keys
 from gateway.testing import ScriptedProvider
 from gateway.wording import say
 from tests.engine.bots import Invoices
@@ -70,3 +71,11 @@ async def test_calls_of_own_code_are_always_answered(invoices: Invoices) -> None
     async with invoices.bot() as bot:
         for _ in range(8):
             assert (await bot.ask_channel("job", "daily report")).content == "You said: daily report"
+
+
+async def test_the_record_of_a_group_goes_with_its_person(chat: Rig) -> None:
+    await answers(chat, *[AWAY] * 5, place="#1")
+    assert chat.platform.texts("#1")[-1] == NOTE
+    assert len(await chat.store.scan(keys.REPEATED)) == 1
+    await chat.worker.engine.runtime.conversations.forget("test:bot:ana")
+    assert await chat.store.scan(keys.REPEATED) == []

@@ -11,11 +11,13 @@ import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final
 
 from channels import Json, Message, Reply
 from gateway.bot.turn import Outcome, Turn
 from gateway.engine.turns.feature import Ending, RunningTurn, TurnFeature
+from gateway.engine.turns.notes import is_said
 from gateway.memory import to_entries
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.lines import read_backwards
@@ -53,7 +55,8 @@ class Repeats(TurnFeature):
         outcome = ending.outcome
         if mark is None or turn.direct or outcome is None or outcome.loop is None or outcome.asked:
             return
-        if self._count(turn, ending.lines) >= TIMES:
+        was_said = is_said(turn.lease.lines, turn.batch.messages[0].text)  # in most turns it was not
+        if was_said and self._count(turn, ending.lines) >= TIMES:
             ending.transaction.puts[name] = Put(self.context.sealed(name, mark), _KEPT_SECONDS)
             ending.says.append(OutgoingReply(reply=Reply(text=say("repeated", ending.language))))
 
@@ -67,12 +70,18 @@ class Repeats(TurnFeature):
 
     def _count(self, turn: RunningTurn, lines: Sequence[Json]) -> int:
         """Return how often the text of this turn was answered alike in a row, with this turn."""
-        lease = turn.lease
+        lease, person = turn.lease, str(turn.person)
+
+        def are_theirs(line: tuple[Json, datetime]) -> bool:
+            # lines of groups name the person of their turn
+            return isinstance(line[0], dict) and line[0].get("person", person) == person
+
+        before = read_backwards(self.context.keyring, lease.lane, lease.lines)
         this = next(_exchanges((line, turn.batch.at) for line in reversed(lines)), None)
         if this is None:
             return 0
         count = 1
-        for said, answer, at in _exchanges(read_backwards(self.context.keyring, lease.lane, lease.lines)):
+        for said, answer, at in _exchanges(takewhile(are_theirs, before)):
             if (said, answer) != this[:2] or turn.batch.at - at > _WITHIN:
                 break
             count += 1
@@ -84,12 +93,12 @@ def _exchanges(lines: Iterable[tuple[Json, datetime]]) -> Iterator[tuple[str, st
     said: list[str] = []
     answer, at = "", None
     for line, when in lines:
-        if not isinstance(line, dict):
+        if not isinstance(line, dict):  # a reset
             return
         content = str(line.get("content", ""))
         match line.get("role"):
             case "user":
-                said.append(f"{line.get('person')} {content}")
+                said.append(content)
                 at = when
             case "assistant":
                 if at is not None:
