@@ -13,6 +13,11 @@ ONE_PLACE: Final = "webchat"
 """The channel whose people are one place together: a new session, and so a new person, is free for a visitor."""
 
 
+def _entries(text: str) -> list[str]:
+    """Return the entries of a setting, which commas separate."""
+    return [entry for part in text.split(",") if (entry := part.strip())]
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """Limits for one person, for one place (a chat, or a channel with its threads), and in all. None: no limit."""
@@ -64,7 +69,7 @@ class Limits:
         """
         found: dict[str, Share] = {}
         names = [each.name for each in fields(cls)]
-        for entry in filter(None, (part.strip() for part in text.split(","))):
+        for entry in _entries(text):
             name, _, values = entry.partition("=")
             numbers = values.split("/")
             right = len(numbers) == 3 and all(re.fullmatch(r"-|[1-9]\d{0,8}", number) for number in numbers)
@@ -112,7 +117,7 @@ def parse_budgets(text: str) -> tuple[Budget, ...]:
     Raises ValueError, which says how to mend the text.
     """
     found: dict[tuple[Holder, Unit, Window], Budget] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
+    for entry in _entries(text):
         budget = _read_budget(entry)
         if budget is None or (budget.holder, budget.unit, budget.window) in found:
             raise ValueError(
@@ -156,7 +161,7 @@ class Retention:
         """
         found: dict[str, int] = {}
         kinds = [each.name for each in fields(cls)]
-        for entry in filter(None, (part.strip() for part in text.split(","))):
+        for entry in _entries(text):
             kind, _, days = entry.partition("=")
             if kind not in kinds or kind in found or not re.fullmatch(r"[1-9]\d{0,4}", days):
                 raise ValueError(

@@ -188,16 +188,20 @@ async def _reader(pipe: Connection) -> asyncio.StreamReader:
 
 @contextlib.asynccontextmanager
 async def running(
-    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stderr: int = asyncio.subprocess.STDOUT
+    *arguments: str | Path,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stderr: int = asyncio.subprocess.STDOUT,
+    module: str = "gateway",
 ) -> AsyncIterator[Process]:
     """``askfirst`` with these arguments, killed at the end of the block if it has not ended.
 
-    `stderr`: a file to write that stream to, and not to `Process.said`.
+    `stderr`: a file to write that stream to, and not to `Process.said`. `module`: another program.
     """
     started = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "gateway",
+        module,
         *map(str, arguments),
         cwd=cwd,
         env={**os.environ, **(env or {})},

@@ -212,6 +212,19 @@ async def test_an_edit_that_could_not_be_checked_is_left_out(tmp_path: Path, cap
     assert "is left out" in caplog.text and "ValueError" in caplog.text and "changed" not in caplog.text
 
 
+async def test_an_edit_that_kills_its_workers_is_not_checked_again(tmp_path: Path) -> None:
+    own, _ = bot("Hello.")
+    seen = refuse_bad(own)
+    async with rig(own, tmp_path) as chat:
+        await chat.handles("ana", "hello", message_id="m1")
+        await chat.edits("ana", "m1", "deadly")
+        await chat.says("ana", "well?")
+        for _ in range(4):
+            await chat.worker.lease("turn", lease_seconds=0.0)
+        await chat.turns()
+        assert seen == ["hello"] and "deadly" in str(await chat.store.dead_letters())
+
+
 # ── interceptors that fail ──
 
 

@@ -14,7 +14,6 @@ import os
 import re
 import signal
 import sqlite3
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.record import Record
-from tests.cli.processes import Process
+from tests.cli.processes import Process, running
 from tests.e2e.house import SECRET, SIGNING
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
@@ -69,20 +68,9 @@ class Kept:
 
 @contextlib.asynccontextmanager
 async def served(directory: Path, port: int, env: dict[str, str]) -> AsyncIterator[Process]:
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.soak.server", str(port)),
-        cwd=directory,
-        env={**os.environ, **env},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    process = Process(started)
-    try:
+    async with running(str(port), cwd=directory, env=env, module="tests.soak.server") as process:
         await process.url()
         yield process
-    finally:
-        await process.end()
 
 
 def memory(process: Process) -> int:

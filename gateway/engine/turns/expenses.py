@@ -46,7 +46,8 @@ class BookedExpenses(TurnFeature):
         self._of[turn] = turn.expenses = expenses
 
     def committing(self, turn: RunningTurn, transaction: Transaction) -> contextlib.AbstractContextManager[None]:
-        return self._of[turn].booked_by(transaction)
+        expenses = self._of.get(turn)  # a turn that is put aside untried has none
+        return expenses.booked_by(transaction) if expenses is not None else contextlib.nullcontext()
 
     def ended(self, turn: RunningTurn) -> None:
         if (expenses := self._of.pop(turn, None)) is not None:

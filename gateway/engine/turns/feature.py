@@ -136,12 +136,9 @@ class TurnFeatures:
     """The features of the turns of one process, in their order. A stage enters only the features with a part in it."""
 
     def __init__(self, features: Sequence[TurnFeature]) -> None:
-        self._begin = [each for each in features if type(each).begin is not TurnFeature.begin]
-        self._before = [each for each in features if type(each).before is not TurnFeature.before]
-        self._after = [each for each in features if type(each).after is not TurnFeature.after]
-        self._contribute = [each for each in features if type(each).contribute is not TurnFeature.contribute]
-        self._committing = [each for each in features if type(each).committing is not TurnFeature.committing]
-        self._ended = [each for each in features if type(each).ended is not TurnFeature.ended]
+        self._begin, self._before = _taking_part(features, "begin"), _taking_part(features, "before")
+        self._after, self._contribute = _taking_part(features, "after"), _taking_part(features, "contribute")
+        self._committing, self._ended = _taking_part(features, "committing"), _taking_part(features, "ended")
 
     async def begin(self, turn: RunningTurn) -> None:
         """Begin an attempt at a turn."""
@@ -177,3 +174,8 @@ class TurnFeatures:
         """Follow the end of an attempt."""
         for feature in self._ended:
             feature.ended(turn)
+
+
+def _taking_part(features: Sequence[TurnFeature], stage: str) -> list[TurnFeature]:
+    """Return the features with a method of their own for a stage."""
+    return [each for each in features if getattr(type(each), stage) is not getattr(TurnFeature, stage)]

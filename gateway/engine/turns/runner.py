@@ -159,10 +159,10 @@ class TurnRunner:
         """Run an attempt at a turn that may run now."""
         context, lease = self._context, turn.lease
         try:
-            await self._features.begin(turn)
             if (reason := self._reason_not_to_run(turn, history)) is not None:
                 await self._failures.dead_letter(turn, reason)
                 return Outcome(stop_reason="cancelled")
+            await self._features.begin(turn)
             if turn.batch.is_fold:
                 return await self._fold(turn)
             if history.suspect:
