@@ -1,7 +1,8 @@
 """Public names of Askfirst: ``from askfirst import Agent, ChannelAgent, tool``.
 
-The code is in the packages `gateway` and `channels`. This package re-exports the public names of `gateway`, with
-`askfirst.channels`, `askfirst.pending`, `askfirst.providers` and `askfirst.testing` beside them.
+The code is in the packages `gateway` and `channels`. This package re-exports the public names of `gateway`. Further
+public modules: `askfirst.channels`, `askfirst.formatting`, `askfirst.pending`, `askfirst.providers`,
+`askfirst.structured`, `askfirst.testing`, `askfirst.tools` and `askfirst.web`.
 """
 
 import typing
@@ -16,7 +17,7 @@ else:
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name of `gateway`. The server is imported only when one of its names is accessed."""
+    """Return a public name of `gateway`. The server is imported only at the first access to a server name."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(gateway, name)

@@ -1,4 +1,4 @@
-"""Markdown for each platform, split at its limits: the public names of `channels.formatting`."""
+"""Markdown for each platform, split at the platform's limits: the public names of `channels.formatting`."""
 
 from channels.formatting import *
 from channels.formatting import __all__ as __all__

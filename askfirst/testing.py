@@ -12,7 +12,7 @@ else:
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name of `gateway.testing`. The contracts are imported only when they are accessed."""
+    """Return a public name of `gateway.testing`. The contracts are imported only at the first access."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(gateway.testing, name)

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def alone(roots: dict[str, Path], rounds: int, turns: int) -> str:
-    """Return a table of the CPU of one run, with a bare loop around the same model and tool for comparison."""
+    """Return a table of the CPU of a run, with a bare loop around the same model and tool for comparison."""
     contenders: dict[str, Callable[[], list[float]]] = {"a bare loop": partial(_measured, ROOT, "loop", turns)}
     contenders |= {f"Agent.run{mark}": partial(_measured, root, "run", turns) for mark, root in roots.items()}
     found = {name: [one[0] for one in results] for name, results in interleaved(contenders, rounds).items()}
@@ -47,7 +47,7 @@ def alone(roots: dict[str, Path], rounds: int, turns: int) -> str:
 
 
 def growth(roots: dict[str, Path], rounds: int, turns: int) -> str:
-    """Return a table of the CPU of the last turns of a long conversation, with its 20th for comparison."""
+    """Return a table of the CPU of the last turns of a long conversation, with the 20th turn for comparison."""
     contenders = {
         f"turn {turns} to the 20th{mark}": partial(_measured, at, "long", turns) for mark, at in roots.items()
     }

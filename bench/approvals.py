@@ -59,7 +59,7 @@ def hops(rounds: int, asks: int) -> str:
 
 
 def measured(store: str, processes: int, asks: int) -> Hops:
-    """Run one round with fresh processes on a fresh store."""
+    """Run a round with fresh processes on a fresh store."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as name:
         return asyncio.run(_measured(Path(name), store, processes, asks))
 
@@ -101,19 +101,20 @@ def _serve(directory: Path, port: int, environment: Mapping[str, str]) -> contex
 
 
 def _asked(server: Served) -> Sequence[float]:
-    """Return the moments at which this process committed a question."""
+    """Return the moments of this process's commits of questions."""
     return [float(found) for found in re.findall(r"^asked at (\S+)$", server.log.read_text(), re.MULTILINE)]
 
 
 class _Chats:
-    """People who each want one invoice deleted, and Ben, who approves it. The first server hears them, the last Ben."""
+    """People asking for the deletion of an invoice each, and Ben as the approver. The first server receives the
+    people's messages, the last server Ben's."""
 
     def __init__(self, telegram: FakeTelegram, ben: User, ports: Sequence[int]) -> None:
         self._telegram, self._ben, self._ports, self._number = telegram, ben, ports, 0
         self.shown: list[float] = []
-        """The moments at which Ben was asked."""
+        """The moments of the prompts to Ben."""
         self.seconds: list[float] = []
-        """From each press to the outcome that the requester is told."""
+        """From each press to the outcome message for the requester."""
 
     async def begin(self) -> None:
         """Have Ben write first. The bot cannot do so."""

@@ -1,4 +1,4 @@
-"""Simulated people who write to a bot, on a simulated platform that accepts every call at once."""
+"""Simulated people writing to a bot, on a simulated platform accepting every call at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AGAIN_SECONDS = 0.1
 
 
 class Chats:
-    """The people of one platform."""
+    """The people of a platform."""
 
     def __init__(self, platform: str, port: int) -> None:
         self.url = ""
@@ -35,7 +35,7 @@ class Chats:
         self.acknowledged: list[float] = []
         """Seconds from each message to the answer of the bot's webhook."""
         self.refused = 0
-        """Messages that the webhook refused, each time that they were delivered."""
+        """Messages refused by the webhook, counted once per delivery."""
         self._platform, self._port = platform, port
         self._waiting: dict[bytes, asyncio.Future[float]] = {}
         self._sent = itertools.count(1)
@@ -45,10 +45,11 @@ class Chats:
     async def talk(
         self, chats: int, turns: int, *, first: int = 0, after_each: Callable[[], object] | None = None
     ) -> list[float]:
-        """Have people in `chats` concurrent chats send `turns` messages each, each after the reply to the previous one.
+        """Have people in `chats` concurrent chats send `turns` messages each, each after the reply to the previous
+        message.
 
-        Returns the seconds from each message to its reply. `after_each` is called each time all people have one more
-        reply; with it they wait for each other.
+        Returns the seconds from each message to the reply. With `after_each`, people wait for each other, and
+        `after_each` is called each time all people have another reply.
         """
         lines = [await self._line(first + number) for number in range(chats)]
         try:
@@ -72,7 +73,7 @@ class Chats:
         return line
 
     def called(self, path: bytes, body: bytes) -> object:
-        """Return the platform's answer to one call of the bot."""
+        """Return the platform's answer to a call of the bot."""
         if path.endswith(_SENDS):
             found = _CHAT[self._platform].search(body)
             if found is None:
@@ -92,7 +93,7 @@ class Chats:
 
 @asynccontextmanager
 async def platform_of(name: str, bots_port: int) -> AsyncIterator[Chats]:
-    """Run a platform for the bot that takes its webhooks on this port."""
+    """Run a platform for the bot with webhooks on this port."""
     loop = asyncio.get_running_loop()
     chats = Chats(name, bots_port)
     server = await loop.create_server(lambda: _Api(chats.called), "127.0.0.1", 0)
@@ -108,7 +109,7 @@ def _ok(result: Any) -> dict[str, Any]:
 
 
 class _Wire(asyncio.Protocol):
-    """Connection that reads whole messages with a Content-Length."""
+    """Connection for reading whole messages with a Content-Length."""
 
     _transport: asyncio.Transport
 
@@ -154,7 +155,7 @@ class _Api(_Wire):
 
 
 class _Line(_Wire):
-    """The platform's connection to the bot's webhook, for one chat."""
+    """The platform's connection to the bot's webhook, for a single chat."""
 
     def __init__(
         self,

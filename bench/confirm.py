@@ -46,10 +46,10 @@ CPU = ("alone cpu", "together cpu")
 LEAST = "a bare stash and pop"
 BESIDE = "beside"
 _GROWTH = (20, 6)
-"""Plain replies, and asks with their yes."""
+"""Plain replies, and pairs of an ask and a yes."""
 _WARM_UP = 8
 _RULES = Path("bench/contenders/desk.py")
-"""File that depends on the internal rules of its own release."""
+"""File dependent on the internal rules of a release."""
 _SECRET = "bench-secret-" + "0" * 32
 
 
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def compared(part: str, roots: Mapping[str, Path], rounds: int, *, alone: int, together: int) -> str:
-    """Return a table of the CPU and time of an ask and its yes, with a minimal store of questions for comparison."""
+    """Return a table of the CPU and time of an ask and a yes, with a minimal store of questions for comparison."""
     contenders: dict[str, Callable[[], Figures]] = {}
     for store in PARTS[part]:
         contenders[f"{LEAST}, {store}"] = partial(in_a_process, ROOT, "stash", store, 10 * alone, 10 * together)
@@ -132,7 +132,7 @@ def _ratios(figures: list[Figures], others: list[Figures], what: str, *, digits:
 
 
 def in_a_process(root: Path, part: str, store: str, alone: int, together: int) -> Figures:
-    """Run one round in a fresh process, with the code under `root`, on a fresh store."""
+    """Run a round in a fresh process, with the code under `root`, on a fresh store."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as name:
         return asyncio.run(_in_a_process(root, Path(name), part, store, alone, together))
 
@@ -155,8 +155,8 @@ async def _in_a_process(root: Path, directory: Path, part: str, store: str, alon
 
 
 def on_telegram(root: Path, store: str, alone: int, together: int) -> Figures:
-    """Run one round with a fresh ``askfirst serve``. Measures its CPU, and the time from a message to the settled
-    prompt."""
+    """Run a round with a fresh ``askfirst serve``. Measures the CPU of the server, and the time from a message to the
+    settled prompt."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as name:
         return asyncio.run(_on_telegram(root, Path(name), store, alone, together))
 
@@ -194,7 +194,7 @@ async def _on_telegram(root: Path, directory: Path, store: str, alone: int, toge
 
 
 class _Chats:
-    """People who each have one invoice deleted."""
+    """People with an invoice to delete each."""
 
     def __init__(self, telegram: FakeTelegram, server: Served) -> None:
         self._telegram, self._server, self._number = telegram, server, 0

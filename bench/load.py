@@ -1,4 +1,4 @@
-"""Load on one server over several connections, each with its next request right after the previous answer."""
+"""Load on a server over several connections, each with the next request right after the previous answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Answers:
 
     statuses: Counter[int] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
-    """Seconds from each request to its answer."""
+    """Seconds from each request to the answer."""
 
     def percentile(self, percent: float) -> float:
         ordered = sorted(self.seconds)
@@ -25,7 +25,7 @@ class Answers:
 
 
 async def drive(port: int, requests: Sequence[bytes], connections: int) -> Answers:
-    """Send every request once. Raises ConnectionError when a connection ends before its answer."""
+    """Send every request once. Raises ConnectionError when a connection ends before an answer."""
     answers, left = Answers(), iter(requests)
     loop = asyncio.get_running_loop()
     clients = [_Client(left, answers) for _ in range(min(connections, len(requests)))]
@@ -49,7 +49,7 @@ async def listening(port: int, within_seconds: float = 30.0) -> None:
 
 
 class _Client(asyncio.Protocol):
-    """One connection. It reads only the HTTP that the contenders write: a length, or the end of the connection."""
+    """A connection. The parser reads only the contenders' HTTP: a length, or the end of the connection."""
 
     def __init__(self, left: Iterator[bytes], answers: Answers) -> None:
         self._left, self._answers = left, answers

@@ -1,4 +1,4 @@
-"""Webhook requests of the platforms: one ordinary message each, signed like the platform's, with unique ids."""
+"""Webhook requests of the platforms: an ordinary message each, signed like the platform's, with unique ids."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ TWILIO_ACCOUNT = "AC" + "0123456789abcdef" * 2
 TWILIO_TOKEN = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
 PATHS = {name: f"/webhooks/{name}" for name in ("telegram", "slack", "twilio")}
 CHATS = 500
-"""Number of people. They write in turn."""
+"""Number of people, writing in turn."""
 ANSWER = "Two invoices are open: INV-7 of March and INV-12 of May."
 _TEXT = "Could you please tell me which invoices are still open this month? {}"
-"""Each text is another one: a text that a person repeats is not answered any more."""
+"""Each text is different: the bot stops answering a person's repeated text."""
 
 
 def messages(platform: str, port: int, *, first: int = 1, step: int = 1) -> Iterator[bytes]:
@@ -49,7 +49,7 @@ def messages(platform: str, port: int, *, first: int = 1, step: int = 1) -> Iter
 
 
 def twilio_url(port: int) -> str:
-    """Return the URL that Twilio signs."""
+    """Return the URL for Twilio's signature."""
     return f"http://127.0.0.1:{port}{PATHS['twilio']}"
 
 

@@ -32,15 +32,15 @@ PEERS = {
     "slack": {"slack-bolt": "bolt"},
 }
 EARLY, LATE = 20, 2000
-"""Numbers of the turns of a conversation that are compared."""
+"""Numbers of the compared turns of a conversation."""
 AROUND = 10
-"""Turns before and after each that count for it."""
+"""Turns before and after each compared turn, counted as part of this turn's figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     p50_alone: float
-    """Seconds from a message to its reply, one chat."""
+    """Seconds from a message to the reply, with a single chat."""
     cpu_seconds: float
     """Server CPU per turn, many chats."""
     p50: float
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def compared(platform: str, *, rounds: int, turns: int, chats: int = CHATS, peers: bool) -> str:
-    """Return a table of the wait of one person and of replies a second for many, with an echo for comparison."""
+    """Return a table of the wait of a single person and of replies a second for many, with an echo for comparison."""
     contenders: dict[str, Callable[[], Round]] = {
         "an echo": lambda: measured(platform, "echo", chats, turns),
         "ours, SQLite": lambda: measured(platform, "ours_replying", chats, turns),
@@ -111,7 +111,7 @@ def compared(platform: str, *, rounds: int, turns: int, chats: int = CHATS, peer
 
 
 def grown(*, rounds: int, chats: int = 8, early: int = EARLY, late: int = LATE) -> str:
-    """Return a table of the cost of a turn late in a conversation, with one at its beginning for comparison."""
+    """Return a table of the cost of a turn late in a conversation, with an early turn for comparison."""
     contenders: dict[str, Callable[[], float]] = {
         "SQLite": lambda: lengthened(chats, early, late, redis=False),
         "Redis": lambda: lengthened(chats, early, late, redis=True),
@@ -122,7 +122,7 @@ def grown(*, rounds: int, chats: int = 8, early: int = EARLY, late: int = LATE) 
 
 
 def measured(platform: str, module: str, chats: int, turns: int, *, redis: bool = False) -> Round:
-    """Measure one fresh server, warmed up: first one chat, then many."""
+    """Measure a fresh server, warmed up: first a single chat, then many."""
 
     async def measure(people: Chats, server: Served) -> Round:
         await people.talk(chats, WARM_UP)
@@ -144,7 +144,7 @@ def measured(platform: str, module: str, chats: int, turns: int, *, redis: bool 
 
 
 def lengthened(chats: int, early: int, late: int, *, redis: bool) -> float:
-    """Return the CPU of a late turn relative to an early one, with all chats at the same turn."""
+    """Return the CPU of a late turn relative to an early turn, with all chats at the same turn."""
 
     async def measure(people: Chats, server: Served) -> float:
         await people.talk(chats, 2 * early, first=chats)

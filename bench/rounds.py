@@ -1,4 +1,4 @@
-"""Rounds: every contender in turn, repeatedly, so that other load on the machine disturbs all of them alike."""
+"""Rounds: every contender in turn, repeatedly. Other load on the machine then disturbs all contenders alike."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A contender in a process of its own, pinned to a core."""
+    """A contender in a separate process, pinned to a core."""
 
     pid: int
     log: Path
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of the process so far, with its threads and the kernel's work for it."""
+        """Return the CPU seconds of the process so far, with all threads and the kernel's work for the process."""
         return time.clock_gettime((~self.pid << 3) | 2)  # clock_getcpuclockid(3), spelled out
 
 
 @contextlib.contextmanager
 def served(module: str, *arguments: str, environment: Mapping[str, str], log: Path) -> Iterator[Served]:
-    """Run ``python -m module arguments`` on the servers' core, with its output in `log`. It is killed at the end.
+    """Run ``python -m module arguments`` on the servers' core, with the output in `log`. The process is killed at the
+    end.
 
-    A contender with conflicting libraries has a virtual environment of its own, named like the contender.
+    A contender with conflicting libraries has a separate virtual environment, named like the contender.
     """
     own = ROOT / ".bench" / module.rpartition(".")[2].partition("_")[0] / "bin" / "python"
     command = [str(own) if own.exists() else sys.executable, "-m", module, *arguments]

@@ -2,9 +2,8 @@
 
     python -m bench.scale
 
-It runs whole turns through `ask_channel`, with a model that answers at once, 50 conversations at a time. Then it
-creates many known conversations, and a fresh process looks for work and finds none. Requires `redis-server` on the
-PATH.
+Runs whole turns through `ask_channel`, with an instant model, 50 conversations at a time. Then many known conversations
+are created, and a fresh process looks for work in vain. Requires `redis-server` on the PATH.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ POOLS = ("telegram", "slack", "sms", "whatsapp")
 
 
 class Sqlite:
-    """SQLite file, with counters of the work done on it."""
+    """SQLite file, with counters of the work done."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -86,7 +85,7 @@ class OnRedis(Sqlite):
 
 
 async def turns(kept: Sqlite, many: int) -> None:
-    """Run one turn in each conversation, then nine more in a tenth of them."""
+    """Run a turn in each conversation, then nine more in a tenth of the conversations."""
     bot = ChannelAgent(Agent([], provider=ScriptedProvider([ANSWER] * (2 * many + AT_ONCE))), store=kept.store)
     slots = asyncio.Semaphore(AT_ONCE)
 
@@ -110,7 +109,7 @@ async def turns(kept: Sqlite, many: int) -> None:
 
 
 async def remembering(kept: Sqlite, messages: int, turns: int) -> None:
-    """Run turns in a conversation with few messages, and in one with many, of a bot with a memory."""
+    """Run turns in a conversation with few messages, and in a conversation with many, of a bot with a memory."""
     memory = ConversationMemory(20)
     bot = ChannelAgent(Agent([], provider=ScriptedProvider([ANSWER] * 3 * turns), memory=memory), store=kept.store)
     lines: list[Json] = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
@@ -132,7 +131,7 @@ async def remembering(kept: Sqlite, messages: int, turns: int) -> None:
 
 
 async def filled(kept: Sqlite) -> None:
-    """Fill the store: with the ids of processed messages, then with conversations that have a history."""
+    """Fill the store: with the ids of processed messages, then with conversations with a history."""
     await kept.store.open()
     before = kept.bytes()
     for first in range(0, IDS, 500):
@@ -165,7 +164,7 @@ async def filled(kept: Sqlite) -> None:
 
 
 async def idle(store: Store) -> None:
-    """Look for work as `serve` does, without any to find. Prints its cost."""
+    """Look for work as `serve` does, in vain. Prints the cost."""
     await store.open()
 
     async def look(kind: Any, pool: str = "") -> None:

@@ -27,7 +27,7 @@ VENDORS = (
 )
 """Imports of the platforms' own libraries, with a web server."""
 PACKAGES = "import aiohttp.web, channels.telegram, channels.slack, channels.twilio"
-"""Imports of the four channels: the vendors' libraries and Askfirst's code around them."""
+"""Imports of the four channels: the vendors' libraries and Askfirst's code around the libraries."""
 _MEGABYTE = 1_000_000
 _MEASURE = """
 import time
@@ -77,7 +77,7 @@ def imports(rounds: int) -> str:
 
 
 def serving(rounds: int) -> str:
-    """Return a table of the memory of a server with four channels, with a process that only imports them for
+    """Return a table of the memory of a server with four channels, with a process importing the channels for
     comparison."""
     begun: dict[str, Callable[[], float]] = {
         "the four channels imported": lambda: imported(PACKAGES).megabytes,

@@ -97,7 +97,7 @@ def compared(platform: str, *, rounds: int, requests: int, peers: bool) -> str:
 
 
 def measured(platform: str, module: str, requests: int, *, redis: bool = False) -> Round:
-    """Measure one fresh server: warm it up, then load it."""
+    """Measure a fresh server: warm up, then load."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as directory:
         return asyncio.run(_measured(platform, module, requests, Path(directory), redis=redis))
 
@@ -126,7 +126,7 @@ async def _measured(platform: str, module: str, requests: int, directory: Path, 
 
 @asynccontextmanager
 async def _surroundings(platform: str, port: int, directory: Path, *, redis: bool) -> AsyncIterator[Mapping[str, str]]:
-    """Run the platform's API and the store. Yields the settings that name them."""
+    """Run the platform's API and the store. Yields the server's settings."""
     async with AsyncExitStack() as stack:
         settings = {
             "ASKFIRST_ALLOW": "*",

@@ -1,4 +1,4 @@
-"""The adapters of the platforms. A leaf package: it imports neither agents nor stores nor the gateway."""
+"""The adapters of the platforms. A leaf package: imports no agents, no stores and no gateway."""
 
 from channels.channel import (
     Ambiguous,

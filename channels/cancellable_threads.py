@@ -1,4 +1,4 @@
-"""Calls in threads that are not made at all when their caller is cancelled before they begin."""
+"""Calls in threads. A call is skipped when the caller is cancelled before the call begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 FILES = ThreadPoolExecutor(max_workers=8, thread_name_prefix="askfirst-file")
-"""Threads for the files of chats. The event loop's own threads may be full of an author's calls that hang."""
+"""Threads for the files of chats. The event loop's own threads may be full of hanging calls of an author."""
 
 
 async def in_thread(function: Callable[[], T], *, threads: Executor | None = None) -> T:
@@ -22,7 +22,7 @@ async def in_thread(function: Callable[[], T], *, threads: Executor | None = Non
 def hand_over(function: Callable[[], T], *, threads: Executor | None = None) -> Future[T]:
     """Run a function in one of `threads`, or of the event loop's threads, in a copy of the caller's context.
 
-    Cancelling the future succeeds exactly when the function has not begun, and then it never begins. Raises
+    Cancelling the future succeeds exactly when the function has not begun. The function then never begins. Raises
     RuntimeError when no thread can be started; the function is then not run, now or later.
     """
     context = contextvars.copy_context()

@@ -1,7 +1,7 @@
-"""The list of channels, with the module and the settings of each. It imports none of them.
+"""The list of channels, with the module and the settings of each channel. The list itself imports no channel.
 
 Another distribution adds a channel with an entry point of the group ``askfirst.channels``. The entry point has the
-channel's name and points to its class, which lists its settings in an attribute ``settings``.
+channel's name and points to the channel's class. The class lists the settings in an attribute ``settings``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from channels.powers import CanPoll
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One variable of the environment that a channel reads."""
+    """An environment variable of a channel."""
 
     name: str
     needed_for: frozenset[Way] = frozenset()
-    """The ways (webhook, polling) that do not work without it. Empty: the variable is optional."""
+    """The ways (webhook, polling) that need the variable. Empty: the variable is optional."""
     secret: bool = False
     shared: bool = False
-    """True when other channels or the gateway read it too, so that its presence alone switches no channel on."""
+    """True when other channels or the gateway also read the variable: its presence alone switches no channel on."""
     mend: str = "set it"
-    """The instruction for the operator when it is missing."""
+    """The instruction for the operator when the variable is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ class CatalogueEntry:
     module: str
     class_name: str
     extra: str | None = None
-    """The extra of this distribution that installs the platform's library."""
+    """The extra of this distribution with the platform's library."""
     settings: tuple[Setting, ...] = ()
     """Empty: the gateway itself switches the channel on."""
     polls: bool = False
-    """True when its messages can come in by polling."""
+    """True when messages can come in by polling."""
     person: str | None = None
     """A regular expression for the part of a person's written form behind the channel's name. None: any text."""
     example: str = ""
@@ -149,7 +149,7 @@ BUILT_IN = {
 }
 
 THEIRS = {point.name: point for point in entry_points(group="askfirst.channels") if point.name not in BUILT_IN}
-"""The channels of other distributions. Read once, at import, because it searches every installed distribution."""
+"""The channels of other distributions. Read once, at import: the search covers every installed distribution."""
 
 
 def names() -> tuple[str, ...]:
@@ -158,12 +158,12 @@ def names() -> tuple[str, ...]:
 
 
 def settings_of(name: str) -> tuple[Setting, ...]:
-    """Return the settings that a channel reads. Raises AskfirstError when the channel does not exist."""
+    """Return the settings of a channel. Raises AskfirstError when the channel does not exist."""
     return BUILT_IN[name].settings if name in BUILT_IN else tuple(getattr(load(name), "settings", ()))
 
 
 def polls(name: str) -> bool:
-    """True if messages of the channel can come in by polling. Raises AskfirstError when the channel does not exist."""
+    """Return True if the channel can poll for messages. Raises AskfirstError when the channel does not exist."""
     return BUILT_IN[name].polls if name in BUILT_IN else issubclass(load(name), CanPoll)
 
 

@@ -8,11 +8,11 @@ AskfirstError
 ├── PollingRefused          the platform does not let this process poll
 └── SendError
     ├── RateLimited         too many calls: retry after retry_after_seconds
-    ├── Unavailable         certainly not accepted: connection refused, an answered 5xx, a token that is no longer valid
+    ├── Unavailable         certainly not accepted: connection refused, an answered 5xx, an expired or revoked token
     ├── Undeliverable       permanent: blocked, no such chat
     │   ├── OptedOut        the person has opted out
     │   └── Unreachable     the whole place is closed: the bot is blocked or was removed
-    └── Ambiguous           no answer after the body went out: the platform may have accepted it
+    └── Ambiguous           no answer after the body went out: the platform may have accepted the part
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Way: TypeAlias = Literal["webhook", "polling"]
 
 
 class MissingSetting(AskfirstError):
-    """A setting that a channel needs is absent or unsafe.
+    """A necessary setting of a channel is absent or unsafe.
 
     `setting` names the variable. `mend` is the instruction for the operator.
     """
@@ -46,11 +46,11 @@ class MissingSetting(AskfirstError):
 
 
 class Forged(AskfirstError):
-    """The request does not prove that it comes from the platform."""
+    """The request has no valid proof that it comes from the platform."""
 
 
 class NotOurs(Forged):
-    """The request is about an account or a number that is not configured. The text names the setting and the mend."""
+    """The request is about an unconfigured account or number. The text names the setting and the mend."""
 
 
 class Stale(AskfirstError):
@@ -62,8 +62,10 @@ class Malformed(AskfirstError):
 
 
 class PollingRefused(AskfirstError):
-    """The platform does not let this process poll: it serves another receiver, or refuses the token. The message says
-    the mend."""
+    """The platform does not let this process poll.
+
+    The platform serves another receiver, or refuses the token. The message gives the mend.
+    """
 
 
 class SendError(AskfirstError):
@@ -86,8 +88,8 @@ class Unavailable(SendError):
     """The platform certainly did not accept the part, for a reason outside of the part.
 
     The connection was refused, a 5xx was answered, a 4xx came from another server than the platform, or the platform no
-    longer accepts the token. `mend` names the setting that the operator has to mend first. None: the failure may pass
-    by itself.
+    longer accepts the token. `mend` names the first setting for the operator to mend. None: the failure may be
+    temporary.
     """
 
     def __init__(self, code: str, *, mend: MissingSetting | None = None) -> None:
@@ -104,7 +106,7 @@ class OptedOut(Undeliverable):
 
 
 class Unreachable(Undeliverable):
-    """The place accepts no message until an event comes from it.
+    """The place accepts no message until an event comes from there.
 
     The bot is blocked or was removed, or the chat does not exist.
     """
@@ -120,7 +122,7 @@ class WebhookRequest:
 
     method: str
     url: str
-    """The URL that the platform called: the public URL, path and query."""
+    """The called URL: the public URL, path and query."""
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
@@ -137,21 +139,21 @@ class WebhookResponse:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The events of a request, and the response that the platform expects once they are stored."""
+    """The events of a request, and the response to the platform once all events are stored."""
 
     events: tuple[Event, ...]
     response: WebhookResponse
     not_understood: bool = False
     """True when the request is authentic, but of an unknown shape. The gateway counts the shape and answers 200."""
     payload: bytes = b""
-    """The body of a request that was not understood. The gateway fills it in."""
+    """The body of a request with `not_understood`. The gateway fills in this field."""
     doubt: str = ""
-    """The reason to ask the platform whether it sent this request, without a value of the request. See `CanVouch`."""
+    """The reason to ask the platform about this request's origin, without a value of the request. See `CanVouch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The sending rates that a platform allows. None: no known limit."""
+    """The sending rates of a platform. None: no known limit."""
 
     account_per_second: float | None = None
     place_per_second: float | None = None
@@ -172,28 +174,29 @@ class Capabilities:
     media: Mapping[str, int] = field(default_factory=dict)
     """Kind of media (image, audio, video, document) -> the largest size in bytes."""
     text_files: bool = True
-    """True when a text file can be shown, as a file or a link. False: a question that needs one is not asked here."""
+    """True when a text file can be shown, as a file or a link. False: a question with a text file is not asked here."""
     pace: Pace = Pace()
     visible: bool = False
-    """True when delivering a part means writing it to the visible log, which the channel's page reads."""
+    """True when a part is delivered by a line in the visible log, for the channel's page to read."""
     redelivers: bool = False
     """True when the platform repeats a request answered with an error. New messages may then be refused under load."""
     opt_out: bool = False
-    """True when a person can opt out and still write. No message may be sent to them until they opt in again."""
+    """True when a person can opt out and still write. The person gets no message until the next opt-in."""
     reports: bool = False
-    """True when the platform sends delivery reports of messages that it accepted."""
+    """True when the platform sends delivery reports of accepted messages."""
     accents: bool = True
-    """False when accents cost extra: the gateway's own texts are then sent without accents that GSM 03.38 lacks."""
+    """False when accents cost extra: the gateway's own texts are then sent without the accents missing in GSM 03.38."""
     keep_seconds: float = 7 * 86400.0
     """How long the ids of events are kept for deduplication. Longer where an old request stays authentic."""
     bare_yes: Literal["ordered", "reported", "never"] = "never"
-    """The proof that a bare yes was written after the question.
+    """The proof of the order: first the question, then a bare yes.
 
-    ``ordered``: the platform's own order of messages, which `CanOrder` reads. ``reported``: the platform's report that
-    the question was delivered or read. ``never``: no proof; only a button, a code or a reply to the question counts.
+    ``ordered``: the platform's own order of messages, read by `CanOrder`. ``reported``: the platform's report of the
+    delivery or the reading of the question. ``never``: no proof; only a button, a code or a reply to the question
+    counts.
     """
     numbers: bool = True
-    """True when a person who reads a numbered list can answer it by its numbers. They count under `bare_yes`."""
+    """True when the reader of a numbered list can answer by numbers. Numbers count under the rule of `bare_yes`."""
     edit: bool = False
     stream: bool = False
     typing: bool = False
@@ -213,7 +216,7 @@ class Channel(Protocol):
     async def start(self, http: aiohttp.ClientSession) -> None:
         """Ask the platform for the bot's own id, and keep the session for sending. Called again after a failure.
 
-        Raises MissingSetting for a setting that the platform refuses, else SendError.
+        Raises MissingSetting for a setting refused by the platform, else SendError.
         """
         ...
 
@@ -224,15 +227,15 @@ class Channel(Protocol):
         ...
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Return the events of a request. Pure. Raises Malformed for a body that is not in the platform's encoding."""
+        """Return the events of a request. Pure. Raises Malformed for a body not in the platform's encoding."""
         ...
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Return the platform calls that send a reply, in order. Pure."""
+        """Return the calls of the platform for a reply, in order. Pure."""
         ...
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Make one call of the platform. Raises SendError, which is Unavailable until `start` has reached the platform.
+        """Make one call of the platform. Raises SendError, always Unavailable before `start` has reached the platform.
 
         `key` is the part's id, the same on every retry. The part's media is an `OpenMedia` here.
         """
@@ -240,7 +243,7 @@ class Channel(Protocol):
 
 
 def is_one_message(channel: Channel, address: Address, reply: Reply) -> bool:
-    """Return True if the platform shows a reply without files, and all its buttons, in one message. Pure."""
+    """Return True if the platform shows a reply without files, with all buttons, in a single message. Pure."""
     if len(reply.buttons) > channel.capabilities.buttons:
         return False
     # Rendering is exact, but most questions are far shorter than any limit.
@@ -248,4 +251,4 @@ def is_one_message(channel: Channel, address: Address, reply: Reply) -> bool:
 
 
 _MOST_UNITS = 4
-"""The most units of a platform that a character of Markdown takes, with all that is written around it."""
+"""The most units of a platform for a character of Markdown, including all added markup."""

@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 _OWN = "user:"
 """The prefix of a person's own place."""
 _MARK = "%"
-"""The prefix of a shared place whose name begins with either of these two prefixes."""
+"""The prefix of a shared place with a name that begins with either of these two prefixes."""
 
 
 def own_place(person: Person) -> Address:
-    """Return the address of a person's own conversation, which no other person shares."""
+    """Return the address of a person's own conversation, never shared with another person."""
     return _address(person.account, f"{_OWN}{person.user_id}")
 
 
 def shared_place(account: str, name: str) -> Address:
-    """Return the address of the conversation with this name, shared by all its users. It is never a person's own."""
+    """Return the address of the conversation with this name, shared by all users. Never a person's own address."""
     return _address(account, f"{_MARK}{name}" if name.startswith((_OWN, _MARK)) else name)
 
 
 def is_private(address: Address) -> bool:
-    """Return True for the address of a conversation that only one person reads."""
+    """Return True for the address of a conversation with a single reader."""
     return not address.group and (address.channel != DirectChannel.name or address.place.startswith(_OWN))
 
 
 def _address(account: str, place: str) -> Address:
     """Split a place at its first slash into place and thread.
 
-    Both are then written without an escape, and the store keys its conversations by the written form.
+    Place and thread are then written without an escape. The store keys conversations by the written form.
     """
     before, _, after = place.partition("/")
     place, thread = (before, after) if before and after else (place, None)
@@ -45,7 +45,7 @@ def _address(account: str, place: str) -> Address:
 
 
 class DirectChannel:
-    """The channel of the bot's own code. A delivered part is a line in the visible log, which the caller reads."""
+    """The channel of the bot's own code. A delivered part is a line in the visible log, for the caller to read."""
 
     name: ClassVar[str] = "app"
     capabilities = Capabilities(
@@ -69,16 +69,16 @@ class DirectChannel:
         """No-op: no resource is open."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """Raises Forged: no event comes in over HTTP."""
+        """Raise Forged: no event comes in over HTTP."""
         raise Forged("this channel has no webhook")
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return Parsed(events=(), response=WebhookResponse(status=404))
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Return the lines that show a reply. Pure.
+        """Return the lines of a reply. Pure.
 
-        A question comes after its files, so that the last receipt is that of the question.
+        A question comes after its files, so the last receipt belongs to the question.
         """
         text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
         words = Part(call="show", arguments={"text": text}, buttons=reply.buttons)
@@ -91,5 +91,5 @@ class DirectChannel:
         return Receipt(message_id=key)
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """True if the receipt is that of the newest bot message that the caller could have read."""
+        """Return True for the receipt of the newest bot message that the caller could have read."""
         return message.after is not None and message.after == receipt.message_id

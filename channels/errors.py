@@ -1,13 +1,13 @@
-"""The base of the errors, which makes every error survive pickling and copying.
+"""The base of the errors. Makes every error survive pickling and copying.
 
-Python rebuilds an error by a call of its class with `args`. That fails when ``__init__`` takes other parameters, as in
-most of ours. A Portable error is rebuilt without a call of ``__init__``: it gets its arguments, attributes and notes
-back. The cause, the context and the traceback are left out, as in every pickled exception of Python.
+Python rebuilds an error by a call of its class with `args`. The call fails for an ``__init__`` with other parameters,
+as in most of ours. A Portable error is rebuilt without a call of ``__init__``, with its arguments, attributes and
+notes. The cause, the context and the traceback are left out, as in every pickled exception of Python.
 
-A pickled error may hold a value that does not survive by itself, for example the error of another library or a lock.
-The pickling does not fail then. An attribute becomes the name of the value's type, because the value may hold a secret.
-An argument becomes its text, because that text is a part of the text of the error anyway. The same is done where the
-pickle is loaded, in a process without that library. `copy.copy` keeps all values as they are.
+A value of an error may not survive pickling by itself, for example the error of another library or a lock. The pickling
+of the error then still succeeds. An attribute becomes the name of the value's type, because the value may hold a
+secret. An argument becomes its text, already a part of the error's text. The same rule applies to a load of the pickle
+in a process without the other library. `copy.copy` keeps all values as before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class Portable(Exception):
-    """An exception that survives pickling and copying, whatever the parameters of its ``__init__`` are."""
+    """An exception that survives pickling and copying, for any parameters of ``__init__``."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = self.__getstate__()  # with slots, as in the errors of telegram, a pair of mappings
@@ -36,7 +36,7 @@ class AskfirstError(Portable):
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """A value of an error. Where it does not survive pickling, it becomes `describe(value)`."""
+    """A value of an error. A value that does not survive pickling becomes `describe(value)`."""
 
     value: object
     describe: Callable[[object], str]

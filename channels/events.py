@@ -1,4 +1,4 @@
-"""The events: a channel makes them from the requests of its platform."""
+"""The events. A channel makes events from the requests of its platform."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _ESCAPE = re.compile("%(25|2F|3A)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """A person on a platform. Two are the same person when their written forms are equal."""
+    """A person on a platform. Two Person values with equal written forms are the same person."""
 
     channel: str
     account: str
-    """The bot, team or number of the operator that they talk to."""
+    """The operator's bot, team or number: the person's counterpart."""
     user_id: str
     name: str | None = None
-    """The name that they gave themselves."""
+    """The name chosen by the person."""
     handle: str | None = field(default=None, compare=False)
-    """The platform's own unique name for them, without a sign in front."""
+    """The platform's own unique name for the person, without a sign in front."""
     language: str | None = None
     """The platform's hint, a BCP 47 tag."""
     is_bot: bool = False
-    """True for bots, channel posts and anonymous admins, which never decide an action."""
+    """True for bots, channel posts and anonymous admins. These never decide an action."""
 
     def __str__(self) -> str:
-        """Return the written form, used everywhere: ``telegram:123:456``. It is unique for each person."""
+        """Return the written form, used everywhere and unique for each person: ``telegram:123:456``."""
         return f"{_escaped(self.channel, ':')}:{_escaped(self.account, ':')}:{self.user_id}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the written form. Raises ValueError when one of its three parts is missing."""
+        """Read the written form. Raises ValueError when one of the three parts is missing."""
         channel, _, rest = text.partition(":")
         account, _, user_id = rest.partition(":")
         if not (channel and account and user_id):
@@ -64,9 +64,9 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the written form, which does not say whether the address is a group.
+        """Read the written form. `group` is not a part of the written form and stays False.
 
-        Raises ValueError when one of its three parts is missing.
+        Raises ValueError when one of the three parts is missing.
         """
         channel, _, rest = text.partition(":")
         account, _, place = rest.partition(":")
@@ -91,7 +91,7 @@ class Attachment:
     mime_type: str | None = None
     filename: str | None = None
     size: int | None = None
-    """The size in bytes that the platform names. None when it names none, or an impossible one."""
+    """The size in bytes as declared by the platform. None for an absent or impossible size."""
 
     def __post_init__(self) -> None:
         # JSON readers disagree on integers of more than 64 bits: the seal of an event could fail, or not match.
@@ -100,7 +100,7 @@ class Attachment:
 
 
 def kind_of(mime_type: str) -> Literal["image", "audio", "video", "document"]:
-    """Return the kind of a file that is declared with this type."""
+    """Return the kind of a file with this declared type."""
     match mime_type.partition("/")[0]:
         case "image":
             return "image"
@@ -114,10 +114,10 @@ def kind_of(mime_type: str) -> Literal["image", "audio", "video", "document"]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that a platform reports."""
+    """One thing reported by a platform."""
 
     event_ids: tuple[str, ...]
-    """The platform's ids for deduplication: an event with an id that was seen before is a twin."""
+    """The platform's ids for deduplication: an event with a known id is a twin."""
     address: Address
     person: Person | None
     sent_at: datetime | None = None
@@ -127,37 +127,37 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message(Event):
-    """A message that a person wrote."""
+    """A message written by a person."""
 
     text: str = ""
     message_id: str | None = None
     command: str | None = None
     """``start`` for ``/start`` and slash commands; ``text`` is then the rest of the message."""
     reply_to: str | None = None
-    """The id of the message that this one replies to."""
+    """The id of the replied-to message."""
     attachments: tuple[Attachment, ...] = ()
     album: str | None = None
-    """The platform's id of the album, of which each file comes as a message of its own."""
+    """The platform's id of the album. Each file of an album comes as a separate message."""
     mentions_bot: bool = False
     answers_bot: bool = False
-    """True when it replies to a message of the bot, or is in a thread that began with one."""
+    """True for a reply to a message of the bot, or in a thread begun by a message of the bot."""
     forwarded: bool = False
     via_bot: bool = False
     transcribed: bool = False
     opts_in: bool = False
-    """True when carriers take it for the end of an opt-out, though the gateway reads it as an answer first."""
+    """True when carriers take the message for the end of an opt-out, though the gateway first reads an answer."""
     spoiled_by: tuple[str, ...] = ()
-    """Names of fields of the platform's message that show other content than words typed here to the bot: a quote, a
-    share, a caption, a text style like strikethrough. A message with one never counts as an answer."""
+    """Names of fields of the platform's message with other content than words typed here to the bot: a quote, a share,
+    a caption, a text style like strikethrough. A message with a field of this kind never counts as an answer."""
     unknown_fields: tuple[str, ...] = ()
-    """Names of fields of the platform's message that this release does not know. With one of them a bare reply does not
-    count as an answer. A code still does, and so does a reply to the question."""
+    """Names of fields of the platform's message unknown to this release. With an unknown field a bare reply does not
+    count as an answer. A code still counts, and so does a reply to the question."""
     after: str | None = None
-    """The platform's handle of the newest bot message on the writer's screen, where the platform tells it."""
+    """The platform's handle of the newest bot message on the writer's screen, if the platform sends this handle."""
     replayed: bool = False
     """True when the gateway replays the message out of a dead letter. No channel sets this."""
     before: tuple[str, ...] = ()
-    """Earlier lines of the group that other people wrote, not to the bot. The gateway sets this, no channel does."""
+    """Earlier lines of the group, written by other people and not to the bot. Set by the gateway, by no channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ class MessageEdited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction(Event):
-    """An emoji that a person put on a message or took away."""
+    """An emoji, put on a message or taken away by a person."""
 
     message_id: str
     emoji: str
@@ -187,30 +187,30 @@ class Reaction(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryReport(Event):
-    """A delivery report: the platform says whether a message of the bot was sent, delivered, read or lost.
+    """A delivery report: the platform reports a message of the bot as sent, delivered, read or lost.
 
-    A report without a message id, as Telegram's are, is about the whole chat: it became reachable or unreachable.
+    A report without a message id, as from Telegram, is about the whole chat: now reachable or unreachable.
     """
 
     message_id: str | None = None
     status: Literal["sent", "delivered", "read", "failed"]
     code: str | None = None
     key: str | None = None
-    """The `key` of the sent part, where the platform returns it."""
+    """The `key` of the sent part, if the platform returns the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptOut(Event):
-    """An opt-out: the person blocked the bot or wrote a carrier's stop word. With `opted_in` they took it back."""
+    """An opt-out: the person blocked the bot or wrote a carrier's stop word. `opted_in`: the opt-out has ended."""
 
     opted_in: bool = False
     told: bool = True
-    """True when the platform confirms it to the person, or blocks messages: the gateway then sends no confirmation."""
+    """True when the platform itself confirms the opt-out or blocks messages: the gateway sends no confirmation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationMoved(Event):
-    """A move of a conversation from `came_from` to `address` by the platform. Its old message ids are void."""
+    """A move of a conversation from `came_from` to `address` by the platform. The old message ids are void."""
 
     came_from: Address
 
@@ -229,14 +229,14 @@ def event_to_json(event: Event) -> dict[str, object]:
 
 
 def event_to_text(event: Event) -> str:
-    """Return the stored form as JSON text. Raises ValueError for lone surrogates, which UTF-8 cannot encode."""
+    """Return the stored form as JSON text. Raises ValueError for lone surrogates, impossible in UTF-8."""
     kind = type(event).__name__
     fields = _adapter(kind).serializer.to_json(event, exclude_defaults=True).decode()
     return f'{{"kind":"{kind}",{fields[1:]}'
 
 
 def event_from_json(stored: dict[str, object]) -> Event:
-    """Read an event from its stored form. Raises ValueError when it is not one."""
+    """Read an event from its stored form. Raises ValueError for any other form."""
     body = dict(stored)
     kind = body.pop("kind", None)
     if kind not in _KINDS:
@@ -245,9 +245,9 @@ def event_from_json(stored: dict[str, object]) -> Event:
 
 
 def _escaped(text: str, end: str) -> str:
-    """Escape the character `end`, which ends the field of this text.
+    """Escape the character `end`, the end of this text's field.
 
-    All other characters stay as they are, because written forms are keys in the store.
+    All other characters stay unchanged, because written forms are keys in the store.
     """
     if "%" in text:
         text = _READS_AS_ESCAPE.sub("%25", text)
@@ -260,5 +260,5 @@ def _unescaped(text: str) -> str:
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Event]:
-    """Build the adapter of an event class at its first use: building one takes milliseconds."""
+    """Build the adapter of an event class at first use: a build takes milliseconds."""
     return TypeAdapter(_KINDS[kind])

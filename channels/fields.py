@@ -12,7 +12,7 @@ Judged: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields that a platform documents for its messages. A field in neither set is unknown."""
+    """The documented fields of a platform's messages. A field in neither set is unknown."""
 
     harmless: frozenset[str]
     """Fields of an ordinary message: a message with no other fields is words typed here to the bot."""
@@ -20,7 +20,7 @@ class Fields:
     """Fields of any other content: a quote, a share, a caption."""
 
     def judge(self, message: Mapping[str, object]) -> Judged:
-        """Return the names of the fields that spoil a message, and of the unknown ones."""
+        """Return the names of the spoiling fields of a message, and of the unknown fields."""
         if self.harmless.issuperset(message):  # nearly always
             return (), ()
         others = sorted(set(message) - self.harmless)
@@ -31,5 +31,5 @@ class Fields:
 
 
 def _says(value: object) -> bool:
-    """True if a spoiling field with this value differs in meaning from an absent one."""
+    """Return True if a spoiling field with this value differs in meaning from an absent field."""
     return value is not None and value is not False and value != "" and value != []

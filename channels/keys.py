@@ -1,8 +1,8 @@
-"""Key rotation: a secret with its new and its old value, separated by a comma."""
+"""Key rotation: the new and the old value of a secret, separated by a comma."""
 
 from __future__ import annotations
 
 
 def keys(secret: str) -> tuple[str, ...]:
-    """Return the values of a secret in order, without empty ones. The first one signs and all of them verify."""
+    """Return the values of a secret in order, without empty values. The first value signs and all values verify."""
     return tuple(key for part in secret.split(",") if (key := part.strip()))

@@ -1,4 +1,4 @@
-"""A growing text in ordinary messages, for platforms that can change and take away what was sent."""
+"""A growing text in ordinary messages, for platforms that can edit and delete sent messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from channels.formatting import finished
 from channels.replies import Part, Receipt, Reply
 
 _MOST_MESSAGES: Final = 5
-"""The most messages that show a text while it grows. What follows is seen with the answer."""
+"""The most messages of a growing text. The rest of the text is shown with the answer."""
 
 
 class _Changes(Protocol):
@@ -22,7 +22,7 @@ class _Changes(Protocol):
 
 
 class MessageStream:
-    """A StreamHandle that sends messages and edits them. A text beyond the platform's limit goes on in a new one."""
+    """A StreamHandle that sends and edits messages. A text beyond the platform's limit continues in a new message."""
 
     def __init__(
         self, channel: _Changes, address: Address, *, interval_seconds: float, message_ids: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""The optional powers of a channel (`Can...`): each is a protocol of its own, and the gateway looks for it."""
+"""The optional powers of a channel (`Can...`): each is a protocol, and the gateway checks a channel for each power."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from channels.replies import Part, Receipt
 
 @runtime_checkable
 class SharesWebhook(Protocol):
-    """Power of a channel that shares its webhook URL with other channels."""
+    """Power of a channel that shares a webhook URL with other channels."""
 
     webhooks: ClassVar[tuple[str, ...]]
-    """The paths under ``/webhooks/`` that it shares."""
+    """The shared paths under ``/webhooks/``."""
 
     def takes(self, request: WebhookRequest) -> bool:
-        """True if a request to a shared URL is for this channel. It raises no error and proves no origin."""
+        """Return True if a request to a shared URL is for this channel. Raises no error and proves no origin."""
         ...
 
 
@@ -31,16 +31,16 @@ class CanEdit(Protocol):
 @runtime_checkable
 class CanType(Protocol):
     async def typing(self, address: Address) -> None:
-        """Show for some seconds that an answer is being written. Raises SendError and no other error."""
+        """Show the bot as writing for some seconds. Raises SendError and no other error."""
         ...
 
 
 @runtime_checkable
 class CanTypeUnder(Protocol):
-    """Power of a channel that shows the bot as at work under a message, also outside of a thread."""
+    """Power of a channel to show the bot as at work under a message, also outside of a thread."""
 
     async def typing_under(self, address: Address, message_id: str, *, ends: bool = False) -> None:
-        """Show for some seconds that the bot works on this message, or take that away when it `ends`.
+        """Show the bot as at work on this message for some seconds, or end this display with `ends`.
 
         Raises SendError and no other error.
         """
@@ -48,7 +48,7 @@ class CanTypeUnder(Protocol):
 
 
 class StreamHandle(Protocol):
-    """A text that grows in a chat. It is a preview: what the person is to keep is sent by `finish`, or by `send`."""
+    """A growing text in a chat, as a preview. The final text is sent by `finish`, or by `send`."""
 
     @property
     def interval_seconds(self) -> float:
@@ -57,7 +57,7 @@ class StreamHandle(Protocol):
 
     @property
     def message_ids(self) -> Sequence[str]:
-        """The messages that show the text, in order. Empty before the first update, and where none stays."""
+        """The messages with the text, in order. Empty before the first update, and if no message stays."""
         ...
 
     async def update(self, text: str) -> None:
@@ -67,18 +67,18 @@ class StreamHandle(Protocol):
     async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
         """Put these parts in the place of the messages, and return their receipts. Raises SendError.
 
-        A message without a part is taken away; one that is gone already counts as taken away. There are no more parts
-        than messages. A repetition changes nothing. Raises Undeliverable for a part whose message is gone.
+        A message without a part is taken away; an already missing message counts as taken away. There are no more parts
+        than messages. The call is idempotent. Raises Undeliverable for a part of a missing message.
         """
         ...
 
 
 @runtime_checkable
 class CanStream(Protocol):
-    """Power of a channel that shows an answer while it is written. It is used where `Capabilities.stream` is True."""
+    """Power of a channel that shows an answer while the model writes. Used if `Capabilities.stream` is True."""
 
     async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> StreamHandle:
-        """Return a stream in new messages, or in those that an earlier stream began. It calls no platform."""
+        """Return a stream in new messages, or in the messages of an earlier stream. Calls no platform."""
         ...
 
 
@@ -98,10 +98,10 @@ class CanAnswer(Protocol):
 
 @runtime_checkable
 class CanVouch(Protocol):
-    """Power of a channel that can ask its platform whether it sent a request with a doubtful signature."""
+    """Power of a channel to ask the platform about the origin of a request with a doubtful signature."""
 
     async def vouch(self, request: WebhookRequest, parsed: Parsed) -> Parsed:
-        """Return the events of a doubted request that may be accepted: all, when the platform says that it sent it.
+        """Return the acceptable events of a doubted request: all events if the platform confirms the request.
 
         Without an answer of the platform, return the events stripped of their power to decide. Raises Forged when the
         platform did not send the request, and SendError when no event can be accepted without the platform's answer.
@@ -111,10 +111,10 @@ class CanVouch(Protocol):
 
 @runtime_checkable
 class CanAskAgain(Protocol):
-    """Power of a channel that gets each message once: its platform does not repeat a request answered with an error."""
+    """Power of a channel that gets each message once: the platform does not repeat a request after an error."""
 
     def ask_again(self, text: str) -> WebhookResponse:
-        """Return the HTTP response that shows this plain text to the writer of a message that was not stored."""
+        """Return the HTTP response with this plain text for the writer of a message that was not stored."""
         ...
 
 
@@ -130,7 +130,7 @@ class CanLookUp(Protocol):
     async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
         """Return the newest receipt of a part that may have been sent with this `key` after `since`.
 
-        On a platform that keeps no key the part's content is searched for. None: the platform does not have it.
+        On a platform that keeps no key, search for the part's content. None: the platform does not have the part.
         Raises SendError, also when the platform cannot tell.
         """
         ...
@@ -141,7 +141,7 @@ class CanOrder(Protocol):
     """Power of a channel that knows the order of two messages. See `Capabilities.bare_yes`."""
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """True if the platform's own order puts `message` after the bot's message with this receipt.
+        """Return True if `message` comes after the bot's message with this receipt, in the platform's own order.
 
         Pure. False when the order is not known.
         """

@@ -1,4 +1,4 @@
-"""Outgoing values: replies, the parts that a channel renders them into, and the receipts of the platform."""
+"""Outgoing values: replies, their rendered parts, and the receipts of the platform."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Literal
 from typing_extensions import TypeAliasType
 
 Json = TypeAliasType("Json", "bool | int | float | str | list[Json] | dict[str, Json] | None")
-"""Any JSON value. It is a named alias, because pydantic needs a name for a recursive type."""
+"""Any JSON value. A named alias, because pydantic needs a name for a recursive type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Button:
-    """A button under a message. A press on it returns the token."""
+    """A button under a message. A press returns the token."""
 
     label: str
     token: str
@@ -40,7 +40,7 @@ class OpenMedia(Media):
     """A kept file, opened for sending."""
 
     path: Path
-    """The file on disk that holds its bytes."""
+    """The file on disk."""
     link: str | None = None
     """A signed link under the public URL, valid from the time of sending. None without a public URL."""
 
@@ -52,7 +52,7 @@ class Settled:
     state: Literal["open", "running", "done", "not_done", "expired", "failed", "unknown"]
     at: datetime | None = None
     written: str = ""
-    """`at` as the text has it. A channel may show the time in its person's time zone instead."""
+    """`at` as written in the text. A channel may show the time in the person's time zone instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Reply:
     exact: bool = False
     """True when every character must be shown as written: none is replaced by a cheaper one or read as markup."""
     settled: tuple[Settled, ...] = ()
-    """The state of each question of the message, in order. Empty while all of them are open."""
+    """The state of each question of the message, in order. Empty while all questions are open."""
 
     def __post_init__(self) -> None:
         # Authors write lists, while the stored form is validated as tuples.
@@ -78,22 +78,22 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One call of the platform, in a form that can be stored."""
+    """One call of the platform, in a storable form."""
 
     call: str
     arguments: Mapping[str, Json]
     media: Media | None = None
-    """The file of this part, named by its hash. The channel opens or links it at sending."""
+    """The file of this part, named by hash. The channel opens or links the file at sending."""
     buttons: tuple[Button, ...] = ()
-    """The buttons that this part shows. They count as shown once the part has its receipt."""
+    """The buttons of this part. A button counts as shown once the part has a receipt."""
     droppable: bool = False
-    """True for typing notices and streaming edits, which are not retried."""
+    """True for typing notices and streaming edits: sent without retries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The platform's confirmation that it accepted a part."""
+    """The platform's acknowledgement of an accepted part."""
 
     message_id: str | None
     sent_at: datetime | None = None
-    """The platform's time of the message, where its answer has it. `Event.sent_at` is of the same clock."""
+    """The platform's time of the message, if present in the platform's answer. `Event.sent_at` is of the same clock."""

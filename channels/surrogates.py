@@ -1,6 +1,6 @@
 """JSON bodies with lone surrogates.
 
-An emoji is two units of UTF-16. A platform that cuts a text between them sends one of the two, which UTF-8 cannot hold.
+An emoji is two units of UTF-16. A platform that cuts a text between the two sends a single unit, invalid in UTF-8.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def validated(shape: TypeAdapter[T], body: bytes) -> T:
 def _without_surrogates(body: bytes) -> bytes:
     """Return the same JSON with "?" for each lone surrogate. A body that is not JSON is returned unchanged.
 
-    Otherwise one lone surrogate, wherever it is, would make the whole message unreadable.
+    Otherwise a lone surrogate at any place would make the whole message unreadable.
     """
     if b"\\u" not in body:
         return body

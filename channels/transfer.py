@@ -19,7 +19,7 @@ from channels.channel import Undeliverable
 
 
 async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """Return the body, or None as soon as it is longer than `most` bytes. Raises aiohttp's errors."""
+    """Return the body, or None as soon as the body is longer than `most` bytes. Raises aiohttp's errors."""
     pieces: list[bytes] = []
     async for piece in response.content.iter_any():
         most -= len(piece)
@@ -33,7 +33,7 @@ _PIECE_BYTES: Final = 2**18
 
 
 async def read_pieces(path: Path) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of a file. Raises Undeliverable when it is gone, no file, or cannot be read."""
+    """Yield the bytes of a file. Raises Undeliverable for a missing, irregular or unreadable file."""
     try:
         if not await in_thread(path.is_file, threads=FILES):
             raise Undeliverable("file_gone")
@@ -51,9 +51,9 @@ _CHUNK_BYTES: Final = 2**16
 
 
 class Upload(Payload):
-    """A payload of aiohttp that sends an open file once.
+    """A payload of aiohttp for a single sending of an open file.
 
-    aiohttp's own payload reads in the event loop's threads, which other calls may fill. This one reads in `FILES`.
+    aiohttp's own payload reads in the event loop's threads, possibly full of other calls. This class reads in `FILES`.
     """
 
     def __init__(self, file: IO[bytes], *, content_type: str | None = None) -> None:
@@ -71,10 +71,10 @@ class Upload(Payload):
             await writer.write(chunk)
 
     async def close(self) -> None:
-        """Close the file in a thread, without waiting for it."""
+        """Close the file in a thread, without waiting."""
         with suppress(RuntimeError):  # no thread can be started: the job stays queued for the next one
             FILES.submit(self._file.close)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Raises TypeError: a file is not text."""
+        """Raise TypeError: a file is not text."""
         raise TypeError("a file is not decoded")

@@ -143,8 +143,10 @@ _SERVER = {
     "Settings": "gateway.config.settings",
     "StoreCache": "gateway.cache.stored",
 }
-"""Names that are imported on first access. A tool under test and an agent in a script need no server, store or
-channel, and few bots have tools of an MCP server."""
+"""Names imported on first access.
+
+A tool under test and an agent in a script need no server, store or channel, and few bots have tools of an MCP server.
+"""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""ChannelAgent: an agent in a chat. It runs single turns, and has the calls that an author's code uses."""
+"""ChannelAgent: an agent in a chat. Runs single turns, and has the calls for an author's code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 class LifespanFailed(AskfirstError):
     """The bot's own `lifespan` raised `error`, on enter (then the bot does not run) or on exit.
 
-    The message names the place. The text of `error`, which may hold a secret of the bot, is only in `error`.
+    The message names the place. The text of `error` may contain a secret of the bot, and is only in `error`.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -50,7 +50,7 @@ class LifespanFailed(AskfirstError):
 
 @contextlib.asynccontextmanager
 async def lived(lifespan: Lifespan) -> AsyncIterator[Any]:
-    """Enter and leave a bot's lifespan. Raises LifespanFailed for errors that the lifespan raises itself."""
+    """Enter and leave a bot's lifespan. Raises LifespanFailed for errors of the lifespan."""
     stack = contextlib.AsyncExitStack()
     try:
         yielded = await stack.enter_async_context(lifespan())
@@ -74,7 +74,7 @@ _CALLBACK_SECONDS = 60.0
 
 
 class ActionCallbacks:
-    """The callbacks of one kind, called in the order in which they were added. `name` names the kind in the log."""
+    """The callbacks of one kind, called in the order of addition. `name` is the name of the kind in the log."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -85,7 +85,7 @@ class ActionCallbacks:
         self._callbacks.append(callback)
 
     async def call(self, action: PendingAction) -> None:
-        """Call them, sync ones in a thread. Errors are logged, and a callback that hangs is timed out."""
+        """Call the callbacks, sync ones in a thread. Errors are logged, and a hanging callback is timed out."""
         for callback in self._callbacks:
             try:
                 async with asyncio.timeout(_CALLBACK_SECONDS):
@@ -111,26 +111,28 @@ class NotRunning(AskfirstError):
 
 
 class ChannelAgent:
-    """An agent in a chat: it keeps a transcript per conversation, asks before irreversible calls and answers commands.
+    """An agent in a chat: keeps a transcript per conversation, asks before irreversible calls and answers commands.
 
     - `store`: a URL (``sqlite:///path``, ``redis://...``) or a Store. None: in memory, or the Gateway's.
-    - `lifespan`: an async context manager, entered once per process. Tools find its value in ``ctx.deps``.
-    - `on_unrelated`: an open action whose requester writes about another subject is kept and shown again, or dropped.
+    - `lifespan`: an async context manager, entered once per process. Tools find the value in ``ctx.deps``.
+    - `on_unrelated`: after the requester writes about another subject, an open action is kept and shown again, or
+      dropped.
     - `language`: BCP 47 tag of the language for every person. None: each person's own.
     - `greeting`: the answer to /start.
-    - `collect_seconds`: time that a turn waits for more messages of the person. Each message restarts it, up to five
-      times its length in all. Commands, yes and no never wait.
-    - `when_busy`: a message of a person whose turn is running waits for its end, or interrupts it at its next step. A
-      running tool is never interrupted.
-    - `in_doubt`: a reply that may or may not have arrived, on a platform that cannot tell, is sent again after a note
-      that says so, or dropped. A prompt is always sent again.
-    - `strict`: refuse tools that change data without a confirmation and are not marked as meant so (`askfirst tools`
-      lists them).
-    - `groups`: messages of a group that the bot reads. "addressed": a mention, a reply, a command, and messages in a
-      thread or topic where the bot was asked within a day. "all": every message.
-    - `group_context`: number of preceding other messages that the next turn includes, 0 to 100. 0 stores none of them.
-    - `max_parts`: an answer of more messages than this is sent as its beginning and a file with the whole.
-    - `transcriber`: writes down voice messages. None: the one of ``ASKFIRST_TRANSCRIBE_URL``, else they are only named.
+    - `collect_seconds`: the wait of a turn for more messages of the person. Each message restarts the wait, up to five
+      times `collect_seconds` in all. Commands, yes and no never wait.
+    - `when_busy`: a message during the person's running turn waits for the end, or interrupts the turn at the next
+      step. A running tool is never interrupted.
+    - `in_doubt`: a reply with an unknown outcome, on a platform without a way to check, is sent again after a note
+      about the doubt, or dropped. A prompt is always sent again.
+    - `strict`: refuse data-changing tools with neither a confirmation nor a mark of intent (`askfirst tools` lists
+      these).
+    - `groups`: the group messages read by the bot. "addressed": a mention, a reply, a command, and messages in a thread
+      or topic where the bot was asked within a day. "all": every message.
+    - `group_context`: number of preceding other messages included in the next turn, 0 to 100. With 0, none are stored.
+    - `max_parts`: the most messages of an answer. A longer answer is sent as the beginning and a file with the whole.
+    - `transcriber`: transcribes voice messages. None: the transcriber of ``ASKFIRST_TRANSCRIBE_URL``, else voice
+      messages are only named.
     """
 
     @checked
@@ -153,7 +155,7 @@ class ChannelAgent:
         transcriber: Transcriber | None = None,
         max_parts: Annotated[int, Field(ge=1, le=100)] = 10,
     ) -> None:
-        """Raises WrongOption for an unknown option, a wrong value, and for tools that `strict` refuses."""
+        """Raises WrongOption for an unknown option, a wrong value, and for tools refused by `strict`."""
         wrong: dict[str, str] = {}
         if isinstance(store, str) and not _STORE.match(store):
             scheme = store.partition(":")[0]  # the rest may hold a password
@@ -188,7 +190,7 @@ class ChannelAgent:
     # ── for authors ──
 
     async def __aenter__(self) -> Self:
-        """Start the bot without a server. `ask_channel` and `decide` then run the work that they need."""
+        """Start the bot without a server. `ask_channel` and `decide` then run the necessary work."""
         # The assembly stands above this module, and takes long to import: only a bot without a Gateway needs it here.
         assembly = await asyncio.to_thread(importlib.import_module, "gateway.assembly")
         stack = contextlib.AsyncExitStack()
@@ -211,15 +213,15 @@ class ChannelAgent:
         attachments: Sequence[Attachment] = (),
         reply_to: str | None = None,
     ) -> AgentResult:
-        """Send one message to the bot and return the result of its turn.
+        """Send a message to the bot and return the result of the turn.
 
-        `conversation_id`: a conversation shared by all callers that name it. None: the person's own conversation, which
-        no `conversation_id` can name. `reply_to`: the id of the action that the message answers. Calls on one
-        conversation run one after another.
+        `conversation_id`: a conversation shared by all callers with the same id. None: the person's own conversation,
+        not reachable by any `conversation_id`. `reply_to`: the id of the answered action. Calls on a conversation run
+        one after another.
 
         Raises ValueError for an empty id, NotRunning, NotAllowed for an answer to another person's action, and
-        ProviderError when the model cannot be reached; the message is then kept, and retried with the next call. Any
-        other error that ends the turn is raised too, and its message becomes a dead letter.
+        ProviderError if the model cannot be reached. After a ProviderError, the message is kept and retried with the
+        next call. Any other error ending the turn is raised too, and the message becomes a dead letter.
         """
         if not user_id:
             raise ValueError("ask_channel needs a user_id")
@@ -253,7 +255,7 @@ class ChannelAgent:
 
         Exactly one of `action_id`, `code` and `token` names the action, else ValueError. `conversation`, as in an
         action's `conversation`, limits the search. Raises NotAllowed for the wrong person, for an unknown action, for a
-        code that two of the person's open actions share, and for the token of a button with another intent: of Cancel
+        code shared by two of the person's open actions, and for the token of a button with another intent: of Cancel
         for ``"confirm"``, of Change for either. The action is then unchanged.
         """
         if sum(given is not None for given in (action_id, code, token)) != 1:
@@ -265,13 +267,13 @@ class ChannelAgent:
         )
 
     async def notify(self, address: Address | str, reply: Reply | str, *, after_seconds: float = 0.0) -> None:
-        """Send a message that the bot starts itself, now or after `after_seconds`. It survives restarts.
+        """Send a message on the bot's own initiative, now or after `after_seconds`. Survives restarts.
 
-        When this returns, the message is in the outbox, or its timer in the store. Raises WrongOption for a reply with
-        buttons, which have no handlers yet. Raises ValueError for a malformed address, a channel that is off, and
-        seconds that are negative or not finite. Raises OptedOut when the person has written STOP on SMS or WhatsApp and
-        not START since, and Unreachable when the bot was found blocked or removed there within a day and no message has
-        come from there since. Both are kinds of Undeliverable.
+        On return, the message is in the outbox, or the timer in the store. Raises WrongOption for a reply with buttons:
+        presses have no handlers yet. Raises ValueError for a malformed address, a channel that is off, and seconds
+        negative or not finite. Raises OptedOut if the person has written STOP on SMS or WhatsApp and not START since.
+        Raises Unreachable if the bot was found blocked or removed there within a day and no message has come from there
+        since. Both are kinds of Undeliverable.
         """
         destination = Address.parse(address) if isinstance(address, str) else address
         if not 0 <= after_seconds < float("inf"):
@@ -281,8 +283,8 @@ class ChannelAgent:
     def command(self, name: str, *, description: str = "") -> Callable[[CommandHandler], CommandHandler]:
         """Register the command ``/name``: an async function of a ToolContext and the text after the command.
 
-        It may return a Reply with files, but not with buttons, which have no handlers yet. Raises ValueError for a name
-        that is taken or that a platform could not show.
+        The function may return a Reply with files, but not with buttons: presses have no handlers yet. Raises
+        ValueError for a taken name, or a name not accepted by every platform.
         """
         self.commands.check_name(name)
 
@@ -293,21 +295,22 @@ class ChannelAgent:
         return register
 
     def on_outcome(self, callback: Callable[[PendingAction], Awaitable[None]]) -> None:
-        """Register an async callback for every action that this process has executed, called after its end."""
+        """Register an async callback for every action executed by this process, called after the end."""
         self._on_outcome.add(callback)
 
     def register_executor_factory(self, kind: str, factory: Factory) -> None:
-        """Register a factory of executors for the actions of this kind that `stash_pending` stored.
+        """Register a factory of executors for the actions of this kind, stored by `stash_pending`.
 
-        Without a factory, only the process that stashed an action can run it, and only until it restarts. Raises
-        ValueError for a factory that is async or not a function.
+        Without a factory, only the stashing process can run an action, and only until a restart. Raises ValueError for
+        a factory that is async or not a function.
         """
         self.executors.add_factory(kind, factory)
 
     def on(self, event: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function, sync or async, for an event named like a method of AgentObserver without ``on_``.
 
-        It gets the arguments of that method. Raises ValueError for an unknown name."""
+        The function gets the arguments of the method. Raises ValueError for an unknown name.
+        """
         self._callbacks.check_name(event)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -317,13 +320,14 @@ class ChannelAgent:
         return register
 
     def intercept(self, stage: Stage) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a function, sync or async, that stops a message or a tool call when it raises Vetoed.
+        """Register a function, sync or async, to stop a message or a tool call by raising Vetoed.
 
-        "message": called with `context` and `message`, before the model or an own command gets the message.
-        "tool_call": called with `context`, `tool_name` and `tool_args`, a dict that it may change, before the arguments
-        are validated and shown. It is called again before a confirmed action runs: there, changes are ignored.
+        "message": called with `context` and `message`, before the message reaches the model or an own command.
+        "tool_call": called with `context`, `tool_name` and `tool_args`, a dict open to changes, before the arguments
+        are validated and shown. Called again before a confirmed action runs, with changes ignored.
 
-        It returns None. Raises ValueError for an unknown stage, and for a function that needs other arguments."""
+        The function returns None. Raises ValueError for an unknown stage, and for a function with other arguments.
+        """
         self.interceptors.check_stage(stage)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -333,16 +337,16 @@ class ChannelAgent:
         return register
 
     def on_doubt(self, callback: ActionCallback) -> None:
-        """Register a callback, sync or async, for every action of doubtful outcome that this process finds.
+        """Register a callback, sync or async, for every action of doubtful outcome found by this process.
 
-        The action's `state` is ``unknown`` when its effect may or may not have happened. Its `detail` is ``tampered``
-        when its record was changed without the key. In any other case its outcome could not be delivered to its person.
+        The action's `state` is ``unknown`` if the effect may or may not have happened. The `detail` is ``tampered`` if
+        the record was changed without the key. In any other case the outcome could not be delivered to the person.
         """
         self._on_doubt.add(callback)
 
     @property
     def conversations(self) -> Conversations:
-        """The conversations of this bot, to list, read, search and export them. Raises NotRunning."""
+        """The conversations of this bot: list, read, search and export. Raises NotRunning."""
         return self._running().conversations
 
     def _running(self) -> Runtime:
@@ -358,29 +362,30 @@ class ChannelAgent:
 
     @property
     def observers(self) -> Sequence[AgentObserver]:
-        """The observers of the agent, and the callbacks that `on` registered."""
+        """The observers of the agent, and the callbacks registered by `on`."""
         return (*self.agent.observers, self._callbacks)
 
     def tool(self, name: str) -> Tool | None:
-        """Return a tool of the agent, or of an agent behind one of its tools."""
+        """Return a tool of the agent, or of an agent behind a tool."""
         found = self.agent.reach.get(name)
         return found.tool if found is not None else None
 
     def policy(self, name: str) -> ToolPolicy | None:
-        """Return the policy that decides on the calls of a tool. The outer agent's decides on what it does not know."""
+        """Return the policy for the calls of a tool. For unknown tools, the outer agent's policy decides."""
         found = self.agent.reach.get(name)
         return found.policy if found is not None else self.agent.policy
 
     def tool_for(self, action: PendingAction) -> Tool | None:
-        """Return the tool that an action runs, or the executor stashed with it. None if this process has neither."""
+        """Return the tool run by an action, or the executor stashed with the action. None: this process has neither."""
         if action.tool_version != ADAPTER:
             return self.tool(action.kind)
         return self.executors.tool_of(action)
 
     def drifted(self, action: PendingAction) -> Detail | None:
-        """Return the reason why an action may not run as it was shown, or None.
+        """Return the reason why an action may not run as shown, or None.
 
-        Reasons: another tool, template or approver rule since the prompt, or a policy that now denies the call.
+        Reasons: another tool, template or approver rule since the prompt, a tool not offered on the channel any more,
+        or a policy now denying the call.
         """
         from gateway.pending.propose import asks_more
 
@@ -397,7 +402,7 @@ class ChannelAgent:
     async def attached(self, runtime: Runtime) -> AsyncIterator[None]:
         """Attach the bot to a runtime for the length of the block, with the lifespan's value in `deps`.
 
-        Raises ProviderConfigurationError when there is no model to call, and LifespanFailed.
+        Raises ProviderConfigurationError if there is no model to call, and LifespanFailed.
         """
         if self._runtime is not None:
             raise RuntimeError("this bot is running already: one process runs it once")
@@ -425,7 +430,7 @@ class ChannelAgent:
 
 
 async def _close(provider: Provider) -> None:
-    """Close a provider. An error of an author's provider is logged, so that the rest of the shutdown continues."""
+    """Close a provider. Errors of an author's provider are logged, and the shutdown continues."""
     try:
         await provider.close()
     except Exception as error:  # noqa: BLE001

@@ -27,7 +27,7 @@ _LIBRARIES = (
     "aiohttp", "anthropic", "asyncio", "filelock", "httpcore", "httpx", "httpx2", "markdown_it", "openai", "redis",
     "slack_sdk", "telegram", "twilio", "urllib3", "watchfiles",
 )  # fmt: skip
-"""Libraries that log whole requests below a warning: people's texts, and addresses with tokens in them."""
+"""Libraries with log lines of whole requests below a warning: people's texts, and addresses with tokens."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -40,9 +40,9 @@ def configure_logging(
 ) -> None:
     """Send the records of all loggers to `stream`: plain lines on a terminal, JSON lines elsewhere.
 
-    The `extra` of a record becomes fields. An exception is logged with its type and place, never with its text, which
-    may quote a person. `secrets` are replaced wherever they appear. `people` returns the text to write in place of a
-    text (see `pseudonyms`). Libraries log from a warning on. Raises ValueError for an unknown level.
+    The `extra` of a record becomes fields. An exception is logged with type and place, never with the text: the text
+    may quote a person. `secrets` are replaced everywhere. `people` returns the replacement of a text (see
+    `pseudonyms`). Libraries log from a warning on. Raises ValueError for an unknown level.
     """
     without = redact(secrets)
     handler = _Together(stream, lambda text: people(without(text)))
@@ -59,7 +59,7 @@ def configure_logging(
 
 
 def redact(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that replaces these secrets in a text, also percent-encoded or escaped as in JSON.
+    """Return a function to replace these secrets in a text, also percent-encoded or escaped as in JSON.
 
     Secrets under eight characters stay: replacing them would blot out ordinary words.
     """
@@ -78,23 +78,23 @@ def redact(secrets: Iterable[str]) -> Callable[[str], str]:
 
 
 GATHER_SECONDS = 0.02
-"""Seconds for which lines are gathered after a write, because each write blocks the event loop.
+"""Seconds of gathering lines after a write, because each write blocks the event loop.
 
-A line that comes alone is written without delay. Lines gathered in this time are lost when the process is killed
-(SIGKILL) or its loop hangs.
+A single line is written without delay. Lines gathered in this time are lost if the process is killed (SIGKILL) or the
+loop hangs.
 """
 _MOST = 500
-"""The number of lines that are gathered at most."""
+"""The most gathered lines."""
 _AGAIN_SECONDS = 0.25
 _MOST_UNREAD = 2**20
-"""Bytes that may wait for the reader: a pipe or a terminal that stands still must not block the event loop."""
+"""Bytes waiting for the reader at most: a stalled pipe or terminal must not block the event loop."""
 
 
 class _Together(logging.StreamHandler[TextIO]):
-    """A stream handler that writes the lines of one round of the event loop together.
+    """A stream handler with one write for the lines of one round of the event loop.
 
-    It also gathers the lines within GATHER_SECONDS after a write. A line from a warning on, or outside a loop, is
-    written at once, after the lines that wait.
+    Lines within GATHER_SECONDS after a write are gathered too. A line from a warning on, or outside a loop, is written
+    at once, after the waiting lines.
     """
 
     def __init__(self, stream: TextIO, clean: Callable[[str], str]) -> None:
@@ -154,7 +154,7 @@ class _Together(logging.StreamHandler[TextIO]):
             self._again()
 
     def _again(self) -> None:
-        """Try the write again later, also when no further line is logged: the reader may read again."""
+        """Try the write again later, also without a further line: the reader may read again."""
         loop = asyncio._get_running_loop()
         if loop is not None and self._scheduled is not loop:
             self._scheduled = loop
@@ -166,9 +166,9 @@ class _Together(logging.StreamHandler[TextIO]):
 
 
 def _written(number: int, text: bytes) -> bytes:
-    """Write as much as is possible without blocking; return the rest.
+    """Write as much as possible without blocking; return the rest.
 
-    A pipe that is ready for writing takes PIPE_BUF bytes (https://man7.org/linux/man-pages/man7/pipe.7.html).
+    A pipe ready for writing takes PIPE_BUF bytes (https://man7.org/linux/man-pages/man7/pipe.7.html).
     """
     ready, left = select.poll(), memoryview(text)
     ready.register(number, select.POLLOUT)
@@ -178,7 +178,7 @@ def _written(number: int, text: bytes) -> bytes:
 
 
 def _forget(handler: weakref.ref[_Together]) -> None:
-    """Drop the lines that wait in a forked child: the parent process writes them."""
+    """Drop the waiting lines in a forked child: the parent process writes these lines."""
     if (together := handler()) is not None:
         together._lines.clear()
         together._unread = b""
@@ -190,7 +190,7 @@ def _second(at: int) -> str:
 
 
 class _Line(logging.Formatter):
-    """A formatter that makes one line of a record: its time, message, fields and error."""
+    """A formatter with one line for each record: time, message, fields and error."""
 
     def __init__(self, written: Callable[[dict[str, object]], str]) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class _Line(logging.Formatter):
 
 
 _HELD = re.compile(r"[\n(]")
-"""The end of the safe part of asyncio's message: a task, future or callback after it may show the error's text."""
+"""The end of the safe part of asyncio's message. After it, a task, future or callback may show the error's text."""
 
 
 _json = json.JSONEncoder(ensure_ascii=True, default=str).encode
@@ -232,9 +232,9 @@ def _plain(facts: dict[str, object]) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and place of an error and of its causes: ``ValueError (invoices.py:42 delete_invoice)``.
+    """Return the type and place of an error and of the causes: ``ValueError (invoices.py:42 delete_invoice)``.
 
-    The text of the error is left out: it may quote a person.
+    The text of the error is left out, because the text may quote a person.
     """
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({PurePath(frames[-1].filename).name}:{frames[-1].lineno} {frames[-1].name})" if frames else ""
@@ -243,14 +243,14 @@ def describe_error(error: BaseException) -> str:
 
 
 _DIGITS = 12
-"""Hex digits of a pseudonym, 48 bits: among a million people two share one with a chance of one in 500."""
+"""Hex digits of a pseudonym, 48 bits: among a million people, a collision has a chance of one in 500."""
 
 
 def pseudonyms(key: bytes, channels: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that replaces each person and conversation in a text with a keyed pseudonym.
+    """Return a function to replace each person and conversation in a text with a keyed pseudonym.
 
     ``telegram:123:456`` becomes ``telegram:123:~3f9a0c51d2e7``. The channel, the bot's account, a thread and the ids of
-    messages and actions stay. A private chat and its person on Telegram, SMS and WhatsApp have the same pseudonym. In
+    messages and actions stay. On Telegram, SMS and WhatsApp, a private chat and the person have the same pseudonym. In
     Slack's id of a press, ``U7/C1/1712.0001/...``, the first part is a person.
     """
     written = "|".join(re.escape(name) for name in channels)
@@ -269,10 +269,10 @@ def pseudonyms(key: bytes, channels: Iterable[str]) -> Callable[[str], str]:
 
 
 class RateLimitFilter(logging.Filter):
-    """A logging filter that passes one record a second of each kind.
+    """A logging filter to pass one record a second of each kind.
 
-    `kind` returns the kind of a record, or None for a record that always passes. A record that passes gets `left_out`,
-    the number of records of its kind that were dropped since the last one. `now` returns seconds.
+    `kind` returns the kind of a record, or None to always pass the record. A passed record gets `left_out`: the number
+    of records of the same kind dropped since the last passed record. `now` returns seconds.
     """
 
     def __init__(

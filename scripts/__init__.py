@@ -1,1 +1,1 @@
-"""Scripts that `make` runs besides the tools themselves."""
+"""Scripts for `make`, besides the tools themselves."""

@@ -1,7 +1,7 @@
-"""Finds a Chromium that starts, or fetches one: on the PATH, by Playwright into its cache, by apt-get.
+"""Finds or fetches a working Chromium: on the PATH, by Playwright into Playwright's cache, by apt-get.
 
-Only root runs apt-get, as in a container, and a line says so. ``python -m scripts.chromium`` prints the path. Without
-one it prints the command to run and exits with 1.
+Only root runs apt-get, as in a container, after a line on stderr. ``python -m scripts.chromium`` prints the path.
+Without a working Chromium the command to run is printed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 __all__ = ["NoChromium", "find"]
 
 PACKAGES = ("chromium-headless-shell", "chromium")
-"""The packages of Debian, the best first: a page takes a third of the CPU in the shell, which draws no window."""
+"""The packages of Debian, the best first: the shell draws no window, and a page takes a third of the CPU."""
 NAMES = (*PACKAGES, "chromium-browser", "google-chrome")
 
 
@@ -25,7 +25,7 @@ class NoChromium(Exception):
 
 
 def find() -> Path:
-    """Return the path of a Chromium that starts. Raises NoChromium."""
+    """Return the path of a working Chromium. Raises NoChromium."""
     for source in (_on_path, _of_playwright, _fetched_by_playwright, _installed_by_apt):
         for path in source():
             if _starts(path):
@@ -64,8 +64,8 @@ def _installed_by_apt() -> Iterator[Path]:
 
 
 def _starts(path: Path) -> bool:
-    """Return True if the executable starts. Ubuntu's chromium-browser only points to a snap, and a downloaded one may
-    lack the system's libraries."""
+    """Return True if the executable starts. Ubuntu's chromium-browser only points to a snap, and a downloaded Chromium
+    may lack the system's libraries."""
     return path.exists() and _succeeds(str(path), "--version", seconds=60)
 
 

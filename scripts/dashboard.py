@@ -15,7 +15,7 @@ _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 
 class Graph(NamedTuple):
-    """A graph: its title, its unit, and each query with the text of its legend. ``$`` stands for the chosen job."""
+    """A graph: title, unit, and each query with the text of the query's legend. ``$`` stands for the chosen job."""
 
     title: str
     unit: str
@@ -32,7 +32,7 @@ def _quantile(share: float, metric: str, by: str = "") -> str:
 
 
 def _shared(metric: str, by: str = "") -> str:
-    """Return a query of a count that all processes on one store report."""
+    """Return a query of a count reported by all processes on a store."""
     return f"max by ({', '.join(filter(None, ('job', by)))}) (askfirst_{metric}{{$}})"
 
 
@@ -222,7 +222,7 @@ _ROWS: Final[dict[str, list[Graph]]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """Return the dashboard, as Grafana imports it."""
+    """Return the dashboard in Grafana's import format."""
     panels: list[dict[str, Any]] = []
     y = 0
     for title, graphs in _ROWS.items():

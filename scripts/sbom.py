@@ -36,7 +36,7 @@ _PINNED = re.compile(
 )
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _SHORT: Final = 60
-"""Maximum length of a licence's name. Some packages have the whole licence text in that field."""
+"""Maximum length of a licence's name. Some packages have the whole licence text in the name field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +46,10 @@ class Package:
     name: str
     version: str
     hashes: tuple[str, ...]
-    """SHA-256 of each file that the lock admits."""
+    """SHA-256 of each file admitted by the lock."""
     licence: str
     runs: bool
-    """False for a package that only builds the wheel."""
+    """False for a package used only for building the wheel."""
 
     @property
     def is_copyleft(self) -> bool:
@@ -73,7 +73,7 @@ def packages() -> list[Package]:
 
 
 def _running() -> set[str]:
-    """Return the names of the packages that Askfirst needs to run with all server extras, as far as installed here."""
+    """Return the names of Askfirst's runtime packages with all server extras, as far as installed here."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     served = {extra for line in extras["all"] for extra in Requirement(line).extras}
@@ -124,7 +124,7 @@ def _named(found: PackageMetadata) -> str:
 
 
 def bom(found: list[Package]) -> Bom:
-    """Return the bill of materials. Packages that only build the wheel have the scope "excluded"."""
+    """Return the bill of materials. Packages used only for building the wheel have the scope "excluded"."""
     licences = LicenseFactory()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     made = Bom()

@@ -1,7 +1,7 @@
-"""Writes the tables of docs/confirmation-rules.md that list the sentences about an action.
+"""Writes the tables of docs/confirmation-rules.md with the sentences about an action.
 
-The sentences come from gateway/wording/en.toml, in its order and under its headings. Their occasions are listed here.
-``python -m scripts.sentences`` rewrites the tables.
+The sentences come from gateway/wording/en.toml, in the same order and under the same headings. The occasions are listed
+here. ``python -m scripts.sentences`` rewrites the tables.
 """
 
 from __future__ import annotations
@@ -147,10 +147,10 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "may_be_duplicate": "in front of a message that may have arrived already",
     },
 }
-"""Heading of the sentences -> name of a sentence -> when it is said."""
+"""Heading of the sentences -> name of a sentence -> occasion of the sentence."""
 
 _PARTLY: Final = frozenset({"commands", "when something is in the way"})
-"""Headings that also have sentences about other subjects than an action."""
+"""Headings with sentences about other subjects than an action, too."""
 _HEADING = re.compile(r"# ── (.*) ──")
 _NAME = re.compile(r"(\w+) = ")
 

@@ -1,6 +1,6 @@
 """MkDocs hook: adds the pages outside docs/ to the site: README.md as the front page, the changelog, the examples.
 
-MkDocs calls the functions with names that begin with ``on_`` (https://www.mkdocs.org/dev-guide/plugins/#events). A link
+MkDocs calls the functions with names beginning with ``on_`` (https://www.mkdocs.org/dev-guide/plugins/#events). A link
 in the repository, like ``[approval](../examples/approval.py)``, becomes a link in the site.
 """
 

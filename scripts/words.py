@@ -1,4 +1,4 @@
-"""Evaluates the parser of replies with the corpus, and writes the files that are derived from the word files.
+"""Evaluates the parser of replies with the corpus, and writes the files derived from the word files.
 
 ``python -m scripts.words`` writes compiled/, index.json and version.py of gateway/pending/words, and the table of
 docs/confirmation-rules.md.
@@ -48,45 +48,45 @@ COMPILED: Final = WORDS / "compiled"
 VERSION: Final = WORDS / "version.py"
 PAGE: Final = ROOT / "docs" / "confirmation-rules.md"
 HELD: Final = "held"
-"""Folder of held-out replies, which the authors of the word files have not seen."""
+"""Folder of held-out replies, unseen by the authors of the word files."""
 _BEGIN: Final = "<!-- words: written by `make words` -->\n"
 _END: Final = "<!-- /words -->"
 _OTHER: Final = {"pay": "send"}
-"""Verb with which a phrase of another verb is tested. "pay" for every verb that is not listed."""
+"""Verb for testing a phrase of another verb. "pay" for every unlisted verb."""
 
 Means = Literal["confirm", "cancel", "unclear", "no confirm"]
 
 
 class Case(NamedTuple):
-    """A reply to a question with a verb, and its expected reading."""
+    """A reply to a question with a verb, and the expected reading."""
 
     text: str
     verb: str
     means: Means
     """"no confirm": a phrase with a verb, in reply to a question with another verb."""
     name: str | None = None
-    """The name of the person, whose signature the reply has."""
+    """The name of the person in the signature of the reply."""
 
 
 class Judgement(NamedTuple):
-    """Results of the parser for one language."""
+    """Results of the parser for a language."""
 
     replies: int
     plain: int
     """Number of confirmations and cancellations."""
     read: int
-    """Number of them that were read correctly."""
+    """Number of correctly read confirmations and cancellations."""
     false: Sequence[tuple[Case, str]]
-    """Wrong readings: replies that were read as a confirmation or a cancellation and mean another answer."""
+    """Wrong readings: replies read as a confirmation or a cancellation, but with another meaning."""
 
     @property
     def recall(self) -> float:
-        """Return the fraction of the confirmations and cancellations that was read correctly."""
+        """Return the fraction of correctly read confirmations and cancellations."""
         return self.read / self.plain
 
 
 def cases(lang: str, folder: str = "") -> Iterator[Case]:
-    """Yield the replies of one language's file, with each verb that they are tested with."""
+    """Yield the replies of a language's file, with each verb of the test."""
     source: dict[str, Any] = tomllib.loads((CORPUS / folder / f"{lang}.toml").read_text(encoding="utf-8"))
     plain: dict[str, Means] = {"yes": "confirm", "no": "cancel", "unclear": "unclear"}
     for key, means in plain.items():
@@ -101,13 +101,13 @@ def cases(lang: str, folder: str = "") -> Iterator[Case]:
 
 
 def _written(row: str | dict[str, str]) -> tuple[str, str | None]:
-    """Return the text of a line of the corpus, and the name of its writer."""
+    """Return the text of a line of the corpus, and the name of the line's writer."""
     return (row, None) if isinstance(row, str) else (row["text"], row["name"])
 
 
 @cache
 def judged(lang: str, folder: str = "") -> Judgement:
-    """Return the parser's results for one language's file."""
+    """Return the parser's results for a language's file."""
     parser, replies, plain, read = ReplyParser(), set[str](), 0, 0
     false: list[tuple[Case, str]] = []
     for case in cases(lang, folder):
@@ -122,7 +122,7 @@ def judged(lang: str, folder: str = "") -> Judgement:
 
 
 def row(lang: str) -> str:
-    """Return the line of one language in the table of the documentation."""
+    """Return the line of a language in the table of the documentation."""
     return _row(f"{Locale.parse(lang).english_name} (`{lang}`)", [judged(lang)], [judged(lang, HELD)])
 
 
@@ -146,7 +146,7 @@ def _row(name: str, seen: list[Judgement], held: list[Judgement]) -> str:
 
 
 def written(page: str) -> str:
-    """Return the page with the current table. Raises ValueError when the page has no place for one."""
+    """Return the page with the current table. Raises ValueError when the page has no place for the table."""
     before, found, rest = page.partition(_BEGIN)
     _, ended, after = rest.partition(_END)
     if not found or not ended:
@@ -155,7 +155,7 @@ def written(page: str) -> str:
 
 
 def version() -> str:
-    """Return the contents that version.py must have: the version of all word files."""
+    """Return the required contents of version.py: the version of all word files."""
     names = sorted([*languages(), "common"])
     digest = hashlib.sha256(b"".join((WORDS / f"{name}.toml").read_bytes() for name in names)).hexdigest()[:8]
     said = "The version of all word files, which is stored with each action: written by `make words`."
@@ -163,21 +163,21 @@ def version() -> str:
 
 
 def words_in(name: str) -> Words:
-    """Return the words that a file of compiled/ must hold, from their word file."""
+    """Return the words required in a file of compiled/, from the language's word file."""
     lang = name.removeprefix("-")
     source = tomllib.loads((WORDS / f"{lang if lang == name else 'en'}.toml").read_text(encoding="utf-8"))
     return parsed(source if lang == name else {"typed": source["typed"]}, lang, common())
 
 
 def compiled_names() -> list[str]:
-    """Return the names of the files of compiled/: the languages, "-" for one without a word file, and "-lv" for one
-    that has an exception beside."""
+    """Return the names of the files of compiled/: the languages, "-" for languages without a word file, and "-lv" for a
+    language without a word file, but with an exception."""
     excepted = common().exceptions.keys() - {*languages(), *common().same}
     return sorted([*languages(), "-", *(f"-{lang}" for lang in excepted)])
 
 
 def index_line(lang: str) -> str:
-    """Return the line of one language in index.json: its words to type, its plain yes and its plain no."""
+    """Return the line of a language in index.json: the words to type, the plain yes and the plain no."""
     words = words_of(lang)
     typed = set(map(fold, words.typed))
     entry: dict[str, list[str]] = {"typed": list(words.typed), **{intent: [] for intent in INTENTS}}
@@ -190,7 +190,7 @@ def index_line(lang: str) -> str:
 
 
 def made_index() -> str:
-    """Return the contents that index.json must have: one line a language."""
+    """Return the required contents of index.json: a line for each language."""
     lines = ",\n".join(map(index_line, languages()))
     return f"{{\n{lines}\n}}\n"
 

@@ -1,4 +1,4 @@
-"""Child processes that begin with everything imported: importing the gateway takes longer than most of these tests."""
+"""Child processes with everything imported: importing the gateway takes longer than most of these tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ children.set_forkserver_preload(["tests.parent"])
 
 
 def begin() -> None:
-    """Start the parent of all children, unless it is there. It imports for some seconds, which nobody waits for."""
+    """Start the parent of all children, unless running. The parent imports for some seconds in the background."""
     forkserver.ensure_running()
 
 
@@ -41,7 +41,7 @@ def become(directory: str | Path, env: Mapping[str, str], streams: Mapping[int, 
 
 
 def run_file(name: str, directory: Path, said: Path, env: Mapping[str, str], *arguments: str) -> None:
-    """Run a file of a directory as `python -W error` does, or its tests as pytest does. The output goes to `said`."""
+    """Run a file like `python -W error`, or a file of tests like pytest. The output goes to `said`."""
     with said.open("w") as stream:
         become(directory, env, dict.fromkeys((1, 2), stream.fileno()))
     sys.path.insert(0, str(directory))

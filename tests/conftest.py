@@ -1,4 +1,4 @@
-"""What holds for every test: it stays on this machine, blocks no event loop and sees no setting of the developer's."""
+"""The rules for every test: no other machine, no blocked event loop, no setting of the developer."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ register()
 SETTINGS = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_", "OPENAI_", "ANTHROPIC_")
 LEDGER_ID = re.compile(r"[A-Z]+-\d+")
 MOST_ROWS = 3
-"""The rows that one test can show whole."""
+"""The most ledger rows of one test."""
 
 reached_out: list[str] = []
 
 
 def stay_home(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook: it also sees what C code does, and an attempt counts even when the code under test swallows it."""
+    """An audit hook: sees calls of C code too. An attempt counts even if the tested code swallows the error."""
     match event, arguments:
         case (("socket.connect" | "socket.sendto" | "socket.sendmsg"), (_, (str(host), *_))):
             home = is_loopback(host)
@@ -69,7 +69,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without looking for garbage, and keep each later look away from the tests and all that is imported."""
+    """Collect without garbage collection. Later collections skip the tests and all imported objects."""
     gc.disable()
     yield
     gc.freeze()
@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def nothing_blocks_the_loop() -> Iterator[None]:
     prepare("en", "es", "pt")
-    wording.prepare()  # as whoever enters a bot does; some tests work an engine by hand
+    wording.prepare()  # as on entering a bot; some tests work an engine by hand
     with blockbuster_ctx(["gateway", "channels"]) as blocking:
         # It writes no more than the pipe or terminal takes at once.
         blocking.functions["os.write"].can_block_in("gateway/logs.py", "_written")
@@ -111,12 +111,12 @@ def nothing_leaves_this_machine() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def a_slow_machine_is_no_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Platforms are told within a quarter of a second that the store does not answer; here it may be only slow."""
+    """A platform gets the refusal of a silent store in a quarter of a second; here the store may only be slow."""
     monkeypatch.setattr(webhooks, "ACCEPT_SECONDS", 15.0)
     monkeypatch.setattr(webhooks, "INSIST_SECONDS", 0.3)
 
 
 @pytest.fixture(scope="session")
 def browser_executable() -> Path:
-    """A Chromium that starts."""
+    """A working Chromium."""
     return chromium.find()

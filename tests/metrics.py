@@ -1,4 +1,4 @@
-"""A scrape, read as Prometheus reads it."""
+"""A scrape, read like by Prometheus."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Scrape:
         self.samples = [sample for family in self.families for sample in family.samples]
 
     def value(self, name: str, /, **labels: str) -> float:
-        """The sum of the samples of this name with these labels; 0 without one."""
+        """Return the sum of the samples of this name with these labels; 0 without a sample."""
         return sum(each.value for each in self.samples if each.name == name and labels.items() <= each.labels.items())
 
     def labels(self, name: str) -> set[str]:
-        """All values of a label."""
+        """Return all values of a label."""
         return {each.labels[name] for each in self.samples if name in each.labels}
 
 

@@ -1,4 +1,4 @@
-"""Texts that take long to read for some code, and how long an entry holds the event loop."""
+"""Texts that some code reads slowly, and the time that an entry holds the event loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NASTY: Final[tuple[str, ...]] = (
     # words
     "yes ", "no, ", "ignore ", "ignore the previous ", "system: ", "you must ", "INV-1 ", "@bot ", "OK K7P2 ",
 )  # fmt: skip
-"""Units that are hard to read when they are repeated: marks, blanks, letters, numbers, code and words."""
+"""Units for slow texts by repetition: marks, blanks, letters, numbers, code and words."""
 
 
 def nasty(unit: str, size: int = _SIZE) -> str:
@@ -36,9 +36,9 @@ def nasty(unit: str, size: int = _SIZE) -> str:
 
 
 async def held_seconds(work: Awaitable[object]) -> float:
-    """Return the most CPU that this process takes between two beats of the loop until the work is done, in seconds.
+    """Return this process's most CPU seconds between two beats of the loop until the work is done.
 
-    Threads count, because they hold the interpreter; time that other programs take does not.
+    Threads count, because they hold the interpreter; the time of other programs does not.
     """
     longest, before = 0.0, time.process_time()
 

@@ -1,4 +1,4 @@
-"""The parent of the forks of `tests.children`: all they need is imported here, and their garbage collector skips it."""
+"""The parent of the forks of `tests.children`: imports all modules for them and freezes the objects for the GC."""
 
 from __future__ import annotations
 

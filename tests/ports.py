@@ -1,4 +1,4 @@
-"""A port that is known before its server runs, and stays its own while the server is away."""
+"""A port known before the server runs, and reserved during the server's absence."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["free_port"]
 
 
 def free_port() -> int:
-    """Of 127.0.0.1, and given to nobody else as long as this process lives.
+    """Return a port of 127.0.0.1, reserved as long as this process lives.
 
-    It is bound and not listened on: the kernel hands it to no other socket, but lets in a server that sets
-    SO_REUSEADDR, as aiohttp and Redis do.
+    The port is bound without listening: the kernel gives the port to no other socket, but admits a server with
+    SO_REUSEADDR, like aiohttp and Redis.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

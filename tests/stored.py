@@ -1,4 +1,4 @@
-"""Reading and changing what is stored of an action, as somebody with the store but without the key could."""
+"""Reading and changing the stored record of an action, as possible with the store but without the key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["action_of", "edited"]
 
 
 def action_of(stored: Any) -> PendingAction:
-    """The action of a stored record, whether its seal holds or not."""
+    """Return the action of a stored record, with or without a valid seal."""
     return PendingAction.from_text(stored["body"])
 
 
 def edited(stored: Any, **changes: Any) -> Any:
-    """The stored record with other fields; None leaves a field out."""
+    """Return the stored record with other fields; None leaves a field out."""
     fields = {**json.loads(stored["body"]), **changes}
     return {**stored, "body": json.dumps({name: value for name, value in fields.items() if value is not None})}

@@ -1,4 +1,4 @@
-"""Where a gateway keeps things, and what it leaves alone."""
+"""The places of a gateway's files, and the files left alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_redis_without_a_shared_secret_is_refused(here: Path) -> None:
 
 
 @pytest.mark.parametrize("store", [None, "sqlite:///:memory:"])
-async def test_a_bot_in_memory_writes_nothing_here(here: Path, store: str | None) -> None:
+async def test_a_bot_in_memory_writes_no_file_here(here: Path, store: str | None) -> None:
     async with ChannelAgent(Agent(provider="demo"), store=store) as bot:
         await bot.ask_channel("ana", "hello")
     assert list(here.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What the import rules of pyproject.toml cannot say: no circle of modules, and `__all__` is what is public."""
+"""Rules beyond the import rules of pyproject.toml: no circle of modules, and `__all__` lists the public names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def modules() -> dict[str, Path]:
 
 
 def packages(name: str) -> set[str]:
-    """Return the packages that a module is in. Python imports them first."""
+    """Return the packages of a module. Python imports the packages first."""
     words = name.split(".")
     return {".".join(words[:length]) for length in range(1, len(words))}
 
 
 def imported(name: str, files: Mapping[str, Path]) -> Iterator[str]:
-    """Yield every module of ours that a module imports, also those imported in a function or for its types alone."""
+    """Yield every module of ours imported by a module, also in a function or for types alone."""
     for node in ast.walk(ast.parse(files[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
@@ -56,7 +56,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 @pytest.mark.parametrize("package", [channels, gateway], ids=lambda package: package.__name__)
-def test_all_is_what_is_public(package: ModuleType) -> None:
+def test_all_lists_the_public_names(package: ModuleType) -> None:
     public = {
         name
         for name, value in vars(package).items()

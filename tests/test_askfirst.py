@@ -1,4 +1,4 @@
-"""The package `askfirst`: the public names of the other two, and nothing loaded before it is asked for."""
+"""The package `askfirst`: the public names of the other two packages, loaded on demand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=lambda module: module.__name__)
-def test_each_public_name_is_the_same_thing(ours: ModuleType, theirs: ModuleType) -> None:
+def test_each_public_name_is_the_original_object(ours: ModuleType, theirs: ModuleType) -> None:
     assert set(theirs.__all__) <= set(ours.__all__)
     assert set(ours.__all__) <= set(dir(ours))
     for name in theirs.__all__:
@@ -68,6 +68,6 @@ def test_heavy_module_is_loaded_on_first_use(module: str, waiting: str, name: st
     assert done.stdout.split() == ["False", "True"]
 
 
-def test_it_is_the_command_too() -> None:
+def test_package_runs_as_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "askfirst", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == importlib.metadata.version("askfirst")

@@ -1,4 +1,4 @@
-"""The benches run: with tiny numbers, and nothing said of how fast."""
+"""The benches run with tiny numbers, without any check of speed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_both_hops_of_an_approval_are_measured() -> None:
 
 @pytest.mark.parametrize(("part", "together"), [("desk", 2), ("growth", 1)])
 def test_the_rules_and_a_grown_conversation_are_measured(part: str, together: int) -> None:
-    """In `make test` too: it stops at the first ask whose yes does nothing, as all do that the gateway refuses."""
+    """In `make test` too: the run stops at the first yes without an effect, like a yes refused by the gateway."""
     works = ["alone", "together"] if part == "desk" else ["fresh reply", "fresh ask", "grown reply", "grown ask"]
     found = in_a_process(ROOT, part, "memory", alone=1, together=together)
     assert found.keys() == {f"{work} {time}" for work in works for time in ("cpu", "wall")}

@@ -1,4 +1,4 @@
-"""Nothing whose size a stranger or a model chooses holds the event loop: docs/threats.md lists the bounds."""
+"""No input with a size chosen by a stranger or a model holds the event loop: docs/threats.md lists the bounds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MOST_SECONDS: Final = 0.1
 ARGUMENTS: Final = 262_000
 """The characters of the longest arguments of a call."""
 MARKDOWN: Final = 15_990
-"""The characters of the longest Markdown that is parsed."""
+"""The characters of the longest parsed Markdown."""
 NOW: Final = datetime(2026, 11, 26, tzinfo=UTC)
 CTX: Final = ToolContext(person="app:-:ana", now=lambda: NOW)
 GUARDED: Final = GuardrailContext(stage="input", person="app:-:ana", conversation="c", language="en")
@@ -55,14 +55,14 @@ CODE: Final = re.compile(r"OK ([A-Z0-9]{4})\b")
 
 
 class Worst(NamedTuple):
-    """An entry, and the texts that were the worst for it before it had a bound, or still are."""
+    """An entry, and the worst texts for the entry, before or after a bound."""
 
     entry: Entry
     texts: tuple[str, ...] = ()
 
 
 def in_line(read: Callable[[str], object]) -> Entry:
-    """Return the entry of a function that is called on the event loop. A refusal is an answer too."""
+    """Return the entry of a function called on the event loop. A refusal is an answer too."""
 
     async def entry(text: str) -> None:
         with contextlib.suppress(ValueError):
@@ -95,7 +95,7 @@ def send(text: str, others: list[str]) -> str:
 
 
 async def turn(text: str) -> None:
-    """Say a text to a bot that says it too, and have both exported."""
+    """Say a text to a bot that repeats the text, and have both exported."""
     async with ChatDriver(ChannelAgent(Agent([])), provider=ScriptedProvider([f"ok {text}"])) as chat:
         await chat.says("ana", text)
         await chat.says("ana", "/export")
@@ -118,7 +118,7 @@ async def question(text: str) -> None:
 
 
 async def demo(text: str) -> None:
-    """Give a text to the offline model, with a tool whose pattern another engine reads for hours."""
+    """Give a text to the offline model. The tool's pattern would take another engine hours."""
     properties: Json = {"invoice_id": {"type": "string", "pattern": "^(a+)+$"}, "note": {"type": "string"}}
     parameters: dict[str, Json] = {"type": "object", "properties": properties, "required": ["invoice_id"]}
     spec = ToolSpec(name="delete_invoice", description="Delete an invoice", parameters=parameters)
@@ -128,7 +128,7 @@ async def demo(text: str) -> None:
 
 
 def draft(text: str) -> None:
-    """Read the pieces of an answer as it streams, and close its open markup."""
+    """Read the pieces of an answer during the stream, and close the open markup."""
     answer = AnswerText()
     for at in range(0, len(text), 256):
         answer.add(text[at : at + 256])
@@ -137,7 +137,7 @@ def draft(text: str) -> None:
 
 
 def reply(lang: str) -> Callable[[str], object]:
-    """Return the reading of a reply in a language: all of it, and the length that an answer may have."""
+    """Return the reading of a reply in a language: the whole text, and the longest possible answer."""
 
     def read(text: str) -> None:
         for each in (text, text[:190]):
@@ -153,7 +153,7 @@ def reply(lang: str) -> Callable[[str], object]:
 
 
 def name(text: str) -> None:
-    """Read the name and the type of a file that was sent."""
+    """Read the name and the type of a sent file."""
     screened_name(text)
     clean_filename(text, "text/plain")
     sniff_type(text.encode("utf-8", "replace"), text)
@@ -177,7 +177,7 @@ def answer(text: str) -> None:
 
 
 async def page(text: str) -> None:
-    """Read a page that another host serves."""
+    """Read a page of another host."""
 
     async def serve(_: web.Request) -> web.Response:
         return web.Response(text=text.encode("utf-8", "replace").decode(), content_type="text/html")
@@ -241,7 +241,7 @@ ENTRIES: Final = {
 
 @pytest.fixture(autouse=True)
 def prepared() -> Iterator[None]:
-    """Load beforehand all that a process loads once, and look for no garbage: it is everybody's."""
+    """Load all process-wide data beforehand, and collect no garbage: both are not the entry's work."""
     prepare("en", "ja", "de", "ar")
     prepare_detection()
     gc.disable()
@@ -250,9 +250,9 @@ def prepared() -> Iterator[None]:
 
 
 async def too_long(entry: Entry, texts: list[str]) -> dict[str, float]:
-    """Return the texts, by their beginnings, for which an entry holds the loop for too long three times in a row.
+    """Return the texts, by their beginnings, that hold the loop too long in an entry, three times in a row.
 
-    The first call loads and compiles, and a neighbour on the same core makes one call slower than the next.
+    The first call loads and compiles, and another program on the same core makes single calls slower.
     """
     await entry("a")
     held: dict[str, float] = {}
@@ -268,7 +268,7 @@ async def too_long(entry: Entry, texts: list[str]) -> dict[str, float]:
 
 @pytest.mark.parametrize("named", list(ENTRIES))
 async def test_no_text_holds_the_loop(named: str) -> None:
-    """The worst texts of each entry, and a part of the nasty texts: all parts together are all of them."""
+    """The worst texts of each entry, and a share of the nasty texts. All shares together are all nasty texts."""
     (entry, worst), number = ENTRIES[named], list(ENTRIES).index(named)
     drawn = [nasty(unit) for unit in NASTY[number :: len(ENTRIES)]]
     assert await too_long(entry, [*worst, *drawn]) == {}
@@ -282,7 +282,7 @@ async def test_no_nasty_text_holds_the_loop(named: str, size: int) -> None:
 
 
 async def test_broken_entry_is_found() -> None:
-    """The guard sees an entry that searches each place to the end, also in a thread."""
+    """The guard sees an entry with a quadratic or worse search, also in a thread."""
 
     async def slow(text: str) -> None:
         re.match("(?:a+)+b", "a" * 23)

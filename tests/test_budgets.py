@@ -1,4 +1,4 @@
-"""`ASKFIRST_BUDGETS`, as operators write it."""
+"""`ASKFIRST_BUDGETS`, as written by operators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_mistake_is_named_with_the_mend(text: str, monkeypatch: pytest.MonkeyPat
         Settings()
 
 
-def test_it_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budgets_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings().budgets == ()
     monkeypatch.setenv("ASKFIRST_BUDGETS", TEXT)
     assert Settings().budgets == parse_budgets(TEXT)

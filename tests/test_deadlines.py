@@ -1,4 +1,4 @@
-"""Deadlines that share a timer, beside what asyncio's own does."""
+"""Deadlines with a shared timer, compared with asyncio's own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gateway.timing.deadlines import Deadline
 SOON = 0.01
 
 
-async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:
+async def test_deadline_ends_slow_blocks_only() -> None:
     began: list[int] = []
 
     async def takes(seconds: float, number: int) -> int:
         with Deadline(SOON):
             began.append(number)
             await asyncio.sleep(seconds)
-        await asyncio.sleep(2 * SOON)  # what comes after it is not its business
+        await asyncio.sleep(2 * SOON)  # time after the block does not count
         return number
 
     ended = await asyncio.gather(*(takes(number % 2 * 60, number) for number in range(20)), return_exceptions=True)
@@ -38,7 +38,7 @@ async def test_each_length_has_its_own_timer() -> None:
     long = asyncio.create_task(never(3600))
     with pytest.raises(TimeoutError):
         await never(SOON)
-    with pytest.raises(TimeoutError):  # the timer goes on for those that came later
+    with pytest.raises(TimeoutError):  # the timer goes on for later deadlines
         await never(SOON)
     assert not long.done()
     long.cancel()
@@ -54,7 +54,7 @@ async def test_a_cancelled_task_stays_cancelled() -> None:
             entered.set()
             try:
                 await asyncio.sleep(60)
-            except asyncio.CancelledError:  # the deadline's; meanwhile it is cancelled by somebody else
+            except asyncio.CancelledError:  # the deadline's; meanwhile another task cancels
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
@@ -67,7 +67,7 @@ async def test_a_cancelled_task_stays_cancelled() -> None:
 async def test_an_error_of_its_own_is_raised() -> None:
     with pytest.raises(ValueError, match="own"), Deadline(SOON):
         raise ValueError("own")
-    await asyncio.sleep(2 * SOON)  # nobody is cancelled afterwards
+    await asyncio.sleep(2 * SOON)  # no task is cancelled afterwards
 
 
 def test_a_loop_that_is_gone_is_not_kept() -> None:
@@ -96,7 +96,7 @@ async def test_an_earlier_deadline_is_not_kept_waiting_by_a_later_one() -> None:
         assert inner.expired and not outer.expired
 
 
-async def test_ended_blocks_leave_nothing_behind() -> None:
+async def test_ended_blocks_leave_no_deadline_behind() -> None:
     gc.collect()
     before = sum(type(each) is Deadline for each in gc.get_objects())
     for _ in range(1000):

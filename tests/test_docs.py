@@ -1,7 +1,7 @@
-"""The documents are true: their examples run, their commands and links exist, and nothing public is left out.
+"""The documents are true: all examples run, all commands and links exist, and no public name is left out.
 
-A Python block that begins with ``# name.py`` is that file, or the beginning of it: a block without a name goes on in
-the file before it. The files of a page lie in one directory, so they can import each other.
+A Python block with a first line ``# name.py`` begins a file: a block without a name continues the file before. The
+files of a page lie in one directory and can import each other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def blocks(page: str, *languages: str) -> Iterator[re.Match[str]]:
 
 
 def python_files(page: str) -> dict[str, str]:
-    """Each with its lines where they are on the page, so that a traceback names a line of the page."""
+    """Return the files, with each line at the line number of the page: a traceback then names a line of the page."""
     found: dict[str, list[str]] = {}
     name = ""
     for block in blocks(page, "python"):
@@ -76,7 +76,7 @@ def test_an_example_runs(page: str, name: str, tmp_path: Path) -> None:
 
 
 def commands(page: str) -> Iterator[list[str]]:
-    """Each command line of a page's shell blocks, as words."""
+    """Yield each command line of a page's shell blocks, as words."""
     for block in blocks(page, "sh"):
         for line in block["body"].replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -87,7 +87,7 @@ def commands(page: str) -> Iterator[list[str]]:
 
 
 def find_command(words: list[str]) -> tuple[click.Command, list[str]]:
-    """The command of ours that these words name, and its arguments. Raises KeyError when there is none."""
+    """Return the command of ours in these words, and the arguments. Raises KeyError for an unknown command."""
     command: click.Command = main
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         found = command.get_command(click.Context(command), words[0])
@@ -137,7 +137,7 @@ def test_every_command_is_in_the_documents(name: str) -> None:
 
 
 def anchor(title: str) -> str:
-    """How a heading is linked to: https://docs.github.com/en/get-started/writing-on-github, "Section links"."""
+    """Return the anchor of a heading: https://docs.github.com/en/get-started/writing-on-github, "Section links"."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -253,7 +253,7 @@ SAYS = re.compile(r"\"(?P<quoted>[^\"]{12,})\"|`(?P<code>[^`]* [^`]* [^`]*)`")
 FILLED_IN = re.compile(r"\.\.\.|\d{4}|127\.0\.0\.1:\d+|\btelegram\b|\(Address already in use\)|[A-Z]+_[A-Z_]+|NAME|`")
 
 
-def test_what_troubleshooting_quotes_is_what_the_program_says() -> None:
+def test_quotes_of_troubleshooting_are_texts_of_the_program() -> None:
     sources = [
         path.read_text(encoding="utf-8") for top in ("gateway", "channels") for path in (ROOT / top).rglob("*.py")
     ]

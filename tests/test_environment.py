@@ -1,4 +1,4 @@
-"""Secrets: given in files, and taken out of the environment that every child of a tool inherits."""
+"""Secrets: given in files, and removed from the environment of a tool's child processes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_secret_in_two_places_is_refused(environ: dict[str, str], tmp_path: Pa
     assert "canary" not in str(refused.value)
 
 
-def test_what_is_taken_out_is_still_found_by_askfirst(environ: dict[str, str]) -> None:
+def test_hidden_secrets_are_still_found_by_askfirst(environ: dict[str, str]) -> None:
     environ |= {"ASKFIRST_SECRET": SECRET, "OPENAI_API_KEY": "sk-canary", "INVOICES_PASSWORD": "the bot's own"}
     before = Settings()
     hide_secrets()
@@ -107,7 +107,7 @@ bot = ChannelAgent(Agent([], provider="demo"), lifespan=child)
 """
 
 
-async def test_what_a_tool_starts_inherits_no_secret(tmp_path: Path) -> None:
+async def test_a_child_process_of_a_tool_inherits_no_secret(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text(BOT, encoding="utf-8")
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-canary-3\nINVOICES_PASSWORD=own\n", encoding="utf-8")
     (tmp_path / "secret").write_text("canary-4-Zq3v9XkLw0sTnB7yRc5H\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Each error of ours survives pickling and copying, whatever its constructor takes."""
+"""Each error of ours survives pickling and copying, for any constructor."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ MADE: dict[type, Make] = {
     RuntimeError: by("it was said twice", 2),
     UnknownConversation: by("Bot/sms:1:2"),
 }
-"""How an error is made, by the class in which its constructor is written."""
+"""The class with the constructor -> a maker of an error."""
 DESCRIBED: dict[type, dict[str, object]] = {GoesOn: {"call": "Future"}}
-"""What an error holds after pickling in place of a value that does not survive it."""
+"""The values of an error after pickling in place of values that cannot be pickled."""
 
 
 def all_modules() -> Iterator[ModuleType]:
@@ -101,13 +101,13 @@ def our_errors() -> list[type[Exception]]:
 
 
 def made(error_class: type[Exception]) -> Exception:
-    """Return an error of the class. KeyError: its constructor is new, and has no row in MADE."""
+    """Return an error of the class. KeyError: a new constructor without a row in MADE."""
     writes = next(each for each in error_class.__mro__ if "__init__" in vars(each))
     return MADE[writes](error_class)
 
 
 def facts(value: object, **described: object) -> object:
-    """Return what has to survive of an error, and of the errors in it. Errors do not compare by their contents."""
+    """Return the facts of an error, and of inner errors, that must survive. Errors do not compare by content."""
     if not isinstance(value, Exception):
         return value
     attributes = {name: facts(each) for name, each in (vars(value) | described).items()}
@@ -115,7 +115,7 @@ def facts(value: object, **described: object) -> object:
 
 
 class TheirError(Exception):
-    """An error of a library, which cannot be loaded: its constructor takes more than its text."""
+    """An error of a library that cannot be unpickled: the constructor takes more than the text."""
 
     def __init__(self, text: str, *, status: int) -> None:
         super().__init__(text)
@@ -137,7 +137,7 @@ def test_an_error_survives_pickling_and_copying(error_class: type[Exception]) ->
 
 
 @pytest.mark.ledger("ERR-05")
-def test_what_does_not_survive_becomes_its_type() -> None:
+def test_a_value_that_cannot_be_pickled_becomes_its_type() -> None:
     error = ToolExecutionError("pay", TheirError("secret", status=500))
     error.tool_lock = threading.Lock()  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""The frame itself: the guards around every test bite, and what is locked can be installed anywhere."""
+"""The frame itself: the guards around every test work, and the locked packages can be installed anywhere."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_a_ledger_mark_names_one_to_three_rows(request: pytest.FixtureRequest, r
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_a_lock_holds_names_versions_and_hashes_and_nothing_else(lock: Path) -> None:
+def test_a_lock_holds_only_names_versions_and_hashes(lock: Path) -> None:
     lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
     text = "".join(line for line in lines if not line.lstrip().startswith("#"))
     assert PINNED.sub("", text) == ""
 
 
-def test_what_the_project_asks_for_is_what_is_locked() -> None:
+def test_locks_match_the_requirements_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
     run = [
@@ -103,8 +103,8 @@ def test_what_the_project_asks_for_is_what_is_locked() -> None:
                 assert pins[name] in requirement.specifier, f"{name} in {lock.name}: run `make lock`"
 
 
-def test_what_is_tested_is_what_runs() -> None:
-    """The bench has an environment of its own: beside our newest there is no aiogram of today."""
+def test_tested_versions_are_the_running_versions() -> None:
+    """The bench has a separate environment: today's aiogram does not fit beside our newest libraries."""
     pins = {lock.name: dict(PINNED.findall(lock.read_text(encoding="utf-8"))) for lock in LOCKS}
     assert pins["run.txt"].items() <= pins["test.txt"].items()
 

@@ -1,4 +1,4 @@
-"""Dockerfile and compose.yaml, as far as they can be tried without a Docker engine: their commands are really run."""
+"""Dockerfile and compose.yaml, tested as far as possible without a Docker engine: the commands really run."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def instructions(name: str) -> list[str]:
 
 
 def copied() -> list[str]:
-    """What the image takes from this directory."""
+    """Return the paths that the image takes from this directory."""
     sources = [copy.split()[:-1] for copy in instructions("COPY") if not copy.startswith("--from")]
     return [source for group in sources for source in group]
 
 
-def test_what_is_copied_is_there_and_reaches_the_build() -> None:
+def test_copied_paths_exist_and_reach_the_build() -> None:
     lines = (ROOT / ".dockerignore").read_text().split()
     let_in = [line.removeprefix("!") for line in lines if line.startswith("!")]
     assert lines[0] == "*"
@@ -54,8 +54,8 @@ def test_what_is_copied_is_there_and_reaches_the_build() -> None:
         assert any(Path(source).is_relative_to(allowed) for allowed in let_in), source
 
 
-def test_nothing_runs_as_root() -> None:
-    """By number, or Kubernetes' runAsNonRoot refuses it."""
+def test_image_runs_as_a_user_by_number() -> None:
+    """The user is a number: otherwise Kubernetes' runAsNonRoot refuses the image."""
     before, _, after = DOCKERFILE.rpartition("\nUSER ")
     assert after.split()[0] == "10001:10001"
     assert "groupadd --gid 10001" in before and "useradd --uid 10001 --gid 10001" in before
@@ -123,7 +123,7 @@ def redis_flags() -> list[str]:
 
 @contextlib.contextmanager
 def its_redis(directory: Path) -> Iterator[str]:
-    """Run it with the flags of compose.yaml; its address as our services have it."""
+    """Run Redis with the flags of compose.yaml. Yields the address as in our services."""
     server = RedisServer(directory, options=redis_flags())
     with server.running():
         while not answers(server.url):
@@ -161,7 +161,7 @@ def commands_of_the_store() -> set[str]:
 
 
 async def allowed_commands(redis: Redis) -> set[str]:
-    """Return the commands that the rules of compose.yaml allow, by the categories of this server."""
+    """Return the commands allowed by the rules of compose.yaml, by the categories of this server."""
     allowed: set[str] = set()
     for rule in (flag for flag in redis_flags() if re.match(r"[+-]@?\w+$", flag)):
         named = await redis.acl_cat(rule[2:]) if rule[1] == "@" else [rule[1:]]
@@ -178,7 +178,7 @@ async def test_redis_user_may_run_every_command_of_the_store(redis_url: str) -> 
 
 
 async def test_redis_user_waits_for_an_event_and_works_it(url: str) -> None:
-    """The server refuses a key or a channel that does not begin with `askfirst:`."""
+    """The server refuses a key or a channel without the prefix `askfirst:`."""
     store = RedisStore(url, ack_seconds=5)
     await store.open()
     waiting = asyncio.create_task(store.lease("worker", ["turn"], wait_seconds=60, lease_seconds=60))
@@ -193,13 +193,13 @@ async def test_redis_user_waits_for_an_event_and_works_it(url: str) -> None:
 
 
 @pytest.mark.parametrize("words", [("GET", "other"), ("KEYS", "*"), ("FLUSHALL",), ("CONFIG", "GET", "*")])
-async def test_gateways_redis_user_may_do_nothing_else(url: str, words: tuple[str, ...]) -> None:
+async def test_gateways_redis_user_may_run_no_other_command(url: str, words: tuple[str, ...]) -> None:
     async with Redis.from_url(url, driver_info=None) as redis:
         with pytest.raises(NoPermissionError):
             await redis.execute_command(*words)  # type: ignore[no-untyped-call]
 
 
-async def test_redis_user_without_a_password_may_do_nothing(url: str) -> None:
+async def test_redis_user_without_a_password_is_refused(url: str) -> None:
     async with Redis.from_url(re.sub(r"//.*@", "//", url), driver_info=None) as redis:
         with pytest.raises(AuthenticationError):
             await redis.ping()

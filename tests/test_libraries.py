@@ -1,4 +1,4 @@
-"""Libraries that are not there, too old or in our way: each start says which one, and what to install."""
+"""Libraries missing, too old or in the way: each start names the library, and the one to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ASKFIRST_LIMITS`, as operators write it."""
+"""`ASKFIRST_LIMITS`, as written by operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_limits_read_back_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     "text", ["messages", "messages=1", "messages=1/2", "messages=0/1/2", "turn=1/2/3", "messages=1/2/x", "turns=1/2/-"]
 )
-def test_what_is_wrong_is_named_with_the_mend(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_value_is_named_with_the_mend(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"write some of|turns needs"):
         Limits.parse(text)
     monkeypatch.setenv("ASKFIRST_LIMITS", text)
@@ -31,6 +31,6 @@ def test_what_is_wrong_is_named_with_the_mend(text: str, monkeypatch: pytest.Mon
         Settings()
 
 
-def test_it_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASKFIRST_LIMITS", "strangers=1/1/20")
     assert Settings().limits.strangers == Share(1, 1, 20)

@@ -1,4 +1,4 @@
-"""The dashboard, the alert rules and the list of metrics name what a scrape has."""
+"""The dashboard, the alert rules and the list of metrics name the metrics of a scrape."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SELECTOR = re.compile(r"\b(?P<name>[a-z_]+)\{(?P<labels>[^}]*)\}")
 LABEL = re.compile(r"([a-z_]+)\s*(?:=~|!~|!=|=)")
 GROUPING = re.compile(r"\bby \((?P<labels>[^)]*)\)")
 OF_PROMETHEUS = {"job", "instance"}
-"""Labels that Prometheus adds to each sample."""
+"""Labels added by Prometheus to each sample."""
 
 
 @pytest.fixture
 async def scrape() -> Scrape:
-    """A scrape in which each metric has a sample."""
+    """A scrape with a sample of each metric."""
     store = SqliteStore(":memory:")
     await store.open()
     metrics, events = Metrics(channels=["web"], tools=["pay"]), Teller()
@@ -73,7 +73,7 @@ def names(query: str) -> set[str]:
 
 
 def check(query: str, scrape: Scrape) -> None:
-    """Raise AssertionError for a name or a label that no scrape has."""
+    """Raise AssertionError for a name or a label missing in the scrape."""
     labels: dict[str, set[str]] = {}
     for each in scrape.samples:
         labels.setdefault(each.name, set(OF_PROMETHEUS)).update(each.labels)
@@ -105,7 +105,7 @@ async def test_the_dashboard_shows_every_metric_of_ours(scrape: Scrape) -> None:
     assert ours <= shown
 
 
-async def test_each_alert_has_its_metric_and_says_what_to_do(scrape: Scrape) -> None:
+async def test_each_alert_has_its_metric_and_a_remedy(scrape: Scrape) -> None:
     found = rules()
     for rule in found:
         check(rule["expr"], scrape)

@@ -1,4 +1,4 @@
-"""Wrong options of a bot's parts: each is refused in words that say what is allowed."""
+"""Wrong options of a bot's parts: each is refused with the allowed values."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def made(**options: Any) -> Any:
         ),
     ],
 )
-def test_a_wrong_option_is_named_with_what_is_allowed(make: Callable[..., Any], options: Any, says: str) -> None:
+def test_a_wrong_option_is_named_with_the_allowed_values(make: Callable[..., Any], options: Any, says: str) -> None:
     with pytest.raises(WrongOption) as caught:
         make(**options)
     assert str(caught.value).startswith(says)
@@ -116,5 +116,5 @@ def test_a_long_value_is_cut() -> None:
     assert len(str(caught.value)) < 150
 
 
-def test_it_is_an_error_of_ours_and_a_value_error() -> None:
+def test_wrong_option_is_an_askfirst_error_and_a_value_error() -> None:
     assert issubclass(WrongOption, AskfirstError) and issubclass(WrongOption, ValueError)

@@ -1,4 +1,4 @@
-"""The wheel as a package index shows it: README.md without links that would be dead there, and its classifiers."""
+"""The wheel as on a package index: README.md without dead links, and the classifiers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_all_else_of_the_readme_is_in_the_long_description(metadata: Message) ->
 
 
 @pytest.mark.ledger("PYG-47")
-def test_an_index_can_sort_it(metadata: Message) -> None:
+def test_metadata_has_author_classifiers_and_keywords(metadata: Message) -> None:
     assert metadata["Author"] == "Askfirst contributors"
     classifiers = metadata.get_all("Classifier", [])
     assert {"Typing :: Typed", "Framework :: AsyncIO", "Framework :: aiohttp"} <= set(classifiers)

@@ -1,4 +1,4 @@
-"""`ASKFIRST_RETENTION`, as operators write it."""
+"""`ASKFIRST_RETENTION`, as written by operators."""
 
 from __future__ import annotations
 

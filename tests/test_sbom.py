@@ -1,4 +1,4 @@
-"""What ``make sbom`` writes: all that is locked, with its hashes and licences."""
+"""The output of ``make sbom``: all locked packages, with hashes and licences."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_sbom_lists_all_locked_packages_with_their_hashes(tmp_path: Path) -> Non
     assert len(rows) == len(pinned) + 4
 
 
-def test_what_is_installed_names_its_licence(packages: list[sbom.Package]) -> None:
+def test_installed_packages_name_a_licence(packages: list[sbom.Package]) -> None:
     assert [package.name for package in packages if package.licence == "none named"] == []
     named = [package for package in packages if package.licence != sbom.UNKNOWN]
     assert len(named) > len(packages) / 2
 
 
-def test_what_only_builds_is_told_apart_and_is_not_in_the_image(packages: list[sbom.Package]) -> None:
+def test_build_packages_are_marked_and_not_in_the_image(packages: list[sbom.Package]) -> None:
     match = re.search(r"pip uninstall --yes (.*)", DOCKERFILE)
     assert match is not None
     builds = {package.name for package in packages if not package.runs}

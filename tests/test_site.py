@@ -1,4 +1,4 @@
-"""The site is built without a dead link, has every page in its navigation, and loads nothing from elsewhere."""
+"""The site is built without a dead link, has every page in the navigation, and loads only its own files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = [page.name for page in (ROOT / "docs").glob("*.md")]
 WRITTEN = [page for page in OUTSIDE if page.endswith(".md")]
 REFERENCE = "reference.md"
-"""The page whose text is mostly made from docstrings."""
+"""The page made mostly from docstrings."""
 LOADED = re.compile(
     r"<(?:script|img|iframe)\b[^>]*\bsrc=\"?(?P<src>[^\"\s>]+)|<link\b[^>]*\bhref=\"?(?P<href>[^\"\s>]+)"
 )
@@ -60,7 +60,7 @@ def test_an_example_is_shown_as_it_is(site: Path) -> None:
     assert "ask_channel" in re.sub(r"<[^>]+>", "", shown)
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_site_loads_no_resource_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         for found in LOADED.finditer(page.read_text(encoding="utf-8")):
             address = found["src"] or found["href"]
@@ -71,7 +71,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 @pytest.mark.parametrize("page", [*WRITTEN, *sorted({*DOCS} - {REFERENCE})])
 def test_page_has_the_lists_tables_and_code_of_commonmark(site: Path, page: str) -> None:
-    """The site's Markdown wants a blank line before a list and four spaces in it, where others want less."""
+    """The site's Markdown needs a blank line before a list and four spaces inside. Others need less."""
     source = ROOT / page if page in OUTSIDE else ROOT / "docs" / page
     seen = MarkdownIt("commonmark").enable("table").parse(source.read_text(encoding="utf-8"))
     html = (site / OUTSIDE.get(page, page)).with_suffix(".html").read_text(encoding="utf-8")
@@ -93,6 +93,6 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
         assert {f"{package.__name__}.{name}" for name in own} <= anchors
 
 
-def test_it_can_be_searched(site: Path) -> None:
+def test_site_has_a_search_index(site: Path) -> None:
     index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
     assert "deploy.html#a-first-server-step-by-step" in index

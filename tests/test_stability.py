@@ -1,4 +1,4 @@
-"""What the page on stability says is so: each public module has a label, and the origins are named."""
+"""The page on stability is true: each public module has a label, and the origins are named."""
 
 from __future__ import annotations
 

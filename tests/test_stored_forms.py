@@ -1,4 +1,4 @@
-"""The stored forms, byte for byte: a change of one raises the number of the form (`gateway/store/form.py`)."""
+"""The stored forms, byte for byte: each change raises the number of the form (`gateway/store/form.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.tools.pending_action import PendingAction
 
 HERE = Address(channel="telegram", account="7", place="42")
 STORED = Path(__file__).with_name("stored_events.txt").read_text(encoding="utf-8").splitlines()
-"""The class of an event, and its stored text."""
+"""The class of an event, and the stored text."""
 
 
 @pytest.mark.parametrize("line", STORED, ids=lambda line: line[:40])

@@ -1,4 +1,4 @@
-"""The schema of an answer, and what is read in a text."""
+"""The schema of an answer, and the JSON found in a text."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_value_is_found_behind_any_beginning(value: Any, before: str) -> None:
 
 
 @given(st.text(alphabet='{}[]",:`\n0an '))
-def test_any_text_gives_json_or_nothing(text: str) -> None:
+def test_any_text_gives_json_or_none(text: str) -> None:
     found = extract_json(text)
     assert found is None or isinstance(json.loads(found), dict | list)
 

@@ -1,4 +1,4 @@
-"""Where a process runs is no matter: whatever the time zone there, the same is stored and the same is told."""
+"""The time zone of a process is irrelevant: the stored records and the texts are equal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ZONES = {
     "Asia/Kolkata": "IST-5:30",
     "Australia/Lord_Howe": "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0",
 }
-"""In tzset(3)'s words, which need no files of zones."""
+"""In the words of tzset(3): no zone files are needed."""
 
 
 def told(zone: str) -> dict[str, Any]:
-    """What is left of the story where it is that late."""
+    """Return the traces of the story in this zone."""
     told, theirs = children.Pipe(duplex=False)
     child = children.Process(target=tell, args=(ZONES[zone], theirs))
     child.start()
@@ -28,7 +28,7 @@ def told(zone: str) -> dict[str, Any]:
 
 
 def test_a_story_leaves_the_same_wherever_it_happens() -> None:
-    """An action expires while summer time ends in one of the places, and another is confirmed."""
+    """An action expires while summer time ends in one of the zones, and another action is confirmed."""
     stories = [told(zone) for zone in ZONES]
     assert [story.pop("offset") for story in stories] == [0, -3 * 3600, 5.5 * 3600, 11 * 3600]
     for story in stories[1:]:

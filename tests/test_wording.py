@@ -1,4 +1,4 @@
-"""The gateway's own sentences: the same ones in every language, each with the same places for values."""
+"""The gateway's own sentences: the same in every language, each with the same places for values."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ UNITS = {
     "tr": ("gün", "saat", "dakika", "saniye"),
     "zh": ("天", "小时", "分钟", "秒钟"),
 }
-"""The words for a day, an hour, a minute and a second; of Arabic, which has one for two of them, that one first."""
+"""The words for a day, an hour, a minute and a second; in Arabic first the dual."""
 LENGTHS = (86_400, 3_600, 60, 1)
 CHEAP = ("de", "en", "es", "fr", "it", "nl", "pt")
-"""Languages that text messages carry in GSM 03.38, some of their accents left out."""
+"""Languages within GSM 03.38 in text messages, without some accents."""
 DEAR = frozenset("✅🚫⏳❌❔…")
-"""What the notes under settled questions begin and end with; a text message becomes no note."""
+"""The marks around the notes under settled questions. A text message is never a note."""
 AFTERNOON = datetime(2026, 3, 1, 14, 2, 59, tzinfo=UTC)
 ALERT = {"pressed_ok", "pressed_no", "one_moment", "not_yours", "not_here", "unknown_button", "still_waiting"}
 
@@ -58,25 +58,25 @@ def places(sentence: str) -> set[str]:
 
 
 def written(language: str) -> dict[str, Any]:
-    """The file of a language, as it stands."""
+    """Return the unchanged file of a language."""
     return tomllib.loads((Path(wording.__path__[0]) / f"{language}.toml").read_text(encoding="utf-8"))
 
 
 def variants(language: str) -> Iterator[tuple[str, str]]:
-    """Every sentence with its name, in each of its forms."""
+    """Yield every sentence with the name, in each form."""
     for name, sentence in written(language).items():
         yield from ((name, form) for form in (sentence.values() if isinstance(sentence, dict) else [sentence]))
 
 
 def sms(text: str) -> str:
-    """What a text message has of a sentence of ours in a prompt."""
+    """Return the text of one of our sentences in an SMS prompt."""
     place = Address(channel="sms", account="+15550001111", place="+15557654321")
     (part,) = render_sms(place, Reply(text=drop_dear_accents(text), exact=True))
     return str(part.arguments["body"])
 
 
 def stated(text: str, language: str) -> int:
-    """The seconds that a duration in words says."""
+    """Return the seconds of a duration in words."""
     seconds, rest = 0, text
     for length, words in zip(LENGTHS, UNITS[language], strict=True):
         pattern = "|".join(sorted(words.split(), key=len, reverse=True))
@@ -90,7 +90,7 @@ def stated(text: str, language: str) -> int:
 
 
 def said() -> Iterator[tuple[str, ast.Call]]:
-    """Every call of `say` in the gateway whose sentence is named outright."""
+    """Yield every call of `say` in the gateway with a literal name."""
     for file in Path(gateway.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match node:
@@ -101,7 +101,7 @@ def said() -> Iterator[tuple[str, ast.Call]]:
 
 
 def wrong(language: str, is_wrong: Callable[[str, str], Any]) -> list[str]:
-    """The names of the sentences that are wrong, with their name and their text."""
+    """Return the names of the wrong sentences. `is_wrong` gets name and text."""
     return [name for name, sentence in variants(language) if is_wrong(name, sentence)]
 
 
@@ -115,7 +115,7 @@ def test_sentences_of_a_language_can_be_said(language: str) -> None:
     categories = Locale.parse(language).plural_form.tags | {"other"}
     plurals = dict.fromkeys(("still_open_many", "unknown_repeated"), categories)
     assert {name: set(forms) for name, forms in tables.items()} == plurals
-    # A preview ends its sentence, whatever the preview ends with. Only its code may stand behind it in brackets.
+    # A preview ends its sentence, with any last character. Only the code in brackets may follow.
     assert wrong(language, lambda _, sentence: re.search(r"\{preview\}(?! ?[(（]).", sentence)) == []
     alerts = {name for name in ours if name in ALERT or name.startswith("already_")}
     plain = r"[^*_`{}\n]{0,200}"
@@ -149,7 +149,7 @@ def test_a_number_chooses_the_form_of_its_sentence() -> None:
     assert {case: text for case, text in texts.items() if not text.startswith(case[2])} == {}
 
 
-def test_a_form_that_is_missing_is_the_one_for_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_plural_form_falls_back_to_other(monkeypatch: pytest.MonkeyPatch) -> None:
     spoken = wording._Spoken({"x": "{count} things"}, {"x": {"one": "a thing", "other": "{count} things"}})
     monkeypatch.setattr(wording, "_read", lambda language: spoken)
     assert [say("x", "pl", count=count) for count in (1, 2, 5)] == ["a thing", "2 things", "5 things"]
@@ -250,7 +250,7 @@ def test_a_time_has_plain_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clock_time(AFTERNOON, "en") == "2:02 PM UTC"
 
 
-def test_a_list_reads_as_one_says_it() -> None:
+def test_a_list_is_joined_by_the_word_of_its_language() -> None:
     assert [listing(["Ana", "Bob"], language) for language in ("en", "es", "pt")] == [
         "Ana and Bob",
         "Ana y Bob",
@@ -292,7 +292,7 @@ def test_commands_and_listed_items_are_isolated_in_arabic() -> None:
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_what_a_person_copies_from_a_prompt_is_read(language: str) -> None:
+def test_an_answer_copied_from_a_prompt_is_read(language: str) -> None:
     assert direction(language) == direction(f"{language}-XX") == Locale.parse(language).text_direction
     yes, no = safe_words(language)
     for name in ("prompt_code", "prompt_words", "prompt_words_do"):
@@ -333,18 +333,24 @@ def test_a_language_without_a_file_is_none_of_ours() -> None:
         LANGUAGES["tlh"]
 
 
-def test_nothing_is_read_once_a_bot_runs() -> None:
-    """All of it is read when a bot is entered, in a thread: a turn never waits for the disk."""
+def test_no_wording_file_is_read_once_a_bot_runs() -> None:
+    """The files of a language are read in a thread when a person brings the language: the event loop never waits."""
     program = """
-import asyncio, datetime, sys
+import asyncio, datetime, sys, threading
 from gateway import Agent, ChannelAgent
+from gateway.assembly import in_memory
 from gateway.wording import LANGUAGES, clock_time, duration, listing, say
 
 opened = []
 
+def note(event, arguments):
+    if event in ("open", "import") and threading.current_thread() is threading.main_thread():
+        opened.append(arguments[0])
+
 async def main():
-    async with ChannelAgent(Agent(provider="demo")):
-        sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event in ("open", "import") else None)
+    async with in_memory(ChannelAgent(Agent(provider="demo"))) as engine:
+        sys.addaudithook(note)
+        await engine.context.load_languages(*LANGUAGES)
         for language in LANGUAGES:
             say("greeting", language), duration(90, language), listing("abc", language)
             clock_time(datetime.datetime.now(datetime.UTC), language), say("still_open_many", language, count=2)

@@ -1,4 +1,4 @@
-"""A machine that runs out of threads, and a loop whose threads are all held."""
+"""A machine without free threads, and a loop with hanging threads only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["all_threads_hang", "no_more_threads"]
 
 @contextmanager
 def no_more_threads() -> Iterator[None]:
-    """Each start of a thread in this process fails meanwhile, by the system's own refusal (RuntimeError): each asks for
-    a stack that is larger than all the memory a process can name. What is running goes on."""
+    """Let each start of a thread in this process fail with the system's refusal (RuntimeError). Each start requests a
+    stack larger than the address space. Running threads go on."""
     before = threading.stack_size(1 << 47)
     try:
         yield
@@ -24,7 +24,7 @@ def no_more_threads() -> Iterator[None]:
 
 @contextmanager
 def all_threads_hang() -> Iterator[None]:
-    """All threads of the running loop hang meanwhile, as in an author's `asyncio.to_thread`."""
+    """Let all threads of the running loop hang, as in an author's `asyncio.to_thread`."""
     loop, let_go = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
     _ = loop.run_in_executor(None, let_go.wait)

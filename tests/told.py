@@ -1,4 +1,4 @@
-"""A reader that keeps the events that are told."""
+"""A reader that keeps all observed events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Told:
         self.events.append(event)
 
     def names(self, *, of: str = "") -> list[str]:
-        """Return the names that begin like this, in order."""
+        """Return the names with this beginning, in order."""
         return [event.name for event in self.events if event.name.startswith(of)]
 
     def of_kind(self, kind: type[E]) -> list[E]:

@@ -1,6 +1,6 @@
-"""A story in which an action expires and another is confirmed, for a process of its own: what is left of it.
+"""A story for a separate process, and the story's traces: an action expires, another is confirmed.
 
-All of it happens at one minute that is always the same, but for what it waits for.
+The story always begins at the same minute. Time passes only by the story's waits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def story(directory: Path) -> dict[str, Any]:
 
 
 async def dump(store: Any) -> list[str]:
-    """Everything in the store that has a moment in it: to the minute, and without what is drawn anew each time."""
+    """Return the rows of the store with a time, to the minute, without the values drawn anew each time."""
 
     def rows(db: sqlite3.Connection, at: Moment) -> list[str]:
         tables = ("record", "log", "timer", "part", "event")
@@ -73,7 +73,7 @@ def _minute(found: re.Match[str]) -> str:
 
 
 def tell(zone: str, told: Connection) -> None:
-    """Play the story in a time zone, and send what is left of it. `zone` is in the words of tzset(3)."""
+    """Play the story in a time zone, and send the traces. `zone` is in the words of tzset(3)."""
     os.environ["TZ"] = zone
     time.tzset()
     configure_logging("ERROR")

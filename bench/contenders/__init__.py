@@ -1,1 +1,1 @@
-"""The measured servers. Each module serves one platform's webhook on one port until it is killed."""
+"""The measured servers. Each module serves a platform's webhook on a port until killed."""

@@ -3,7 +3,7 @@
     python -m bench.contenders.agent loop|run|long TURNS
 
 Prints the CPU microseconds of a turn. `loop` is the least: a for-statement around the same model and function. `run` is
-`Agent.run`. `long` is one conversation of the bot in memory, and prints the cost of its 20th turn and of its last.
+`Agent.run`. `long` is a conversation of the bot in memory: it prints the cost of turn 20 and of the last turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.providers.base import ToolCall, Usage
 from gateway.tools import tool
 
 _AROUND = 50
-"""Turns that are measured together, since one is as long as a timer interrupt."""
+"""Turns measured together, since a turn is as long as a timer interrupt."""
 _CALL = Response(
     content="Let me look.",
     tool_calls=(ToolCall(call_id="call_1", name="look_up", args={"invoice": "INV-7"}),),
@@ -32,7 +32,7 @@ _ANSWER = Response(content="It is paid.", usage=Usage(prompt_tokens=130, complet
 
 
 class InstantProvider:
-    """A provider that calls the tool after a person's message, and answers after the tool's result."""
+    """A provider: a person's message leads to a tool call, and the tool's result to an answer."""
 
     name = "instant"
 
@@ -52,7 +52,7 @@ async def look_up(invoice: str) -> str:
 
 
 async def bare_loop(message: str) -> str:
-    """Answer a message with the same model and tool: the least that a loop does."""
+    """Answer a message with the same model and tool: the least possible loop."""
     provider, messages = InstantProvider(), [ModelMessage(role="user", content=message)]
     for _ in range(6):
         response = await provider.complete(Request(messages=messages))
@@ -66,7 +66,7 @@ async def bare_loop(message: str) -> str:
 
 
 async def microseconds(turn: Callable[[], Awaitable[object]], first: int, turns: int) -> float:
-    """Return the CPU microseconds of one of `turns` turns, after `first` that are not measured."""
+    """Return the mean CPU microseconds of `turns` turns, after `first` unmeasured turns."""
     for _ in range(first):
         await turn()
     began = time.process_time()
@@ -76,7 +76,7 @@ async def microseconds(turn: Callable[[], Awaitable[object]], first: int, turns:
 
 
 async def long(turns: int) -> list[float]:
-    """Return the CPU microseconds of a turn around the 20th and around the last of one conversation."""
+    """Return the CPU microseconds of a turn around the 20th and around the last of a conversation."""
     async with ChannelAgent(Agent([look_up], provider=InstantProvider())) as bot:
 
         async def turn() -> object:

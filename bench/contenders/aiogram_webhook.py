@@ -1,4 +1,4 @@
-"""aiogram's own aiohttp webhook handler, with a message handler that ignores the message, or replies."""
+"""aiogram's own aiohttp webhook handler. The message handler ignores the message, or replies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The measured bot for decisions across chats: the tools of `shop`, which the people in APPROVERS have to approve.
+"""The measured bot for decisions across chats: the tools of `shop`, with the people in APPROVERS as approvers.
 
-It prints the moment (time.monotonic()) at which the commit that hands a question over begins.
+Prints the moment (time.monotonic()) at the start of the commit that hands a question over.
 """
 
 from __future__ import annotations

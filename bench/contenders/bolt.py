@@ -1,4 +1,4 @@
-"""slack-bolt on aiohttp, with a message handler that ignores the message, or replies."""
+"""slack-bolt on aiohttp, with a message handler for ignoring the message, or for replying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost of an ask and a yes in one process, on a store of its own, measured from within. Prints JSON.
+"""Cost of an ask and a yes in one process, on a separate store, measured from within. Prints JSON.
 
 python -m bench.contenders.confirming stash|desk|channel|growth ALONE TOGETHER, with ASKFIRST_STORE in the environment
 """
@@ -33,8 +33,8 @@ Work = Callable[[int], Awaitable[object]]
 
 
 async def measured(part: str, store: str, *, alone: int, together: int) -> Figures:
-    """Measure asks with their yes, one after another and then `AT_ONCE` at a time, each in a conversation of its
-    own."""
+    """Measure asks, each with a yes, one after another and then `AT_ONCE` at a time, each in a separate
+    conversation."""
     async with AsyncExitStack() as stack:
         work = await _work(part, store, stack)
         numbers = itertools.count(1)
@@ -46,7 +46,8 @@ async def measured(part: str, store: str, *, alone: int, together: int) -> Figur
 
 
 async def grown(store: str, *, turns: int, asks: int) -> Figures:
-    """Measure a plain reply, and an ask and a yes, in fresh conversations and in one with `CONFIRMED` confirmations."""
+    """Measure a plain reply, and an ask and a yes, in fresh conversations and in a conversation with `CONFIRMED`
+    confirmations."""
     async with AsyncExitStack() as stack:
         bot = await _bot(store, stack)
         numbers = itertools.count(1)

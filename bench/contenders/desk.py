@@ -1,6 +1,6 @@
 """An ask and a yes by the rules alone: no channel, no turn, no model. Five commits, as in a chat.
 
-This is the one file of the bench that uses modules below the public surface of `gateway.pending`.
+No other file of the bench uses modules below the public surface of `gateway.pending`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Rules"]
 
 
 class Rules:
-    """The rules over an open store, for one tool."""
+    """The rules over an open store, for a single tool."""
 
     def __init__(self, store: Store, tool: Tool) -> None:
         self._store, self._tool = store, tool
@@ -29,8 +29,7 @@ class Rules:
         self._keyring = Keyring([b"bench-secret-" + b"0" * 32])
 
     async def ask_and_yes(self, number: int) -> PendingAction:
-        """Ask in a conversation of its own, show, confirm by the button, launch and finish. Returns the settled
-        action."""
+        """Ask in a new conversation, show, confirm by the button, launch and finish. Returns the settled action."""
         conversation, action_id = f"bench/telegram:1:{number}", ""
         person = Person(channel="telegram", account="1", user_id=str(number), name="Ana")
         actions = await self._actions(conversation)

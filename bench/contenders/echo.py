@@ -1,4 +1,5 @@
-"""Minimal replying server: a bare aiohttp handler that checks the signature, calls the platform and stores no data."""
+"""Minimal replying server: a bare aiohttp handler for checking the signature and calling the platform, without
+storage."""
 
 from __future__ import annotations
 

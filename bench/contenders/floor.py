@@ -1,7 +1,7 @@
 """Minimal storing server: the limit's handler on uvloop, with one row per message, group-committed before the answer.
 
-It has no deduplication, no order, no wake-up of workers and no log. A gateway that stores cannot be cheaper. With
-`reply` its replies are rows too, committed before the platform is called.
+No deduplication, no order, no wake-up of workers and no log. A storing gateway cannot be cheaper. With `reply` the
+replies are rows too, committed before the platform is called.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = tuple[bytes, "asyncio.Future[None]"]
 
 
 class SqliteRows:
-    """Writer thread that commits all pending rows in one transaction."""
+    """Writer thread for committing all pending rows in a single transaction."""
 
     def __init__(self, path: str) -> None:
         self._path, self._loop = path, asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class SqliteRows:
 
 
 class RedisRows:
-    """Batching writer: one call at a time, with all rows since the previous one."""
+    """Batching writer: a single call at a time, with all rows since the previous call."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.asyncio.Redis.from_url(url)
@@ -91,7 +91,7 @@ def _told(rows: list[Row]) -> None:
 
 
 def said(platform: str, body: bytes) -> tuple[str, dict[str, object]]:
-    """Return the platform call that answers a message, with its body."""
+    """Return the platform call for answering a message, with the body of the call."""
     message = json.loads(body)
     if platform == "telegram":
         call = f"{os.environ['TELEGRAM_API_URL']}/bot123456:bench/sendMessage"

@@ -1,4 +1,5 @@
-"""Limit of the machine: a bare aiohttp handler that checks the signature, reads the message and drops it."""
+"""Limit of the machine: a bare aiohttp handler for checking the signature and reading the message. The message is
+dropped."""
 
 from __future__ import annotations
 

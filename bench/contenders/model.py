@@ -1,9 +1,9 @@
-"""One call to a model by Chat Completions: an answer of 100 pieces and a call of a tool, from another process.
+"""A call to a model by Chat Completions: an answer of 100 pieces and a call of a tool, from another process.
 
     python -m bench.contenders.model library|ours URL CALLS
 
 Prints the CPU microseconds of a call. `library` only reads the chunks with the vendor's library. With `serve` in place
-of these, it is the server, which prints its URL.
+of these arguments, runs the server and prints the server's URL.
 """
 
 from __future__ import annotations

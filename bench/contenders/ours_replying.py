@@ -1,4 +1,5 @@
-"""Askfirst with an instant model: store a message, run a turn, queue the reply, send it and store its receipt."""
+"""Askfirst with an instant model: store a message, run a turn, queue the reply, send the reply and store the
+receipt."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def nobody(url: str) -> None:
 
 
 class Instant:
-    """Model that answers at once."""
+    """Model with immediate answers."""
 
     name = "instant"
 

@@ -1,4 +1,4 @@
-"""python-telegram-bot's own webhook server (tornado), with a handler that ignores the message, or replies."""
+"""python-telegram-bot's own webhook server (tornado), with a handler for ignoring the message, or for replying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measured bot for asks: tools that ask, and a model that answers at once. `bot` is the served one."""
+"""The measured bot for asks: asking tools, and a model with immediate answers. `bot` is served."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ async def delete(invoice_id: str) -> str:
 
 
 TOOLS = [tool(name=f"delete_{number}", confirm="Delete invoice {invoice_id} for good?")(delete) for number in range(4)]
-"""Identical tools. Only 32 effects of one tool run at once, so several tools are needed for more."""
+"""Identical tools. Only 32 effects of a tool run at once, so several tools are needed for more."""
 
 
 class Instant:
-    """Model that calls the tool named after "delete", and answers any other message with the same two sentences."""
+    """Model: "delete NUMBER" leads to a call of one of `TOOLS`, selected by the number. Any other message gets
+    `ANSWER`."""
 
     name = "instant"
 
@@ -50,7 +51,7 @@ class Instant:
 
 
 def shop(store: Any = None) -> ChannelAgent:
-    """Return the bot on a store: a URL, or None for one in memory."""
+    """Return the bot on a store: a URL, or None for a store in memory."""
     return ChannelAgent(Agent(TOOLS, provider=Instant()), store=store)
 
 

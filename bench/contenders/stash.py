@@ -1,7 +1,7 @@
-"""Minimal store of a question until its yes: one round trip stores it, another removes it.
+"""Minimal store of a question until the yes: a round trip stores the question, another removes the question.
 
-On SQLite a thread commits all pending rows in one transaction, on disk before the answer. There are no seals, no index
-besides the token, no messages and no history.
+On SQLite a thread commits all pending rows in a single transaction, on disk before the answer. There are no seals, no
+index besides the token, no messages and no history.
 """
 
 from __future__ import annotations

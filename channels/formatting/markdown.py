@@ -18,35 +18,35 @@ from markdown_it.token import Token
 from channels.formatting.styled import Span, SpanKind, Styled
 
 MAX_MARKDOWN = 16_000
-"""In characters. A longer text is shown as it is, so that no text can be built that takes long to parse."""
+"""In characters. A longer text is shown as written, so no text can be built that takes long to parse."""
 
 _MOST_BRACKETS = 1_000
-"""The most opening brackets. With more unclosed ones the parser is slow even for a short text."""
+"""The most opening brackets. With more unclosed brackets the parser is slow even for a short text."""
 
 _MOST_CELLS = 10_000
 """The most lines times columns of the widest line: the parser fills up the short rows of a table."""
 
 _MOST_SIGNS = 1_500
 _SIGNS_OF_A_LINE = 2
-"""The most marks of emphasis, code and cells: each becomes a token, and so does a line, which counts as two of them."""
+"""The marks that a line counts as. `_MOST_SIGNS` limits the marks of emphasis, code and cells: each is a token."""
 
 _PHONE_COLUMNS = 36
-"""Characters of fixed width that a phone shows in a line."""
+"""Characters of fixed width in a line of a phone."""
 
 _MAX_TABLE = 8_000
 """Characters of the largest table with aligned columns or with a heading at each cell."""
 
 _DEEPEST = 40
-"""The most levels of nested lists and quotes. The parser drops deeper levels, so a deeper text is shown as it is."""
+"""The most levels of nested lists and quotes. The parser drops deeper levels, so a deeper text is shown as written."""
 
 _PARSER = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
 _PARSER.disable(["html_block", "html_inline"])
 
 _MARKS = r"\0\r\\`~*_\[<&|"
-"""Characters that the parser may change anywhere. It changes others only at the beginning or end of a line."""
+"""Characters that the parser may change anywhere. Others change only at the beginning or end of a line."""
 _LINE = rf"(?![>#+=-]|\d+[.)])[^\s{_MARKS}](?:[^\n{_MARKS}]*[^\s{_MARKS}])?"
 _NO_MARKDOWN = re.compile(rf"{_LINE}(?:\n\n?{_LINE})*")
-"""A text that the parser would leave as it is. Most messages are of this kind."""
+"""A text unchanged by the parser, as most messages are."""
 
 _INLINE: dict[str, SpanKind] = {"strong": "bold", "em": "italic", "s": "strike"}
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
@@ -54,7 +54,7 @@ _RULE = "———"
 
 
 def read_markdown(markdown: str, *, columns: int = _PHONE_COLUMNS) -> Styled:
-    """Return the text of a piece of Markdown and its spans. It raises no error and is quick for any input.
+    """Return the text of a piece of Markdown and its spans. Raises no error and is quick for any input.
 
     `columns`: characters of fixed width in a line. The cells of a wider table are written one under another.
     """
@@ -68,7 +68,7 @@ def read_markdown(markdown: str, *, columns: int = _PHONE_COLUMNS) -> Styled:
 
 
 def is_quick(text: str) -> bool:
-    """True if a Markdown parser reads this text quickly. False for a text built to be slow."""
+    """Return True if a Markdown parser reads this text quickly. False for a text built to be slow."""
     if len(text) > MAX_MARKDOWN or text.count("[") > _MOST_BRACKETS:
         return False
     if sum(map(text.count, "*_~`|")) + _SIGNS_OF_A_LINE * text.count("\n") > _MOST_SIGNS:
@@ -192,7 +192,7 @@ class _Walk:
                 self._card((), heads)
 
     def _card(self, heads: Sequence[str], row: Sequence[str]) -> None:
-        """Write one row of a table under another: its first cell, then each other cell behind its heading."""
+        """Write a row of a table by itself: the first cell, then each other cell behind its heading."""
         first, *others = row
         self._gap()
         self._span("bold", first)
@@ -261,25 +261,25 @@ def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the columns of a text in a fixed-width font. East Asian characters and emoji take two."""
+    """Return the columns of a text in a fixed-width font. East Asian characters and emoji take two columns."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _HALF_FENCE: Final = re.compile(r"\s*(`{1,}|~{1,})\s*")
 _BEGUN_LINE: Final = re.compile(r"\s*(?:[-*+>]|\d{1,9}[.)]|#{1,6}|[-=]+|[*_]+|>[> ]*)\s*")
-"""A last line that is nothing but the sign of a list, quote, heading or rule."""
+"""A last line with only the sign of a list, quote, heading or rule."""
 _TOKEN: Final = re.compile(r"\\.|(`+)|(\*+|_+|~~)", re.DOTALL)
 _LINK: Final = re.compile(r"!?\[([^\[\]\n]*)(?:\]\([^()\n]*)?\Z")
-"""A link that breaks off within its text or its address."""
+"""A link that breaks off within the text or the address."""
 _SIGNS: Final = re.compile(r"[*_~`]+\Z")
 
 
 def finished(markdown: str) -> str:
-    """Return the beginning of a Markdown text with its open markup closed, or left out while it holds no text yet.
+    """Return the beginning of a Markdown text with open markup closed. Open markup without text is left out.
 
-    A whole text stays as it is, except that a last line that may go on as a table or a list is held back. A text that
-    is slow to parse is returned unchanged, as it is shown without markup.
+    A whole text stays unchanged, but a last line that may continue as a table or a list is held back. A text that is
+    slow to parse is returned unchanged, because the chat shows the text without markup.
     """
     text = markdown.rstrip()
     if not is_quick(text):
@@ -319,7 +319,7 @@ def _finished_block(block: str) -> str:
 
 
 def _finished_table(lines: list[str]) -> list[str]:
-    """Return the whole rows of a table. Before the line under its head it is no table yet."""
+    """Return the whole rows of a table. Before the line under the head there is no table yet."""
     if len(lines) < 3 and not (len(lines) == 2 and lines[1].count("|") >= lines[0].rstrip().count("|")):
         return []
     return lines if lines[-1].rstrip().endswith("|") else lines[:-1]
@@ -341,7 +341,7 @@ def _finished_inline(text: str) -> str:
 
 
 def _open_signs(text: str) -> tuple[list[str], str]:
-    """Return the signs of emphasis that are open at the end, and the sign of an open span of code."""
+    """Return the signs of emphasis open at the end, and the sign of an open span of code."""
     opened: list[str] = []
     at = 0
     while (token := _TOKEN.search(text, at)) is not None:

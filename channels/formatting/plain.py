@@ -1,4 +1,4 @@
-"""The dialects of platforms that accept only text: plain text, and text with WhatsApp's marks."""
+"""The dialects of text-only platforms: plain text, and text with WhatsApp's marks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from channels.formatting.styled import Span, SpanKind, Styled
 _WHATSAPP: Mapping[SpanKind, str] = {"bold": "*", "italic": "_", "strike": "~", "code": "`", "pre": "```"}
 """https://faq.whatsapp.com/539178204879377."""
 _LITERAL_MARK = re.compile(r"[*~`]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_")
-"""Characters that WhatsApp may read as a mark. It does not read an underscore within a word as one."""
+"""Characters that WhatsApp may read as a mark. An underscore within a word is no mark."""
 
 _WORD = re.compile(r"[\w.+-]*")
 _LONGEST_LABEL = 40
@@ -34,7 +34,7 @@ def to_whatsapp(styled: Styled, *, exact: bool = False) -> str:
 
 
 def label(name: str) -> str:
-    """Return the name of a file as a label: in quotes unless it is one word, shortened when it is long."""
+    """Return the name of a file as a label: in quotes unless a single word, shortened if long."""
     if len(name) > _LONGEST_LABEL:
         name = f"{name[: _LONGEST_LABEL - 16]}…{name[-15:]}"
     if _WORD.fullmatch(name):
@@ -44,7 +44,7 @@ def label(name: str) -> str:
 
 
 def _without_marks(styled: Styled) -> Styled:
-    """Return the text with its own mark characters escaped, and the spans moved accordingly."""
+    """Return the text with all mark characters escaped, and the spans moved accordingly."""
     marks = list(_LITERAL_MARK.finditer(styled.text))
     if not marks:
         return styled
@@ -82,9 +82,9 @@ def _written(styled: Styled, marks: Mapping[SpanKind, str]) -> str:
 
 
 def _marked(text: str, span: Span, mark: str) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a span that can carry the mark: whole words of one line, or a code block.
+    """Yield the ranges of a span that can carry the mark: whole words of a single line, or a code block.
 
-    A text that holds the mark character itself gets no mark.
+    A text containing the mark character itself gets no mark.
     """
     if span.kind == "pre":
         lines = [(span.start, span.end)]
@@ -103,7 +103,7 @@ GSM = frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§"
     "¿abcdefghijklmnopqrstuvwxyzäöñüà^{}\\[~]|€"
 )
-"""GSM 03.38 with its extension. A character of the extension counts twice."""
+"""GSM 03.38 with the extension. A character of the extension counts twice."""
 
 # Look-alikes in the GSM 03.38 alphabet: one character outside of it makes a whole message more than twice as expensive.
 # Letters are never changed, so a text in another alphabet stays as it is.
@@ -126,22 +126,22 @@ _BULLET = re.compile(r"^( *)\u2022 ", re.MULTILINE)
 
 
 def fold_to_gsm(text: str) -> str:
-    """Return the text with typographic quotes, dashes, spaces and dots as a plain keyboard has them."""
+    """Return the text with the typographic quotes, dashes, spaces and dots of a plain keyboard."""
     return text.translate(_FOLDED)
 
 
 def fold_quotes(text: str) -> str:
-    """Return the text with the signs around values in a form that is cheap to send. The values stay unchanged.
+    """Return the text with the signs around values made cheap to send. The values stay unchanged.
 
-    The signs are quotes, the sign for a new line, isolates and the bullets of lists. Values have them escaped.
+    The signs are quotes, the sign for a new line, isolates and the bullets of lists. In values these signs are escaped.
     """
     return _BULLET.sub(r"\1- ", text.translate(_QUOTES))
 
 
 def drop_dear_accents(text: str) -> str:
-    """Return the text without the accents of letters that GSM 03.38 lacks, as people write on a plain phone.
+    """Return the text without the accents of letters outside GSM 03.38, as people write on a plain phone.
 
-    It is for the gateway's own texts. A text of a person or a tool is sent as it is.
+    For the gateway's own texts. A text of a person or a tool is sent unchanged.
     """
     return "".join(map(_cheap, text))
 

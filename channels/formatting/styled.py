@@ -1,4 +1,4 @@
-"""Text with spans, and its splitting at a platform's limit."""
+"""Text with spans, and the splitting at a platform's limit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """The visible text without markup, and the spans over it. Two spans nest or do not overlap."""
+    """The visible text without markup, and the spans over the text. Two spans nest or do not overlap."""
 
     text: str
     spans: tuple[Span, ...] = ()
 
     def cut(self, start: int, end: int) -> Styled:
-        """Return the piece from `start` to before `end`, with the spans clipped to it."""
+        """Return the piece from `start` to before `end`, with the spans clipped to the piece."""
         if start == 0 and end == len(self.text):
             return self
         spans = (
@@ -43,11 +43,11 @@ class Styled:
 
 
 def split(styled: Styled, limit: int, measure: Callable[[str], int] = len) -> list[Styled]:
-    """Split a text into pieces that each measure at most `limit`. Their texts joined are the text.
+    """Split a text into pieces that measure at most `limit` each. The joined texts of the pieces are the text.
 
-    It cuts between paragraphs, else lines, else words. A link or a piece of inline code stays whole when it fits into
-    half a piece. `measure` counts as the platform does: characters, or UTF-16 units. Raises ValueError when `limit` is
-    under 2.
+    The cuts are between paragraphs, else lines, else words. A link or a piece of inline code stays whole if it fits
+    into half a piece. `measure` counts as the platform does: characters, or UTF-16 units. Raises ValueError when
+    `limit` is under 2.
     """
     if limit < 2:
         raise ValueError(f"nothing can be split at {limit}")
@@ -72,7 +72,7 @@ def _fitting(text: str, start: int, limit: int, measure: Callable[[str], int]) -
 
 
 def _cut_before(styled: Styled, start: int, end: int) -> int:
-    """Return the best place to cut between the middle of the piece and its end."""
+    """Return the best place to cut between the middle of the piece and the end of the piece."""
     text, middle = styled.text, start + (end - start) // 2
     for separator in ("\n\n", "\n", " "):
         found = text.rfind(separator, middle, end)
@@ -92,7 +92,7 @@ def _whole_span_over(styled: Styled, cut: int) -> Span | None:
 
 
 def _before_cluster(text: str, middle: int, end: int) -> int:
-    """Return a cut at or before `end` that separates no accent or joined emoji from its base character."""
+    """Return a cut at or before `end`, that separates no accent or joined emoji from its base character."""
     cut = end
     while cut > middle and (_joins(text[cut]) or text[cut - 1] == _ZERO_WIDTH_JOINER):
         cut -= 1

@@ -1,6 +1,6 @@
 """The Web API: the vendor's library over the process's HTTP session, with translated errors, and the transfer of files.
 
-The refusals that become errors of channels: https://docs.slack.dev/reference/methods/chat.postMessage#errors.
+The translated refusals: https://docs.slack.dev/reference/methods/chat.postMessage#errors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WebApi:
         self._client = AsyncWebClient(token, base_url=api_url, session=session, retry_handlers=[])
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Call a method by Slack's name and return its answer. Raises SendError.
+        """Call a method by Slack's name and return the answer. Raises SendError.
 
         The library's methods have the same names with ``_`` in place of ``.``.
         """
@@ -40,7 +40,7 @@ class WebApi:
         return answer.data if isinstance(answer.data, dict) else {}
 
     async def scopes(self) -> frozenset[str] | None:
-        """Return the scopes of the token. None when Slack does not name them. Raises SendError.
+        """Return the scopes of the token. None when Slack names no scopes. Raises SendError.
 
         https://docs.slack.dev/authentication/oauth
         """
@@ -76,7 +76,7 @@ logging.getLogger("slack_sdk").setLevel(logging.INFO)
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 16 * 2**20
-"""In bytes. An answer holds at most 200 messages (`SlackChannel.look_up`), which are well below this."""
+"""In bytes. An answer holds at most 200 messages (`SlackChannel.look_up`), well below this limit."""
 
 
 class LibrarySession:
@@ -94,7 +94,7 @@ class LibrarySession:
     ) -> AsyncIterator[_Answer]:
         """Make one HTTP call. `proxy` is ignored: the session itself knows the proxy, and the hosts outside of it.
 
-        Raises Ambiguous for an answer that is too large, and aiohttp's errors.
+        Raises Ambiguous for a too large answer, and aiohttp's errors.
         """
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
         async with self._http.request(method, url, timeout=timeout, allow_redirects=False, **arguments) as response:
@@ -114,7 +114,7 @@ class _Answer:
     content_type: str = "application/json"
 
     async def json(self) -> dict[str, Any]:
-        """Return the JSON object of the body, or an empty one when it holds none."""
+        """Return the JSON object of the body, or an empty object for any other body."""
         try:
             answer = json.loads(self.payload)
         except (ValueError, RecursionError):
@@ -136,8 +136,8 @@ _WAIT_SECONDS = 30.0
 def send_error(status: int, code: object, retry_after: str | None = None) -> SendError:
     """Return the SendError for an HTTP status and the ``error`` of Slack's own answer.
 
-    `code` is None when the answer came from another server, for example a proxy. The error carries no text of a person
-    and no secret.
+    `code` is None for an answer of another server, for example a proxy. The error carries no text of a person and no
+    secret.
     """
     if status == 429 or code in _LIMITED:
         return RateLimited("ratelimited", retry_after_seconds=_seconds(retry_after))
@@ -174,7 +174,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS, connect=10)
 
 
 def is_slacks(url: str, api_url: str) -> bool:
-    """True if a URL is on a host of Slack or on the configured host of the Web API."""
+    """Return True if a URL is on a host of Slack or on the configured host of the Web API."""
     try:
         named, api = urlsplit(url), urlsplit(api_url)
         if (named.scheme, named.hostname, named.port) == (api.scheme, api.hostname, api.port):
@@ -185,7 +185,7 @@ def is_slacks(url: str, api_url: str) -> bool:
 
 
 async def upload(http: aiohttp.ClientSession, url: str, file: BinaryIO) -> None:
-    """Upload a file to the URL of files.getUploadURLExternal. It stays invisible until the upload is completed.
+    """Upload a file to the URL of files.getUploadURLExternal. The file stays invisible until the upload is completed.
 
     Raises Unavailable.
     """
@@ -198,10 +198,10 @@ async def upload(http: aiohttp.ClientSession, url: str, file: BinaryIO) -> None:
 
 
 async def download(http: aiohttp.ClientSession, url: str, token: str) -> AsyncIterator[bytes]:
-    """Yield the bytes of a file. Raises Undeliverable past 20 MB and for a file that cannot be read, else Unavailable.
+    """Yield the bytes of a file. Raises Undeliverable past 20 MB and for an unreadable file, else Unavailable.
 
-    The token goes to this one URL, so a redirect is not followed. To a token without the right to read the file Slack
-    answers with its sign-in page (https://github.com/slackapi/bolt-js/issues/2585), so an HTML answer is refused.
+    The token goes to this URL only, so a redirect is not followed. For a token without the right to read the file Slack
+    answers with a sign-in page (https://github.com/slackapi/bolt-js/issues/2585), so an HTML answer is refused.
     """
     left = LARGEST_DOWNLOAD
     headers = {"Authorization": f"Bearer {token}"}

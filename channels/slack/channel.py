@@ -51,21 +51,21 @@ _METADATA = "askfirst_part"
 _MOST_LOOKED_AT = 200
 _CLOCKS_APART_SECONDS = 60.0
 _STATUS = "is typing…"
-"""The status text, which Slack shows after the app's name."""
+"""The status text, shown by Slack after the app's name."""
 _NOT_OURS = frozenset(
     {"missing_scope", "not_allowed_token_type", "no_permission", "unknown_method", "method_deprecated"}
 )
 
 
 class SlackChannel:
-    """The channel of one Slack app in one workspace or one organisation."""
+    """The channel of a Slack app in a workspace or an organisation."""
 
     name: ClassVar[str] = "slack"
     capabilities: Capabilities = CAPABILITIES
 
     def __init__(self, bot_token: str, signing_secret: str = "", app_token: str = "", api_url: str = _API_URL) -> None:
         self.account: str | None = None
-        """The id of the workspace or of the organisation. It is known from `start` on."""
+        """The id of the workspace or of the organisation. Known from `start` on."""
         self._bot_token, self._signing_secrets, self._app_token = bot_token, keys(signing_secret), app_token
         self._api_url = api_url.rstrip("/") + "/"
         self._reader = PayloadReader(self.name)
@@ -101,7 +101,7 @@ class SlackChannel:
     async def start(self, http: aiohttp.ClientSession) -> None:
         """Ask Slack for the workspace and the bot user of the token.
 
-        Raises MissingSetting for a token that Slack refuses, else SendError.
+        Raises MissingSetting for a token refused by Slack, else SendError.
         """
         api = WebApi(http, self._api_url, self._bot_token)
         try:
@@ -120,11 +120,11 @@ class SlackChannel:
         _verify(request, self._signing_secrets, now)
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Return the events of a request. Pure. Raises Malformed for a body that is neither JSON object nor form."""
+        """Return the events of a request. Pure. Raises Malformed for a body other than a JSON object or a form."""
         return self._reader.read(request)
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Return the calls that send a reply. Pure.
+        """Return the calls for a reply. Pure.
 
         Raises ValueError for more than 25 buttons and for a token longer than 2,000 characters.
         """
@@ -133,8 +133,8 @@ class SlackChannel:
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         """Make one call. Raises SendError.
 
-        The bytes of a file are uploaded before the call that shows it. Slack shows the file later and names no message,
-        so the receipt of a file has no id.
+        The bytes of a file are uploaded before the call that shows the file. Slack shows the file later and names no
+        message, so the receipt of a file has no id.
         """
         _, api = self._api
         arguments = dict(part.arguments)
@@ -146,15 +146,15 @@ class SlackChannel:
         return _receipt(str(sent["ts"])) if "ts" in sent else Receipt(message_id=None)
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """True if Slack's stamp of `message` is later than that of the bot's message."""
+        """Return True if Slack's stamp of `message` is later than the stamp of the bot's message."""
         theirs, ours = position(message.message_id), position(receipt.message_id)
         return theirs is not None and ours is not None and theirs > ours
 
     async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
-        """Search the newest 200 messages for one with this key in its metadata.
+        """Search at most 200 messages since `since` for a message with this key in the metadata.
 
-        Raises SendError. A file always raises it, because it carries no key. In a channel the app needs the scope
-        channels:history, and missing_scope is raised without it. Private chats need no further scope.
+        Raises SendError, and always for a file, because a file carries no key. In a channel the app needs the scope
+        channels:history, else missing_scope is raised. Private chats need no further scope.
         """
         if part.call != POST:
             raise Undeliverable("file_has_no_key")
@@ -184,7 +184,7 @@ class SlackChannel:
         return MessageStream(self, address, interval_seconds=_EDIT_SECONDS, message_ids=message_ids)
 
     async def typing(self, address: Address) -> None:
-        """Show in a thread that the bot is at work, until its next message there, for two minutes at most.
+        """Show the bot as at work in a thread, until the bot's next message there, for two minutes at most.
 
         Outside of threads the call is a no-op (see `typing_under`). Raises SendError.
         """
@@ -192,11 +192,11 @@ class SlackChannel:
             await self.typing_under(address, address.thread)
 
     async def typing_under(self, address: Address, message_id: str, *, ends: bool = False) -> None:
-        """Show that the bot is at work, in the thread of the address, or in a chat without threads.
+        """Show the bot as at work, in the thread of the address, or in a chat without threads.
 
-        Slack shows the status in a private chat too if it gets the ``ts`` of a message there:
-        https://github.com/typeclaw/typeclaw/pull/582. There it is taken away at the end; in a thread, the bot's message
-        does that. Raises SendError. Once Slack refuses it for lack of rights, further calls are no-ops.
+        Slack also shows the status in a private chat, given the ``ts`` of a message there:
+        https://github.com/typeclaw/typeclaw/pull/582. There `ends` clears the status; in a thread the bot's message
+        does. Raises SendError. Once Slack refuses the call for lack of rights, further calls are no-ops.
         """
         if not self._shows_status or (ends and address.thread is not None):
             return
@@ -211,7 +211,7 @@ class SlackChannel:
     async def answer(self, handle: str, text: str, *, private: bool) -> None:
         """Show a text to the presser alone. Raises no error. A no-op unless `private`: the chat then shows the outcome.
 
-        Slack allows it for half an hour after the press:
+        Slack allows this answer for half an hour after the press:
         https://docs.slack.dev/interactivity/handling-user-interaction#message_responses.
         """
         if not (private and text):
@@ -249,8 +249,8 @@ class SlackChannel:
     async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events over Socket Mode until cancelled. Raises PollingRefused when Slack refuses the app's token.
 
-        An event is acknowledged when the next one is requested, which is after it is stored. When that takes longer
-        than Slack's three seconds, Slack sends the event again, and the twin is recognised by its id.
+        The request for the next event acknowledges the previous event, stored by then. If the storing takes longer than
+        Slack's three seconds, Slack sends the event again, and the twin is recognised by id.
         """
         async with aclosing(envelopes(*self._api, self._app_token)) as received:
             async for envelope in received:
@@ -267,7 +267,7 @@ class SlackChannel:
         return self._started
 
     async def _with_media(self, call: str, media: Media) -> Mapping[str, Any]:
-        """Upload the file of a part and return the arguments that show it. A file that is too large becomes a link."""
+        """Upload the file of a part and return the arguments to show it. A file that is too large becomes a link."""
         if not isinstance(media, OpenMedia):
             raise TypeError("a part's media is opened before the part is sent")
         if call == POST:
@@ -302,7 +302,7 @@ _LONGEST_TIMESTAMP = 12
 
 
 def _verify(request: WebhookRequest, secrets: Sequence[str], now: datetime) -> None:
-    """Check the signature in constant time, and its age. Raises Forged or Stale and no other error, for any bytes."""
+    """Check the signature in constant time, and the age. Raises Forged or Stale and no other error, for any bytes."""
     timestamp = request.headers.get("x-slack-request-timestamp", "")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _LONGEST_TIMESTAMP):
         raise Forged("slack: the timestamp is missing or none")

@@ -1,8 +1,8 @@
-"""Parsing: one request, or one envelope of Socket Mode, to events. Pure. It builds no types of the vendor's library.
+"""Parsing: one request, or one envelope of Socket Mode, to events. Pure. Builds no types of the vendor's library.
 
 Text: https://docs.slack.dev/messaging/formatting-message-text. Slack sends mentions and addresses as ``<...>``, and
-escapes ``& < >`` in the person's own words. The fields of a message event are those of
-https://docs.slack.dev/reference/events/message, and of the interfaces GenericMessageEvent, FileShareMessageEvent,
+escapes ``& < >`` in the person's own words. The fields of a message event are documented in
+https://docs.slack.dev/reference/events/message, and in the interfaces GenericMessageEvent, FileShareMessageEvent,
 ThreadBroadcastMessageEvent and AppMentionEvent of https://docs.slack.dev/tools/node-slack-sdk/reference/types.
 """
 
@@ -22,33 +22,33 @@ from channels.fields import Fields, Judged
 from channels.slack.payload import BlockActions, Command, Event, EventCallback, File, moment, payload_from
 
 _OK = WebhookResponse()
-"""The response with an empty body. Slack would show any other, or replace the pressed message by it."""
+"""The response with an empty body. Slack would show any other body, or replace the pressed message by the body."""
 _NOTHING = Parsed((), _OK)
 _NOT_UNDERSTOOD = Parsed((), _OK, not_understood=True)
 
 _WRITTEN = frozenset({None, "file_share", "thread_broadcast"})
-"""Subtypes of messages that a person wrote. The others report changes of a channel."""
+"""Subtypes of messages written by a person. The others report changes of a channel."""
 _OF_NO_USE = frozenset({"app_home_opened"})
 _NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
 _MOST_FIELDS = 100
 _SYSTEM = "USLACK"
-"""The beginning of the ids of Slack's own users, such as USLACKBOT and USLACKUSER. None of them is a person."""
+"""The beginning of the ids of Slack's own users, for example USLACKBOT and USLACKUSER. None of these is a person."""
 _COMMAND = re.compile(r"/([^\W\d]\w*)(?:\s+(.*))?", re.DOTALL)
-"""Slack accepts no slash command in a thread. People write it to the bot there: ``@Askfirst /stop``."""
+"""Slack accepts no slash command in a thread. There people write the command to the bot: ``@Askfirst /stop``."""
 
 
 class PayloadReader:
-    """Parser of one installation's payloads. `account` and `bot_user` are None until Slack has told them.
+    """Parser of one installation's payloads. `account` and `bot_user` are None until Slack has named both.
 
-    Slack names the owner of an event in several ways, and for a channel shared by several organisations it may name any
-    of them. So each person and place gets the bot's own account, and with it one address.
+    Slack names the owner of an event in several ways. For a channel shared by several organisations Slack may name any
+    organisation. So each person and place gets the bot's own account, and thereby a single address.
     """
 
     def __init__(self, channel: str, account: str | None = None, bot_user: str | None = None) -> None:
         self._channel, self._account, self._bot_user = channel, account, bot_user
 
     def read(self, request: WebhookRequest) -> Parsed:
-        """Return the events of a request. Raises Malformed for a body that is neither JSON object nor form in UTF-8."""
+        """Return the events of a request. Raises Malformed for a body other than a JSON object or a form in UTF-8."""
         if not request.headers.get("content-type", "").lower().startswith("application/x-www-form-urlencoded"):
             return self.read_json(request.body)
         try:
@@ -66,7 +66,7 @@ class PayloadReader:
     def read_json(self, body: bytes) -> Parsed:
         """Return the events of a JSON body: an event, a press, or a URL verification.
 
-        Raises Malformed for a body that is not a JSON object.
+        Raises Malformed for a body other than a JSON object.
         """
         try:
             payload = payload_from(body)
@@ -264,7 +264,7 @@ def _is_system(user: str) -> bool:
 
 
 def _is_direct(place: str) -> bool:
-    """True for a conversation with one person. https://docs.slack.dev/apis/web-api/using-the-conversations-api"""
+    """Return True for a private chat. https://docs.slack.dev/apis/web-api/using-the-conversations-api"""
     return place.startswith("D")
 
 
@@ -274,7 +274,7 @@ def _thread(place: str, ts: str, thread_ts: str | None) -> str | None:
 
 
 def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
-    """Return the files. A file of another organisation has no URL: its ref is its id, and it cannot be fetched."""
+    """Return the files. A file of another organisation has no URL: the ref is its id, and a fetch is impossible."""
     return tuple(
         Attachment(
             kind=_kind(file),
@@ -300,7 +300,7 @@ _ESCAPED = re.compile(r"&(?:amp|lt|gt);")
 
 
 def plain(text: str) -> str:
-    """Return the text as the person saw it: ``@name`` for a mention, ``label (address)`` for a link."""
+    """Return the text as shown to the person: ``@name`` for a mention, ``label (address)`` for a link."""
     pieces: list[str] = []
     done = 0
     if "<" not in text:  # nearly always
@@ -340,7 +340,7 @@ def _shown(target: str, label: str | None) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """Unescape once: ``&amp;lt;`` becomes ``&lt;``, as the person wrote it."""
+    """Unescape once: ``&amp;lt;`` becomes ``&lt;``, as written by the person."""
     return _ESCAPED.sub(lambda found: html.unescape(found[0]), text)
 
 
@@ -361,7 +361,7 @@ _FINE = frozenset(
     """rich_text rich_text_section broadcast channel color emoji link team text user usergroup
     bold client_highlight code highlight italic underline unlink""".split()  # noqa: SIM905
 )
-"""Ordinary words with their styles, mentions, and elements that Slack finds by itself."""
+"""Ordinary words with their styles, mentions, and elements found by Slack itself."""
 _SPOILING = frozenset(
     """rich_text_list rich_text_preformatted rich_text_quote strike
     attachment_mention canvas canvas_message_unfurl canvas_user_mention citation date file list_record message_mention
@@ -369,13 +369,13 @@ _SPOILING = frozenset(
     actions alert card carousel context context_actions divider header image input markdown plan section table
     task_card video""".split()  # noqa: SIM905
 )
-"""Quotes, strikethrough, references to other objects, and blocks that only apps post."""
+"""Quotes, strikethrough, references to other objects, and blocks posted only by apps."""
 _MARKED = re.compile(r"~[^~\n]+~|```|^[ \t]*(?:&gt;|>)", re.MULTILINE)
 """Strikethrough, preformatted or quoted words, in a text without blocks."""
 
 
 def judge(event: Event) -> Judged:
-    """Return the names of fields and marks that spoil a message event, and of the unknown ones."""
+    """Return the names of the spoiling fields and marks of a message event, and of the unknown ones."""
     spoiled_by, unknown_fields = FIELDS.judge(event)
     marks = set(_marks(event.get("blocks"))) - _FINE
     if marks:

@@ -1,4 +1,4 @@
-"""The fields of Slack's payloads that the gateway reads, as Slack documents them.
+"""The fields of Slack's payloads read by the gateway, as documented by Slack.
 
 Events: https://docs.slack.dev/apis/events-api and https://docs.slack.dev/reference/events/message; presses:
 https://docs.slack.dev/reference/interaction-payloads/block_actions-payload; commands:
@@ -30,7 +30,7 @@ class Verification(TypedDict):
 
 
 class Authorization(TypedDict, total=False):
-    """One of the installations that an event is for."""
+    """An installation addressed by an event."""
 
     enterprise_id: str | None
     team_id: str | None
@@ -51,7 +51,7 @@ class File(TypedDict, total=False):
 
 
 class Inner(TypedDict, total=False):
-    """A message as it was, or as it is after an edit."""
+    """A message before or after an edit."""
 
     user: str | None
     bot_id: str | None
@@ -71,7 +71,7 @@ class Item(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="allow"))
 class Event(TypedDict, total=False):
-    """An event. It keeps every field that Slack sent, known to this release or not."""
+    """An event. Keeps every field sent by Slack, known to this release or not."""
 
     type: Required[str]
     subtype: str | None
@@ -86,7 +86,7 @@ class Event(TypedDict, total=False):
     parent_user_id: str | None
     files: list[File] | None
     blocks: Any
-    """Blocks of any shape. Only their types and styles are read."""
+    """Blocks of any shape. Only the types and styles are read."""
     message: Inner | None
     previous_message: Inner | None
     item: Item | None
@@ -142,7 +142,7 @@ class BlockActions(TypedDict, total=False):
 
 
 Payload: TypeAlias = EventCallback | BlockActions | Verification
-"""The payloads that come as JSON."""
+"""The payloads in JSON."""
 _PAYLOAD: TypeAdapter[Payload] = TypeAdapter(Annotated[Payload, Field(discriminator="type")])
 
 
@@ -171,7 +171,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def moment(ts: str) -> datetime | None:
-    """Return the datetime of a stamp. None for a text that is not a stamp and for a time out of range."""
+    """Return the datetime of a stamp. None for a text other than a stamp and for a time out of range."""
     found = _TS.fullmatch(ts)
     if found is None:
         return None
@@ -182,5 +182,5 @@ def moment(ts: str) -> datetime | None:
 
 
 def position(ts: str | None) -> Decimal | None:
-    """Return the stamp as a number that orders the messages of a channel. None for a text that is not a stamp."""
+    """Return the stamp as a number that orders the messages of a channel. None for a text other than a stamp."""
     return Decimal(ts) if ts is not None and _TS.fullmatch(ts) else None

@@ -1,9 +1,9 @@
 """Rendering: a reply to calls of the Web API, in Block Kit. Pure.
 
-Styled text becomes Slack's rich text, the format of its own composer
-(https://docs.slack.dev/reference/block-kit/blocks/rich-text-block). Slack shows the text of an element as it is: no
-character is markup, and a broadcast is an element of its own, which is never built here. So no text of a model or a
-person can notify people, and a question reads as it was written.
+Styled text becomes Slack's rich text, the format of Slack's own composer
+(https://docs.slack.dev/reference/block-kit/blocks/rich-text-block). Slack shows the text of an element unchanged: no
+character is markup, and a broadcast is a separate element, never built here. So no text of a model or a person can
+notify people, and a question reads as written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from channels.replies import Button, Json, Media, Part, Reply
 POST = "chat.postMessage"
 _UPDATE = "chat.update"
 _UPLOAD = "files.completeUploadExternal"
-"""The call that shows a file. The upload calls before it have no visible effect."""
+"""The call that shows a file. The earlier upload calls have no visible effect."""
 
 # https://docs.slack.dev/reference/block-kit/blocks and .../composition-objects: blocks, characters.
 _PIECE = 3_000
-"""Characters of text in one block. It is the limit of a section; for rich text no limit is documented."""
+"""Characters of text in a block. The limit of a section; for rich text no limit is documented."""
 _MOST_BLOCKS = 50
 _TOKEN = 2_000
 _MESSAGE = 12_000
-"""Characters of all blocks of a message, with their JSON. From some 13,000 characters of text, or fewer in many pieces,
-Slack answers msg_blocks_too_long. Slack does not document how it counts:
+"""Characters of all blocks of a message, with the blocks' JSON. From some 13,000 characters of text, or fewer in many
+pieces, Slack answers msg_blocks_too_long. Slack does not document the counting:
 https://github.com/slackapi/bolt-js/issues/2509 and https://github.com/slackapi/bolt-js/issues/2867."""
 _TEXT = 4_000
 """Characters of the text beside the blocks: https://docs.slack.dev/reference/methods/chat.update#errors."""
@@ -61,9 +61,9 @@ _CALL = re.compile(r"@(?=(?:here|channel|everyone|group)\b)", re.IGNORECASE)
 
 
 def render(address: Address, reply: Reply) -> Sequence[Part]:
-    """Return the calls that send a reply, in order: text, then media. With buttons the media goes first.
+    """Return the calls for a reply, in order: text, then media. With buttons the media goes first.
 
-    Raises ValueError for a button whose token is longer than 2,000 characters, and for more than 25 buttons.
+    Raises ValueError for a button token longer than 2,000 characters, and for more than 25 buttons.
     """
     to: dict[str, Json] = {"channel": address.place}
     if address.thread is not None:
@@ -85,7 +85,7 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A piece of text and the block that shows it. `size` is the length of the block's JSON."""
+    """A piece of text and its block. `size` is the length of the block's JSON."""
 
     text: str
     block: Json
@@ -93,18 +93,18 @@ class _Piece:
 
 
 def shown(text: str) -> Mapping[str, Json]:
-    """Return the arguments of a message with plain text, which is not read as Markdown."""
+    """Return the arguments of a message with plain text, not read as Markdown."""
     return _arguments(list(_pieces(Styled(text))))
 
 
 def linked(filename: str, address: str) -> Mapping[str, Json]:
-    """Return the arguments of a message that is one link to a file."""
+    """Return the arguments of a message with only a link to a file."""
     name = label(filename)
     return _arguments(list(_pieces(Styled(name, (Span("link", 0, len(name), address),)))))
 
 
 def _arguments(pieces: Sequence[_Piece]) -> Mapping[str, Json]:
-    """Return the arguments of a message: its blocks, and the same text for notifications and screen readers."""
+    """Return the arguments of a message: the blocks, and the same text for notifications and screen readers."""
     return {
         "text": _beside("".join(piece.text for piece in pieces)),
         "blocks": [piece.block for piece in pieces],
@@ -114,7 +114,7 @@ def _arguments(pieces: Sequence[_Piece]) -> Mapping[str, Json]:
 
 
 def _pieces(styled: Styled, account: str | None = None, limit: int = _PIECE) -> Iterator[_Piece]:
-    """Yield the visible pieces. A piece whose JSON is too large, from many changes of style, is split again, finer."""
+    """Yield the visible pieces. A piece with too large JSON, from many changes of style, is split again, finer."""
     for cut in split(styled, limit):
         block = rich_text(cut, account=account)
         if block is None:
@@ -127,7 +127,7 @@ def _pieces(styled: Styled, account: str | None = None, limit: int = _PIECE) -> 
 
 
 def _messages(pieces: Iterator[_Piece]) -> list[list[_Piece]]:
-    """Group pieces into messages. Each message leaves one block free for buttons."""
+    """Group pieces into messages. Each message leaves a block free for buttons."""
     messages: list[list[_Piece]] = []
     room = 0
     for piece in pieces:
@@ -140,7 +140,7 @@ def _messages(pieces: Iterator[_Piece]) -> list[list[_Piece]]:
 
 
 def _beside(text: str) -> str:
-    """Return the text beside the blocks, escaped: Slack reads ``<...>`` in it as a link, a mention or a broadcast."""
+    """Return the text beside the blocks, escaped: Slack reads ``<...>`` there as a link, a mention or a broadcast."""
     written = _CALL.sub("@\u2060", text.strip().translate(_ESCAPES))
     return written if len(written) <= _TEXT else f"{_HALF_ESCAPE.sub('', written[: _TEXT - 1])}…"
 
@@ -172,7 +172,7 @@ def _button(number: int, button: Button) -> Json:
 
 
 def _file(to: dict[str, Json], media: Media) -> Part:
-    """Return the part that sends a file. A file that is too large becomes a message, linked when it is sent."""
+    """Return the part of a file. A file that is too large becomes a message, linked at sending."""
     if media.size > _FILE:
         return Part(call=POST, arguments={**to, **shown(label(media.filename))}, media=media)
     arguments: dict[str, Json] = {"channel_id": to["channel"]}
@@ -191,17 +191,17 @@ _STYLE_NAMES: dict[SpanKind, str] = {
     "pre": "code",
 }
 _LONGEST_ADDRESS = 1_000
-"""In characters. A longer link is left out, and its label stays."""
+"""In characters. A longer link is left out, and the label stays."""
 _ADDRESS = r"https?://[^\s<>|`\"]*[^\s<>|`\".,:;!?'()\[\]*_~]"
 _LINK = re.compile(_ADDRESS)
 
 
 def rich_text(styled: Styled, *, account: str | None = None) -> Json:
-    """Return the text as one block. None when it has no visible character.
+    """Return the text as one block. None for a text without a visible character.
 
-    With `account` a piece of code that is the written form of one of its people (``slack:T1:U7``) becomes a mention,
-    which Slack shows as their name. A mention in a new message notifies the person. The same letters outside of code
-    stay text, because any person may have written them.
+    With `account` a piece of code becomes a mention if the code is the written form of a person of this account
+    (``slack:T1:U7``). Slack shows a mention as the person's name. A mention in a new message notifies the person. The
+    same letters outside of code stay text, because any person may have written this text.
     """
     writer = _Writer(styled, account)
     elements: list[Json] = []
@@ -223,7 +223,7 @@ class _Writer:
         self._person = re.compile(rf"slack:{re.escape(account)}:([A-Z0-9]+)") if account is not None else None
 
     def held(self, kind: str, start: int, end: int) -> Iterator[Json]:
-        """Yield the text from `start` to before `end` as one element on lines of its own."""
+        """Yield the text from `start` to before `end` as one element on separate lines."""
         covered = self._text[start:end]
         if not covered.strip():
             return
@@ -258,7 +258,7 @@ class _Writer:
             yield from self._plain(text, style)
 
     def _plain(self, text: str, style: dict[str, Json]) -> Iterator[Json]:
-        """Yield text, with its web addresses as links."""
+        """Yield text, with web addresses as links."""
         done = 0
         for found in _LINK.finditer(text):
             if not _is_address(found[0]):
@@ -276,7 +276,7 @@ def _element(kind: str, text: str, style: dict[str, Json], **more: Json) -> Json
 
 
 def _is_address(value: str) -> bool:
-    """True if Slack accepts this as a link. For an invalid one it would refuse the whole message."""
+    """Return True if Slack accepts this as a link. Slack would refuse a whole message for an invalid link."""
     if len(value) > _LONGEST_ADDRESS:
         return False
     try:

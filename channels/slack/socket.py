@@ -1,7 +1,7 @@
-"""Socket Mode: the payloads of webhooks over a WebSocket that the process opens.
+"""Socket Mode: the payloads of webhooks over a WebSocket, opened by the process.
 
-https://docs.slack.dev/apis/events-api/using-socket-mode. It uses the process's own session and not slack_sdk's client,
-which hides an outage from its caller and logs the connection's secret URL.
+https://docs.slack.dev/apis/events-api/using-socket-mode. Uses the process's own session, not slack_sdk's client: this
+client hides an outage from the caller and logs the connection's secret URL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GREETING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One payload, with the id that acknowledges it."""
+    """A payload, with the id for the acknowledgement."""
 
     kind: str
     envelope_id: str
@@ -45,14 +45,15 @@ class Envelope:
 
 
 _Received: TypeAlias = tuple[aiohttp.ClientWebSocketResponse, Envelope | PollingRefused | None]
-"""A connection with an envelope or an error from it. None: the connection has ended or soon will."""
+"""A connection with an envelope or an error. None: the connection has ended or soon will."""
 
 
 async def envelopes(http: aiohttp.ClientSession, api: WebApi, app_token: str) -> AsyncGenerator[Envelope, None]:
-    """Yield envelopes until closed. An envelope is acknowledged when the next one is requested.
+    """Yield envelopes until closed. The request for the next envelope acknowledges the previous envelope.
 
-    Every few hours Slack asks for a new connection. It is opened while the old one still delivers, because Slack does
-    not repeat a press. Raises PollingRefused when Slack refuses a connection, SendError when it is out of reach.
+    Every few hours Slack asks for a new connection. The new connection is opened while the old connection still
+    delivers, because Slack does not repeat a press. Raises PollingRefused when Slack refuses a connection, SendError
+    when Slack is out of reach.
     """
     received: asyncio.Queue[_Received] = asyncio.Queue(maxsize=1)
     listening: set[asyncio.Task[None]] = set()
@@ -84,7 +85,7 @@ async def envelopes(http: aiohttp.ClientSession, api: WebApi, app_token: str) ->
 
 
 async def _url(api: WebApi, app_token: str) -> str:
-    """Return the URL of a new connection, which is valid once. Raises PollingRefused or SendError."""
+    """Return the URL of a new connection, valid once. Raises PollingRefused or SendError."""
     try:
         return str((await api.call("apps.connections.open", {"app_token": app_token}))["url"])
     except (Undeliverable, Unavailable) as refused:
@@ -118,9 +119,9 @@ async def _greeted(http: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSo
 
 
 def _proxy(url: str) -> tuple[URL | None, aiohttp.BasicAuth | None]:
-    """Return the environment's proxy for a WebSocket, which is the proxy of the same URL with ``http``.
+    """Return the environment's proxy for a WebSocket: the proxy of the same URL with ``http``.
 
-    aiohttp itself would look for ``WSS_PROXY``, which no system sets.
+    aiohttp itself would look for ``WSS_PROXY``, set by no system.
     """
     asked = URL(url)
     named = getproxies().get(asked.scheme.replace("ws", "http", 1))
@@ -131,7 +132,7 @@ def _proxy(url: str) -> tuple[URL | None, aiohttp.BasicAuth | None]:
 
 
 async def _listen(connection: aiohttp.ClientWebSocketResponse, received: asyncio.Queue[_Received]) -> None:
-    """Put the envelopes of one connection into the queue until it ends."""
+    """Put the envelopes of a connection into the queue until the connection ends."""
     try:
         async for frame in connection:
             message = _read(frame)

@@ -1,4 +1,4 @@
-"""Telegram, through its Bot API."""
+"""Telegram, through the Bot API."""
 
 from channels.channel import PollingRefused
 from channels.telegram.channel import TelegramChannel

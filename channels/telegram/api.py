@@ -29,7 +29,7 @@ from channels.replies import OpenMedia
 from channels.transfer import Upload, read_bounded
 
 UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
-"""The kinds of update that the bot subscribes to."""
+"""The subscribed kinds of update."""
 _POLL_SECONDS = 50
 
 
@@ -50,9 +50,9 @@ class BotApi:
         )
 
     async def call(self, method: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """Call a method of the Bot API and return the object that it answers, or an empty one. Raises SendError.
+        """Call a method of the Bot API and return the answered object, or an empty object. Raises SendError.
 
-        An argument that is None is left out.
+        Arguments with the value None are left out.
         """
         try:
             answer = await self._post(method, arguments)
@@ -70,9 +70,9 @@ class BotApi:
             raise send_error(error) from None
 
     async def updates(self, offset: int) -> Sequence[Mapping[str, Any]]:
-        """Wait up to 50 seconds for updates from `offset` on, and return them.
+        """Wait up to 50 seconds for updates from `offset` on, and return these.
 
-        They stay dictionaries, so that an update that the library cannot read does not hold up the others. Raises
+        Updates stay dictionaries, so an update unreadable for the library does not hold up the others. Raises
         PollingRefused, else SendError.
         """
         query = {"offset": offset, "timeout": _POLL_SECONDS, "allowed_updates": json.dumps(UPDATES)}
@@ -94,15 +94,15 @@ class BotApi:
         return [update for update in listed if isinstance(update, dict) and isinstance(update.get("update_id"), int)]
 
     async def file(self, file_id: str) -> AsyncIterator[bytes]:
-        """Yield the bytes of a file, at most 20 MB. Raises Undeliverable or Unavailable."""
+        """Yield the bytes of a file, at most 20 MB. Raises SendError: Undeliverable (too large, gone) or another."""
         file = await self.call("getFile", file_id=file_id)
         async for piece in download(self._http, f"{self._files}/{file.get('file_path')}"):
             yield piece
 
     async def _post(self, method: str, arguments: dict[str, Any]) -> Any:
-        """Call a method and return its answer. Raises TelegramError or Ambiguous.
+        """Call a method and return the answer. Raises TelegramError or Ambiguous.
 
-        The library's own methods build objects from the whole answer, which takes longer than everything else.
+        The library's own methods build objects from the whole answer. This takes longer than everything else.
         """
         try:
             # The library drops the underscore. Without it the library would warn that it has a method of that name.
@@ -122,24 +122,24 @@ _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0
 _UPLOAD_SECONDS = 120.0
 _LONGEST_ANSWER = 16 * 2**20
-"""In bytes. An answer holds at most 100 updates, which are well below this."""
+"""In bytes. An answer holds at most 100 updates, well below this limit."""
 _KNOWN_TO_THE_LIBRARY = (400, 401, 403, 404, 409)
 _FLOOD_SECONDS = 5.0
-"""The wait after a 429 that names no time."""
+"""The wait after a 429 without a time."""
 
 
 @final
 class SessionRequest(BaseRequest):
     """Transport of python-telegram-bot over an aiohttp session.
 
-    The library never gets the bot's token: it is put into the URL here, and no error or log line of either library
-    holds it.
+    The library never gets the bot's token: the token is put into the URL here, and no error or log line of either
+    library holds the token.
     """
 
     __slots__ = ("_http", "_longest_answer", "_root")
 
     def __init__(self, http: aiohttp.ClientSession, root: str, *, longest_answer: int = _LONGEST_ANSWER) -> None:
-        """`root` is the Bot API's URL with the token. The URLs of requests are relative to it.
+        """`root` is the Bot API's URL with the token. The URLs of requests are relative to `root`.
 
         `longest_answer`: in bytes.
         """
@@ -196,7 +196,7 @@ class SessionRequest(BaseRequest):
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Parse an answer like the library does, but without logging its text. Raises TelegramError."""
+        """Parse an answer as the library does, but without logging the text. Raises TelegramError."""
         try:
             answer = json.loads(payload)
         except (ValueError, RecursionError):
@@ -207,7 +207,7 @@ class SessionRequest(BaseRequest):
 
 
 def _body(data: RequestData) -> dict[str, Any]:
-    """Return the arguments as JSON, or as a form when a file is among them.
+    """Return the arguments as JSON, or as a form if a file is among the arguments.
 
     https://core.telegram.org/bots/api#making-requests
     """
@@ -224,7 +224,7 @@ def _body(data: RequestData) -> dict[str, Any]:
 
 
 def _is_telegrams(payload: bytes) -> bool:
-    """True if a refusal comes from the Bot API itself, and not from a proxy or a firewall.
+    """Return True if a refusal comes from the Bot API itself, and not from a proxy or a firewall.
 
     https://core.telegram.org/bots/api#making-requests
     """
@@ -249,7 +249,7 @@ class NotTaken(Portable, NetworkError):
 
 
 class Refused(Portable, NetworkError):
-    """An answered 4xx for which the library has no error."""
+    """An answered 4xx without an error of the library."""
 
 
 class NoAnswer(Portable, NetworkError):
@@ -257,7 +257,7 @@ class NoAnswer(Portable, NetworkError):
 
 
 class TooManyRequests(Portable, NetworkError):
-    """An answered 429. The library's own error for it cannot be built without a deprecation warning."""
+    """An answered 429. The library's own error cannot be built without a deprecation warning."""
 
     def __init__(self, retry_after_seconds: float) -> None:
         super().__init__("too_many_requests")
@@ -265,7 +265,7 @@ class TooManyRequests(Portable, NetworkError):
 
 
 class Moved(Undeliverable):
-    """The group has become a supergroup, which is another chat with the id `place`."""
+    """The group has become a supergroup: another chat with the id `place`."""
 
     def __init__(self, place: str) -> None:
         super().__init__("migrated")
@@ -305,7 +305,7 @@ _CODES = (
 
 
 def send_error(error: TelegramError) -> SendError:
-    """Return the SendError for an error of the library. It carries no text of the platform and no secret."""
+    """Return the SendError for an error of the library, without text of the platform and without a secret."""
     match error:
         case TooManyRequests():
             return RateLimited(error.message, retry_after_seconds=error.retry_after_seconds)
@@ -346,7 +346,7 @@ _CONTROLS = re.compile(r'[\x00-\x1f\x7f"\\/]')
 
 
 def open_upload(media: OpenMedia) -> InputFile:
-    """Open a kept file for streaming from disk. The sender closes it. Opening may block: call this in a thread.
+    """Open a kept file for streaming from disk. The sender closes the file. Opening may block: call this in a thread.
 
     Raises OSError when the file is gone.
     """
@@ -357,9 +357,9 @@ def open_upload(media: OpenMedia) -> InputFile:
 
 
 async def download(http: aiohttp.ClientSession, url: str) -> AsyncIterator[bytes]:
-    """Yield the bytes of a file. Raises Undeliverable past 20 MB and for a file that is gone, else Unavailable.
+    """Yield the bytes of a file. Raises Undeliverable past 20 MB and for a missing file, else Unavailable.
 
-    The URL holds the bot's token, so it appears in no error.
+    The URL holds the bot's token and therefore appears in no error.
     """
     left = LARGEST_DOWNLOAD
     try:

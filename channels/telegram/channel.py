@@ -45,11 +45,12 @@ _log = logging.getLogger(__name__)
 
 _API_URL = "https://api.telegram.org"
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
+_COMMAND = re.compile(r"[a-z0-9_]{1,32}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 """Telegram accepts 1 to 256 characters (https://core.telegram.org/bots/api#setwebhook). Under 16 can be guessed."""
 _EDIT_SECONDS, _GROUP_EDIT_SECONDS = 2.0, 6.0
 """The time between two edits of a growing text. Telegram takes one message a second in a chat and 20 a minute in a
-group (https://core.telegram.org/bots/faq, "my bot is hitting limits"). Half of it is left to other messages."""
+group (https://core.telegram.org/bots/faq, "my bot is hitting limits"). Half of this rate is left to other messages."""
 _LONGEST_PAUSE_SECONDS = 30.0
 _LONGEST_ANSWER = 200
 """UTF-16 units of the answer to a press. https://core.telegram.org/bots/api#answercallbackquery."""
@@ -72,7 +73,7 @@ class TelegramChannel:
         self.account = token.partition(":")[0]
         """The bot's own id."""
         self.moved: dict[str, str] = {}
-        """Groups found to have become supergroups when a part was sent to them: old place -> new place."""
+        """Groups that became supergroups, found while sending a part: old place -> new place."""
         self._token, self._secrets, self._api_url, self._sleep = token, keys(secret), api_url.rstrip("/"), sleep
         self.username = None
         self._started: BotApi | None = None
@@ -99,7 +100,7 @@ class TelegramChannel:
 
     @property
     def username(self) -> str | None:
-        """The bot's name without the @. It is known from `start` on, or once it is set."""
+        """The bot's name without the @. Known from `start` on, or once set."""
         return self._username
 
     @username.setter
@@ -127,18 +128,18 @@ class TelegramChannel:
         _verify(request, self._secrets)
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Return the events of an update. Pure. Raises Malformed for a body that is not a JSON object in UTF-8."""
+        """Return the events of an update. Pure. Raises Malformed for a body other than a JSON object in UTF-8."""
         return self._reader.read(request.body)
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Return the calls that send a reply. Pure. Raises ValueError for a button token longer than 64 bytes."""
+        """Return the calls for a reply. Pure. Raises ValueError for a button token longer than 64 bytes."""
         return render(address, reply)
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         """Make one call. Raises SendError.
 
-        A text whose formatting Telegram refuses is sent once more as plain text, and a refused photo as a document. A
-        part for a group that moved goes to the group's new place (see `moved`).
+        A text with formatting refused by Telegram is sent once more as plain text, and a refused photo as a document. A
+        part for a moved group goes to the group's new place (see `moved`).
         """
         chat = str(part.arguments["chat_id"])
         try:
@@ -159,7 +160,7 @@ class TelegramChannel:
         return Receipt(message_id=str(message_id), sent_at=moment(sent.get("date")))
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """True if `message` has a higher number than the bot's message, and no earlier time."""
+        """Return True if `message` has a higher number than the bot's message, and no earlier time."""
         theirs, ours = position(message.message_id), position(receipt.message_id)
         if theirs is None or ours is None or theirs <= ours:
             return False
@@ -172,7 +173,7 @@ class TelegramChannel:
         await self.send(address, Part(call=call, arguments={**shown, "message_id": int(message_id)}), key="")
 
     async def answer(self, handle: str, text: str, *, private: bool) -> None:
-        """Answer a press: with an alert that only the presser sees when `private`. Raises no error."""
+        """Answer a press: with an alert, shown to the presser alone, when `private`. Raises no error."""
         try:
             await self._api.call(
                 "answerCallbackQuery",
@@ -184,7 +185,7 @@ class TelegramChannel:
             _log.info("telegram: a press was not answered: %s", error.code)
 
     async def typing(self, address: Address) -> None:
-        """Show for five seconds that an answer is being written. Raises no error."""
+        """Show the bot as writing for five seconds. Raises no error."""
         thread = None if address.thread is None else int(address.thread)
         try:
             await self._api.call("sendChatAction", chat_id=address.place, action="typing", message_thread_id=thread)
@@ -194,7 +195,7 @@ class TelegramChannel:
     async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> StreamHandle:
         """Return a stream of drafts in a private chat, and of edited messages elsewhere.
 
-        Once the server does not know drafts, messages are edited in private chats too.
+        Once the server has refused drafts as unknown, messages are edited in private chats too.
         """
         if message_ids or address.group or not self._takes_drafts:
             interval_seconds = _GROUP_EDIT_SECONDS if address.group else _EDIT_SECONDS
@@ -220,7 +221,7 @@ class TelegramChannel:
             yield piece
 
     async def open(self, person: Person) -> Address:
-        """Return the address of the private chat with a person. Raises SendError when they never wrote to the bot."""
+        """Return the address of the private chat with a person. Raises SendError if they never wrote to the bot."""
         await self._api.call("getChat", chat_id=person.user_id)
         return Address(channel=self.name, account=self.account, place=person.user_id)
 
@@ -240,7 +241,7 @@ class TelegramChannel:
             offset = max((offset, *(update["update_id"] + 1 for update in updates)))
 
     async def registered(self) -> str | None:
-        """Return the URL that Telegram calls, or None. Raises SendError."""
+        """Return the URL called by Telegram, or None. Raises SendError."""
         return (await self._api.call("getWebhookInfo")).get("url") or None
 
     async def register(self, url: str) -> None:
@@ -248,16 +249,24 @@ class TelegramChannel:
         await self._api.set_webhook(url, self._secrets[0] if self._secrets else "")
 
     async def unregister(self) -> None:
-        """Remove the webhook, so that Telegram keeps updates until they are polled. Raises SendError."""
+        """Remove the webhook. Telegram then keeps updates for polling. Raises SendError."""
         await self._api.call("deleteWebhook")
 
     async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None:
         """Set the menu of commands: language -> command -> description. The language "" is for all other languages.
 
-        Raises SendError.
+        A command with other letters than a-z is left out: Telegram would refuse the whole menu
+        (https://core.telegram.org/bots/api#botcommand). Raises SendError.
         """
+        refused = sorted({name for names in commands.values() for name in names if not _COMMAND.fullmatch(name)})
+        if refused:
+            _log.warning("Telegram's menu shows no command with other letters than a-z: %s", ", ".join(refused))
         for language, descriptions in commands.items():
-            menu = [{"command": name, "description": words} for name, words in descriptions.items()]
+            menu = [
+                {"command": name, "description": words}
+                for name, words in descriptions.items()
+                if _COMMAND.fullmatch(name)
+            ]
             await self._api.call("setMyCommands", commands=menu, language_code=language or None)
 
     @property
@@ -321,7 +330,7 @@ def _shortened(text: str, units: int) -> str:
 class DraftStream:
     """A StreamHandle over ``sendMessageDraft``: https://core.telegram.org/bots/api#sendmessagedraft.
 
-    A draft is shown for 30 seconds after its last change. The answer is a message of its own and replaces it.
+    A draft is shown for 30 seconds after the last change. The answer is a separate message and replaces the draft.
     """
 
     interval_seconds = 1.0
@@ -331,14 +340,14 @@ class DraftStream:
         self._call, self._address, self._draft_id = call, address, draft_id
 
     async def update(self, text: str) -> None:
-        """Show the text so far; of one that is too long for a message, the end. Raises SendError."""
+        """Show the text so far; only the end of a text too long for a message. Raises SendError."""
         parts = render(self._address, Reply(text=finished(text)))
         if parts:
             arguments = {name: value for name, value in parts[-1].arguments.items() if name != "link_preview_options"}
             await self._call({**arguments, "draft_id": self._draft_id})
 
     async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
-        """Raises Undeliverable for any part, since no message shows the text."""
+        """Raise Undeliverable for any part, since no message shows the text."""
         if parts:
             raise Undeliverable("no_message")
         return ()

@@ -1,7 +1,7 @@
-"""Parsing: one Update to events. Pure. It builds no types of the vendor's library.
+"""Parsing: one Update to events. Pure. Builds no types of the vendor's library.
 
-The fields of a Message are those of https://core.telegram.org/bots/api#message, Bot API 10.3. Their lists also hold
-fields of older servers and undocumented ones, like ``forward_from`` beside ``forward_origin``.
+The fields of a Message are in https://core.telegram.org/bots/api#message, Bot API 10.3. The lists here also hold fields
+of older servers and undocumented fields, like ``forward_from`` beside ``forward_origin``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CARRIED = frozenset(
 )
 _FORWARDED = frozenset({"forward_origin", "forward_date"})
 _INLINE = "inline"
-"""The place of presses under inline results. No chat has it, because the id of a chat is a number."""
+"""The place of presses under inline results. No chat has this place, because the id of a chat is a number."""
 
 _OK = WebhookResponse()
 _NOTHING = Parsed((), _OK)
@@ -41,7 +41,7 @@ _NOT_UNDERSTOOD = Parsed((), _OK, not_understood=True)
 
 
 class UpdateReader:
-    """Parser of one bot's updates. `username` is None until the bot has asked Telegram for it."""
+    """Parser of one bot's updates. `username` is None until Telegram has answered with the bot's name."""
 
     def __init__(self, channel: str, account: str, username: str | None = None) -> None:
         self._channel, self._account, self._username = channel, account, username
@@ -49,7 +49,7 @@ class UpdateReader:
         self._mention_at_an_end = re.compile(rf"^\s*@{name}\b[\s,:]*|[\s,]*@{name}\s*$", re.IGNORECASE)
 
     def read(self, body: bytes) -> Parsed:
-        """Return the events of one update. Raises Malformed for a body that is not a JSON object in UTF-8."""
+        """Return the events of an update. Raises Malformed for a body other than a JSON object in UTF-8."""
         try:
             update = update_from(body)
         except ValidationError as error:
@@ -119,9 +119,9 @@ class UpdateReader:
         return Parsed((event,), _OK)
 
     def _moved(self, ids: tuple[str, ...], old: Address, new: Address) -> Parsed:
-        """Return the move of a group that became a supergroup.
+        """Return the move of a group, now a supergroup.
 
-        Telegram reports it twice, in the old group and in the new one; both reports share an event id.
+        Telegram reports the move twice, in the old group and in the new group; both reports share an event id.
         """
         both = (*ids, f"moved/{old.place}/{new.place}")
         return Parsed((ConversationMoved(event_ids=both, address=new, person=None, came_from=old),), _OK)
@@ -225,7 +225,7 @@ class UpdateReader:
 
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:
-    """Return the files, location and contact of a message. Of the several sizes of a picture the largest is taken."""
+    """Return the files, location and contact of a message. The largest of the several sizes of a picture is taken."""
     if _CARRIED.isdisjoint(message):
         return ()
     picture = max(message.get("photo", ()), key=lambda photo: photo["width"] * photo["height"], default=None)
@@ -271,7 +271,7 @@ def _command(text: str, entities: Sequence[Entity]) -> str | None:
 
 
 def _covered(units: bytes, entity: Entity) -> str:
-    """Return the text that an entity covers, from the whole text in UTF-16."""
+    """Return the text of an entity, cut from the whole text in UTF-16."""
     return units[2 * entity["offset"] : 2 * (entity["offset"] + entity["length"])].decode("utf-16-le", "replace")
 
 
@@ -292,7 +292,7 @@ SERVICE = frozenset(
     supergroup_chat_created unique_gift users_shared video_chat_ended video_chat_participants_invited
     video_chat_scheduled video_chat_started write_access_allowed""".split()  # noqa: SIM905
 )
-"""Fields of service messages, which report an event in a chat. No person wrote them."""
+"""Fields of service messages. These report an event in a chat and are written by no person."""
 
 FIELDS = Fields(
     harmless=frozenset(
@@ -318,16 +318,16 @@ FIELDS = Fields(
 _FINE = frozenset(
     "bold bot_command cashtag code email hashtag italic mention phone_number underline url".split()  # noqa: SIM905
 )
-"""Styles of ordinary words, and entities that Telegram finds by itself, as a code may look like a phone number."""
+"""Styles of ordinary words, and entities found by Telegram itself, as a code may look like a phone number."""
 _STYLED = frozenset(
     """blockquote custom_emoji date_time expandable_blockquote pre spoiler strikethrough text_link
     text_mention""".split()  # noqa: SIM905
 )
-"""Styles that strike the words out, hide them, quote them, or show another text in their place."""
+"""Styles that strike out, hide or quote the words, or show another text in their place."""
 
 
 def judge(message: Message, account: str) -> Judged:
-    """Return the names of fields and styles that spoil a message, and of unknown ones. `account` is the bot's id."""
+    """Return the names of spoiling fields and styles of a message, and of unknown ones. `account` is the bot's id."""
     spoiled_by, unknown_fields = FIELDS.judge(message)
     kinds = {entity["type"] for entity in message.get("entities") or ()} - _FINE
     if "text_mention" in kinds and _only_the_bot_is_meant(message, account):

@@ -1,7 +1,7 @@
-"""The fields of an Update that the gateway reads, as https://core.telegram.org/bots/api#update documents them.
+"""The fields of an Update read by the gateway, as documented in https://core.telegram.org/bots/api#update.
 
 Updates are validated strictly, straight from the bytes: a field of another type than documented makes an update not
-understood. They are dictionaries, because building objects of thirty fields took longer than the rest of parsing.
+understood. Updates are dictionaries: building objects of thirty fields took longer than the rest of parsing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class File(TypedDict, total=False):
 
 
 class Photo(File):
-    """One of the sizes of a photo."""
+    """A size of a photo."""
 
     width: int
     height: int
@@ -65,7 +65,7 @@ class Contact(TypedDict, total=False):
 
 
 class Answered(TypedDict, total=False):
-    """The message that a message replies to."""
+    """The replied-to message of a message."""
 
     message_id: Required[int]
     sender: Annotated[User | None, Field(alias="from")]
@@ -73,9 +73,9 @@ class Answered(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="allow"))
 class Message(TypedDict, total=False):
-    """A Message, or an InaccessibleMessage, which has only a chat, an id and the date 0.
+    """A Message, or an InaccessibleMessage with only a chat, an id and the date 0.
 
-    It keeps every field that the platform sent, known to this release or not.
+    Keeps every field sent by the platform, known to this release or not.
     """
 
     message_id: Required[int]
@@ -117,7 +117,7 @@ class Callback(TypedDict, total=False):
 class Member(TypedDict, total=False):
     status: Required[str]
     is_member: bool
-    """True for a restricted member that is still in the chat. Other members lack the field."""
+    """True for a restricted member still in the chat. Other members lack the field."""
     can_send_messages: bool
 
 
@@ -150,7 +150,7 @@ _MESSAGE_ID = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def moment(seconds: object) -> datetime | None:
-    """Return the datetime of a Unix time. None for 0, which marks an unknown date, and for a time out of range."""
+    """Return the datetime of a Unix time. None for 0, the sign of an unknown date, and for a time out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC) if seconds and isinstance(seconds, int) else None
     except (ValueError, OverflowError, OSError):
@@ -158,5 +158,5 @@ def moment(seconds: object) -> datetime | None:
 
 
 def position(message_id: str | None) -> int | None:
-    """Return the number of a message, which grows within a chat, or None for an id that is no number."""
+    """Return the number of a message, ascending within a chat, or None for an id other than a number."""
     return int(message_id) if message_id is not None and _MESSAGE_ID.fullmatch(message_id) else None

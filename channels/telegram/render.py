@@ -1,7 +1,7 @@
 """Rendering: a reply to calls of the Bot API. Pure.
 
 https://core.telegram.org/bots/api#formatting-options: entities nest fully or do not touch; `pre` and `code` neither
-hold other entities nor lie in them. Text with entities needs no parse mode, so no character can be misread as markup.
+hold nor lie in other entities. Text with entities needs no parse mode, so no character can be misread as markup.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CAPABILITIES = Capabilities(
 )
 
 FILE_FIELD = {"sendPhoto": "photo", "sendAudio": "audio", "sendVideo": "video", "sendDocument": "document"}
-"""Call that sends a file -> the argument that holds the file."""
+"""Call that sends a file -> the name of the file's argument."""
 
 # Types that Telegram shows as a photo or plays. All others are documents. https://core.telegram.org/bots/api#sendaudio
 _CALLS = {
@@ -49,9 +49,9 @@ _CALLS = {
 
 
 def render(address: Address, reply: Reply) -> Sequence[Part]:
-    """Return the calls that send a reply, in order: text, then media. With buttons the media goes first.
+    """Return the calls for a reply, in order: text, then media. With buttons the media goes first.
 
-    Raises ValueError for a button whose token is longer than 64 bytes.
+    Raises ValueError for a button token longer than 64 bytes.
     """
     to = _recipient(address)
     files = [_file(to, media) for media in reply.media]
@@ -118,7 +118,7 @@ def _with_keyboard(part: Part, buttons: tuple[Button, ...]) -> Part:
 
 
 def _captioned(file: Part, text: Styled) -> Part | None:
-    """Return one message with a file and its text, or None when the text is too long or the file is a link."""
+    """Return one message with a file and its text, or None if the text is too long or the file is a link."""
     if file.call not in FILE_FIELD or utf16_length(text.text) > CAPABILITIES.max_caption:
         return None
     caption: dict[str, Json] = {"caption": text.text, "caption_entities": to_entities(text)}
@@ -126,7 +126,7 @@ def _captioned(file: Part, text: Styled) -> Part | None:
 
 
 def _file(to: dict[str, Json], media: Media) -> Part:
-    """Return the part that sends a file. A file that is too large becomes a text, which is linked when it is sent."""
+    """Return the part of a file. A file that is too large becomes a text, linked at sending."""
     call, kind = _CALLS.get(media.mime_type, ("sendDocument", "document"))
     if media.size > CAPABILITIES.media[kind]:
         call = "sendDocument"
@@ -137,7 +137,7 @@ def _file(to: dict[str, Json], media: Media) -> Part:
 
 
 def _rows(buttons: Sequence[Button]) -> list[Json]:
-    """Return the rows of the keyboard: one button each, with a confirm and its cancel side by side."""
+    """Return the rows of the keyboard: one button each, but a confirm and its cancel side by side."""
     rows: list[list[Json]] = []
     before: Button | None = None
     for button in buttons:
@@ -180,7 +180,7 @@ def to_entities(styled: Styled) -> list[Json]:
 
 
 def _allowed(styled: Styled) -> Iterator[Span]:
-    """Yield the spans that may overlap. Precedence: code blocks, then links and quotes, then inline code."""
+    """Yield the allowed spans. Precedence in overlaps: code blocks, then links and quotes, then inline code."""
     spans = [s for s in styled.spans if s.kind != "link" or s.value.lower().startswith(_LINKS)]
     blocks = [s for s in spans if s.kind == "pre"]
     holders = [s for s in spans if s.kind in ("link", "quote")]
@@ -199,7 +199,7 @@ def _allowed(styled: Styled) -> Iterator[Span]:
 
 
 def _around(text: str, span: Span, holes: list[Span]) -> Iterator[Span]:
-    """Yield the pieces of a span outside of the holes, without white space at their ends."""
+    """Yield the pieces of a span outside of the holes, without white space at the ends of a piece."""
     start = span.start
     for hole in sorted(holes, key=lambda hole: hole.start):
         if hole.end <= span.start or span.end <= hole.start:

@@ -40,7 +40,7 @@ class TwilioApi:
         self._typing = Messaging(client).v2.typing_indicator
 
     async def check(self) -> None:
-        """Check the login by listing one message. Raises SendError.
+        """Check the login with a list of one message. Raises SendError.
 
         Most API keys may not read the account itself: https://www.twilio.com/docs/iam/api-keys.
         """
@@ -59,7 +59,7 @@ class TwilioApi:
         report_url: str | None = None,
         service: str | None = None,
     ) -> str:
-        """Send a message and return its sid. `service`: the messaging service that sends it. Raises SendError."""
+        """Send a message and return its sid. `service`: the messaging service for the sending. Raises SendError."""
         given = {
             "body": body,
             "media_url": None if media_url is None else [media_url],
@@ -92,7 +92,7 @@ class TwilioApi:
         return str(found[0]) if found else None
 
     async def was_sent(self, form: Mapping[str, str]) -> bool:
-        """True if Twilio has the message of this form: same numbers, and same text or status. Raises SendError."""
+        """Return True if Twilio has this form's message: same numbers, and same text or status. Raises SendError."""
         try:
             sent = await self._account.messages(form.get("MessageSid", "")).fetch_async()
             if (sent.from_, sent.to) != (form.get("From", ""), form.get("To", "")):
@@ -105,7 +105,7 @@ class TwilioApi:
             raise Ambiguous("unreadable_answer") from None
 
     async def show_typing(self, *, to: str, from_: str) -> None:
-        """Show a typing notice under the last message of the number `to`, if there is one. Raises SendError."""
+        """Show a typing notice under the last message of the number `to`, if any. Raises SendError."""
         try:
             last = await self._account.messages.list_async(to=from_, from_=to, limit=1, page_size=1)
             if last:
@@ -114,11 +114,11 @@ class TwilioApi:
             raise Ambiguous("unreadable_answer") from None
 
     async def sms_url(self, number: str) -> str:
-        """Return the URL that a number of the account calls for a text message, or "". Raises SendError."""
+        """Return the URL called by a number of the account for a text message, or "". Raises SendError."""
         return str((await self._number(number)).sms_url or "")
 
     async def set_sms_url(self, number: str, url: str) -> None:
-        """Set the URL that a number of the account calls for a text message. Raises SendError."""
+        """Set the URL called by a number of the account for a text message. Raises SendError."""
         await (await self._number(number)).update_async(sms_url=url, sms_method="POST")
 
     async def _number(self, number: str) -> Any:
@@ -137,9 +137,10 @@ _EARLIER = {
     "undelivered": ("sent", "sending", "queued"),
     "sent": ("sending", "queued"),
 }
-"""Status -> the statuses before it: https://www.twilio.com/docs/messaging/guides/outbound-message-status-in-status-callbacks."""
+"""Status -> the earlier statuses:
+https://www.twilio.com/docs/messaging/guides/outbound-message-status-in-status-callbacks."""
 _UNREADABLE = (LookupError, ValueError, TwilioException)
-"""Errors of the library for a success whose body differs from the documentation of the API."""
+"""Errors of the library for a success with a body that differs from the documentation of the API."""
 
 
 API_URL = "https://api.twilio.com"
@@ -153,12 +154,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The credentials of the API: the account's sid and token, or an API key and its secret."""
+    """The credentials of the API: the account's sid and token, or the sid and secret of an API key."""
 
     user: str
     password: str
     setting: str
-    """The setting that holds the password."""
+    """The setting with the password."""
 
     @property
     def header(self) -> dict[str, str]:
@@ -169,8 +170,8 @@ class Login:
 class SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has no types
     """Transport of the library over an aiohttp session.
 
-    It makes each call once and with a time limit. The library's own transport has no time limit, and its retries send a
-    message twice. It logs no requests, because the library's log lines hold numbers and addresses.
+    Makes each call once and with a time limit. The library's own transport has no time limit, and its retries send a
+    message twice. Logs no requests, because the library's log lines hold numbers and addresses.
     """
 
     def __init__(
@@ -227,9 +228,9 @@ def at(api_url: str, url: str) -> URL:
 
 
 def _is_documented(text: str) -> bool:
-    """True if an answer is an object with lists of objects and with dates as text, as all of Twilio's are.
+    """Return True if an answer is an object with lists of objects and with dates as text, as all answers of Twilio are.
 
-    The library relies on that: https://www.twilio.com/docs/usage/twilios-response.
+    The library depends on this shape: https://www.twilio.com/docs/usage/twilios-response.
     """
     try:
         answer = json.loads(text)
@@ -251,7 +252,7 @@ LARGEST_DOWNLOAD = 16 * 2**20
 _SECONDS = 120.0
 _MOST_REDIRECTS = 3
 _REDIRECTED_TO = (".twilio.com", ".twiliocdn.com", ".amazonaws.com")
-"""The hosts that the API may redirect to. Their URLs are valid for some hours and need no password."""
+"""The hosts to which the API may redirect. Redirect URLs are valid for some hours and need no password."""
 
 
 async def download(
@@ -259,8 +260,8 @@ async def download(
 ) -> AsyncIterator[bytes]:
     """Yield the bytes of a file.
 
-    Raises Undeliverable past 16 MiB, for a file that is gone, and for a URL on another host. Raises Unavailable for any
-    other failure. Only the first call, which goes to the API, carries the account's header; redirects need none.
+    Raises Undeliverable past 16 MiB, for a missing file, and for a URL on another host. Raises Unavailable for any
+    other failure. Only the first call, to the API, carries the account's header; redirects need none.
     """
     api = URL(api_url)
     try:
@@ -303,16 +304,16 @@ def _same_host(place: URL, api: URL) -> bool:
 
 
 def _allowed(place: URL, api: URL) -> bool:
-    """True if a URL may be called. A URL in a message must not reach a machine of the operator's own network."""
+    """Return True for an allowed URL. A URL in a message must not reach a machine of the operator's own network."""
     if _same_host(place, api):
         return True
     return place.scheme == "https" and place.port == 443 and (place.host or "").endswith(_REDIRECTED_TO)
 
 
 _WAIT_SECONDS = 2.0
-"""The wait after the first rate limit that names no time."""
+"""The wait after the first rate limit without a time."""
 _LONGEST_WAIT_SECONDS = 60.0
-"""The wait after many of them."""
+"""The wait after many rate limits."""
 
 # https://www.twilio.com/docs/api/errors/{code}. Any other code of an answered 4xx is kept, and is permanent:
 # 21211 and 21614 no such number, 21408 no permission for the region, 21617 too long, 63016 outside of WhatsApp's 24
@@ -323,11 +324,11 @@ _UNAUTHORIZED = "20003"
 
 
 def refusal(status: int, headers: Mapping[str, str], payload: str, setting: str = "TWILIO_AUTH_TOKEN") -> SendError:
-    """Return the SendError for an answer that is not a success. It carries Twilio's code and none of its text.
+    """Return the SendError for an answer other than a success, with Twilio's code and none of Twilio's text.
 
-    `setting`: the setting that holds the password of the login.
+    `setting`: the setting with the password of the login.
 
-    RateLimited has a wait of 0 seconds when the answer names none, which is usual: `Patience` supplies one.
+    RateLimited has a wait of 0 seconds when the answer names no time, the usual case: `Patience` supplies a wait.
     """
     code, is_twilios = _read(payload)
     if status == 429 or code in _RATE_CODES:
@@ -351,7 +352,7 @@ def bad_token(code: str, setting: str = "TWILIO_AUTH_TOKEN") -> MissingSetting:
 
 
 def _read(payload: str) -> tuple[str | None, bool]:
-    """Return the code of a refusal, and whether it is Twilio's own and not from a proxy or a firewall.
+    """Return the code of a refusal, and True for a refusal by Twilio itself, not by a proxy or a firewall.
 
     https://www.twilio.com/docs/usage/twilios-response: not each refusal has a code.
     """
@@ -373,7 +374,7 @@ def _wait(header: str) -> float:
 class Patience:
     """Exponential backoff of one account under rate limits: 2 to 60 seconds, reset when a message is accepted.
 
-    https://www.twilio.com/docs/api/errors/20429 asks for it.
+    As requested by https://www.twilio.com/docs/api/errors/20429.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -382,7 +383,7 @@ class Patience:
         self._until = 0.0
 
     def longer(self, limited: RateLimited) -> RateLimited:
-        """Return the error with a wait. Rate limits of concurrent calls count as one."""
+        """Return the error with a wait. Rate limits of concurrent calls count as a single rate limit."""
         if limited.retry_after_seconds:
             return limited
         now = self._clock()

@@ -45,16 +45,16 @@ _ACCOUNT_SID = re.compile(r"AC[0-9a-f]{32}")
 _API_KEY = re.compile(r"SK[0-9a-f]{32}")
 _SERVICE_SID = re.compile(r"MG[0-9a-f]{32}")
 _TYPING_SECONDS = 20.0
-"""The interval of typing notices. WhatsApp shows one for 25 s:
+"""The interval of typing notices. WhatsApp shows a notice for 25 s:
 https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
 _MOST_TYPING = 10_000
 _CLOCKS_APART = timedelta(seconds=60)
 _VOUCHES_SECONDS = 5.0
 """The timeout of `vouch`. Twilio waits 15 s for the answer of a webhook."""
 _NOT_VOUCHED_FOR = "not vouched for"
-"""An entry in `Message.spoiled_by`: the message may be forged, so it does not count as an answer."""
+"""An entry in `Message.spoiled_by`: the message may be forged and does not count as an answer."""
 _RETRIES = "#rc=3&rp=all"
-"""The URL fragment that asks Twilio for 3 retries; without it Twilio calls once:
+"""The URL fragment that asks Twilio for 3 retries; without the fragment Twilio calls once:
 https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides."""
 
 
@@ -83,8 +83,8 @@ class _TwilioChannel:
         """`sender`: the bot's number on this channel.
 
         `api_key`: the sid and secret of an API key, used for API calls in place of the token. `service`: the sid of the
-        messaging service that sends text messages; webhooks for its other numbers are accepted too. Raises ValueError
-        for an empty token.
+        messaging service for text messages; webhooks for the service's other numbers are accepted too. Raises
+        ValueError for an empty token.
         """
         self.account = sender
         """The bot's number."""
@@ -155,7 +155,7 @@ class _TwilioChannel:
         )
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Check the login. Raises MissingSetting for one that Twilio refuses, else SendError."""
+        """Check the login. Raises MissingSetting for a login refused by Twilio, else SendError."""
         api = TwilioApi(http, self._api_url, self._sid, self._login)
         try:
             await api.check()
@@ -169,7 +169,7 @@ class _TwilioChannel:
         self._http = self._api = None
 
     def takes(self, request: WebhookRequest) -> bool:
-        """True if a request to the shared URL is for this channel."""
+        """Return True if a request to the shared URL is for this channel."""
         return is_for(self.name, request)
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
@@ -177,14 +177,14 @@ class _TwilioChannel:
         self._verifier.verify(request)
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Return the events of a form. Pure. Raises Malformed for a body that is not a form in UTF-8."""
+        """Return the events of a form. Pure. Raises Malformed for a body other than a form in UTF-8."""
         return self._reader.read(request)
 
     async def vouch(self, request: WebhookRequest, parsed: Parsed) -> Parsed:
-        """Ask Twilio, for at most 5 seconds, whether it sent a doubted form. Raises Forged when it did not.
+        """Ask Twilio, for at most 5 seconds, whether it sent a doubted form. Raises Forged if Twilio did not.
 
-        Without an answer of Twilio a message is accepted as one that decides no action, and an opt-out is accepted.
-        Any other event raises Unavailable then.
+        Without an answer of Twilio a message is accepted without the power to decide an action, and an opt-out is
+        accepted. Any other event raises Unavailable then.
         """
         form = read_form(request)
         try:
@@ -199,13 +199,13 @@ class _TwilioChannel:
         return replace(parsed, doubt="")
 
     def ask_again(self, text: str) -> WebhookResponse:
-        """Return TwiML that sends this text, because Twilio itself does not repeat a message that was not stored."""
+        """Return TwiML to send this text, because Twilio itself does not repeat a message that was not stored."""
         return spoken(text if self.capabilities.accents else drop_dear_accents(text))
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Send one message. Raises SendError. A receipt means that Twilio accepted it; a report tells of its delivery.
+        """Send one message. Raises SendError. A receipt means acceptance by Twilio; a report follows on the delivery.
 
-        A file that Twilio refuses for this number is sent as a link.
+        A file refused by Twilio for this number is sent as a link.
         """
         shared = self._numbers(address)
         if self._service and self._sends_by_service:
@@ -262,19 +262,19 @@ class SmsChannel(_TwilioChannel):
     _sends_by_service: ClassVar[bool] = True
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Return the messages that send a reply. Pure."""
+        """Return the messages of a reply. Pure."""
         return render_sms(address, reply)
 
     async def registered(self) -> str | None:
-        """Return the URL that the bot's number calls, or None. Raises SendError."""
+        """Return the URL called by the bot's number, or None. Raises SendError."""
         return urldefrag(await self._started.sms_url(self.account)).url or None
 
     async def register(self, url: str) -> None:
-        """Set the URL that the bot's number calls, with 3 retries. Raises SendError."""
+        """Set the URL called by the bot's number, with 3 retries. Raises SendError."""
         await self._started.set_sms_url(self.account, url + _RETRIES)
 
     async def unregister(self) -> None:
-        """Remove the URL that the bot's number calls. Raises SendError."""
+        """Remove the URL called by the bot's number. Raises SendError."""
         await self._started.set_sms_url(self.account, "")
 
 
@@ -300,17 +300,17 @@ class WhatsAppChannel(_TwilioChannel):
         self._shown: OrderedDict[str, float] = OrderedDict()
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Return the messages that send a reply. Pure."""
+        """Return the messages of a reply. Pure."""
         return render_whatsapp(reply)
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Send one message, which ends a typing notice. Raises SendError."""
+        """Send one message and so end a typing notice. Raises SendError."""
         receipt = await super().send(address, part, key=key)
         self._shown.pop(str(address), None)
         return receipt
 
     async def typing(self, address: Address) -> None:
-        """Show for 25 seconds that an answer is being written. Raises no error."""
+        """Show the bot as writing for 25 seconds. Raises no error."""
         now, place = self._clock(), str(address)
         if now - self._shown.get(place, -_TYPING_SECONDS) < _TYPING_SECONDS:
             return
@@ -325,7 +325,7 @@ class WhatsAppChannel(_TwilioChannel):
 
 
 def _undecided(parsed: Parsed, error: Exception) -> Parsed:
-    """Return the request with its messages spoiled and its opt-outs. Raises Unavailable when it has other events."""
+    """Return the request with all messages spoiled and with all opt-outs. Raises Unavailable for other events."""
     events = list[Event]()
     for event in parsed.events:
         if isinstance(event, Message):
@@ -338,7 +338,7 @@ def _undecided(parsed: Parsed, error: Exception) -> Parsed:
 
 
 def _content(part: Part, *, as_link: bool) -> dict[str, str]:
-    """Return the body of a message, or the link to its file: Twilio fetches it, or with `as_link` the person does."""
+    """Return the body of a message, or the link to its file: fetched by Twilio, or with `as_link` by the person."""
     if part.media is None:
         return {"body": str(part.arguments["body"])}
     if not isinstance(part.media, OpenMedia):

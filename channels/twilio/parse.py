@@ -3,15 +3,14 @@
 The fields: https://www.twilio.com/docs/messaging/guides/webhook-request (messages) and
 https://www.twilio.com/docs/messaging/guides/track-outbound-message-status (delivery reports).
 
-The shapes of a form's fields find forms that the signature does not prove. Twilio signs the names and values joined
+The shapes of a form's fields find forms without a proof by the signature. Twilio signs the names and values joined
 without a separator (https://www.twilio.com/docs/usage/security#validating-requests). So one signature proves every form
 with the same joined text, and an attacker can cut other fields out of a long text. Each forged form of this kind is
-doubted. Each short field has a shape that leaves no room for a second field. A form with an unknown or a repeated name
-is doubted. So is a long text that holds an id as a signed form writes it, because the id of the original form must be
+doubted. Each short field has a shape without room for a second field. A form with an unknown or a repeated name is
+doubted. So is a long text containing an id as written in a signed form, because the id of the original form must be
 somewhere. The channel asks Twilio about a doubted form.
 
-The fields are those of https://www.twilio.com/docs/messaging/guides/webhook-request. ``ExternalUserId`` identifies a
-person on WhatsApp without their number.
+``ExternalUserId`` identifies a person on WhatsApp without the person's number.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def spoken(text: str) -> WebhookResponse:
 
 
 KEY = "part"
-"""The query parameter of a report URL that holds the key of the sent part."""
+"""The query parameter of a report URL with the key of the sent part."""
 OPTED_OUT = "21610"
 """The code of an opt-out. https://www.twilio.com/docs/api/errors/21610."""
 
@@ -62,7 +61,7 @@ _STOP = {
 }
 _START = frozenset({"start", "unstop"})
 _START_THAT_ANSWERS = "yes"
-"""Carriers read it as START. The gateway reads it as an answer to a question first."""
+"""Carriers read this word as START. The gateway first reads an answer to a question."""
 
 _STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
     "sent": "sent",
@@ -86,9 +85,9 @@ class FormReader:
         self._channel, self._prefix = channel, ADDRESS_PREFIX[channel]
 
     def read(self, request: WebhookRequest) -> Parsed:
-        """Return the events of a form, and the reason to doubt it. Raises Malformed for a body that is not a form.
+        """Return the events of a form, and the reason to doubt the form. Raises Malformed for a body other than a form.
 
-        The signature becomes an event id, so that another form cut out of the same signed text counts as a twin.
+        The signature becomes an event id: another form cut out of the same signed text counts as a twin.
         """
         form = read_form(request)
         parsed = self._read(form, request)
@@ -183,7 +182,7 @@ class FormReader:
         return Parsed((message,), _EMPTY)
 
     def _opts(self, asked: str, text: str) -> bool | None:
-        """True for an opt-in, False for an opt-out, None for neither and for a word that is also an answer."""
+        """Return True for an opt-in, False for an opt-out, None for neither and for a word that is also an answer."""
         word = text.casefold()
         if asked == "STOP" or word in _STOP[self._channel]:
             return False
@@ -228,7 +227,7 @@ def _kind(mime_type: str) -> Literal["image", "audio", "voice", "video", "docume
 
 
 def _code(given: str) -> str | None:
-    """Return Twilio's code, a number of about five digits (https://www.twilio.com/docs/api/errors), or "unknown"."""
+    """Return Twilio's code, about five digits (https://www.twilio.com/docs/api/errors), "unknown", or None if empty."""
     return given if _CODE.fullmatch(given) else "unknown" if given else None
 
 
@@ -241,7 +240,7 @@ _USUAL = {
     "NumMedia": "0",
     "ReferralNumMedia": "0",
 }
-"""Fields of each message, with their value for plain words. Any other value spoils the message."""
+"""Fields of each message, with the value for plain words. Any other value spoils the message."""
 
 FIELDS = Fields(
     harmless=frozenset(
@@ -262,7 +261,7 @@ FIELDS = Fields(
 
 
 def judge(form: Mapping[str, str]) -> Judged:
-    """Return the names of the fields that spoil a message, and of the unknown ones."""
+    """Return the names of the spoiling fields of a message, and of the unknown fields."""
     spoiled_by, unknown_fields = FIELDS.judge(form)
     unusual = tuple([name for name, usual in _USUAL.items() if form.get(name, usual) not in (usual, "")])
     return spoiled_by + unusual, unknown_fields
@@ -328,9 +327,9 @@ _SHAPES: Mapping[str, re.Pattern[str]] = {
 } | {f"MediaUrl{number}": _URL for number in range(MOST_MEDIA)}
 
 _OF_A_FALLBACK = frozenset({"ErrorUrl"})
-"""A field of a message that comes to the fallback URL (https://www.twilio.com/docs/messaging/guides/webhook-request).
+"""A field of a message to the fallback URL (https://www.twilio.com/docs/messaging/guides/webhook-request).
 
-Such a form is always doubted, because the field has room for another one.
+A form with this field is always doubted, because the field has room for another field.
 """
 _OF_A_STATUS = frozenset({"ChannelStatusMessage", "ErrorCode", "ErrorMessage", "EventType", "RawDlrDoneDate"})
 """Fields of reports. https://www.twilio.com/docs/messaging/guides/track-outbound-message-status."""
@@ -339,7 +338,7 @@ _SIGNED_ID = re.compile(r"(?:Account|Message|Sms)Sid[A-Z]{2}[0-9a-f]{32}")
 
 
 def doubt(form: MultiMapping[str]) -> str:
-    """Return the reason to ask Twilio whether it sent this form, without a value of it. Empty: there is none."""
+    """Return the reason to ask Twilio about the origin of this form, without a value of the form. Empty: no reason."""
     names = form.keys()
     if not names <= _KNOWN:
         return "it has a field beyond those of a message"

@@ -13,7 +13,7 @@ from yarl import URL
 from channels.channel import Malformed, WebhookRequest
 
 ADDRESS_PREFIX: Mapping[str, str] = {"sms": "", "whatsapp": "whatsapp:"}
-"""Channel -> the prefix of its numbers in To and From."""
+"""Channel -> the prefix of the channel's numbers in To and From."""
 
 _LONGEST = 64 * 1024
 """In bytes. A text has at most 1,600 characters, and a message ten files."""
@@ -22,9 +22,9 @@ _BEYOND_ASCII = re.compile("%[89A-Fa-f]")
 
 
 def read_form(request: WebhookRequest) -> MultiDictProxy[str]:
-    """Return the fields of a form, with blank and repeated ones, because the signature covers them all.
+    """Return the fields of a form, with blank and repeated fields, because the signature covers all.
 
-    Raises Malformed for a body that is not a form in UTF-8 or is larger than 64 KiB, more than Twilio sends.
+    Raises Malformed for a body larger than 64 KiB, more than Twilio sends, or other than a form in UTF-8.
     """
     if _media_type(request) != "application/x-www-form-urlencoded" or len(request.body) > _LONGEST:
         raise Malformed("twilio: not a form of Twilio's size")
@@ -44,12 +44,12 @@ def _fields(body: bytes) -> MultiDictProxy[str]:
 
 
 def is_json(request: WebhookRequest) -> bool:
-    """True if the request declares JSON, which Twilio signs in another way than forms."""
+    """Return True if the request declares JSON, signed by Twilio in another way than forms."""
     return _media_type(request) == "application/json"
 
 
 def is_for(channel: str, request: WebhookRequest) -> bool:
-    """True if a request is for this channel, by its To and From. Raises no error and proves no origin."""
+    """Return True if a request is for this channel, by To and From. Raises no error and proves no origin."""
     try:
         form = read_form(request)
     except Malformed:

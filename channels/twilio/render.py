@@ -23,7 +23,7 @@ from channels.formatting import (
 from channels.replies import Media, Part, Reply
 
 _LONGEST = 1600
-"""UTF-16 units of a body. Twilio refuses a longer one with 21617.
+"""UTF-16 units of a body. Twilio refuses a longer body with 21617.
 https://www.twilio.com/docs/messaging/api/message-resource"""
 _NUMBER = len("(999/999) ")
 _URL = re.compile(r"https?://\S+")
@@ -40,11 +40,11 @@ SMS = Capabilities(
 )
 """There are no buttons: the text of a prompt explains how to answer, with its code."""
 _MMS_TYPES = frozenset({"image/jpeg", "image/png", "image/gif"})
-"""The types that each phone with MMS shows. For other types a link is more reliable."""
+"""The types shown by each phone with MMS. For other types a link is more reliable."""
 _NOT_US_OR_CANADA = (
     "242|246|264|268|284|340|345|441|473|649|658|664|670|671|684|721|758|767|784|787|809|829|849|868|869|876|939"
 )
-"""Area codes of +1 to which Twilio sends no MMS: https://nationalnanpa.com, "Area codes by location"."""
+"""Area codes of +1 without MMS by Twilio: https://nationalnanpa.com, "Area codes by location"."""
 _MMS_NUMBER = re.compile(rf"\+1(?!{_NOT_US_OR_CANADA})[2-9]\d{{9}}")
 
 # https://www.twilio.com/docs/whatsapp/guidance-whatsapp-media-messages
@@ -75,7 +75,7 @@ _WHATSAPP_TYPES: Mapping[str, str] = {
 
 
 def render_sms(address: Address, reply: Reply) -> Sequence[Part]:
-    """Return plain text in characters that are cheap to send, pictures by MMS where possible, other files as links."""
+    """Return plain text in cheap characters, pictures by MMS where possible, other files as links."""
     fold = fold_quotes if reply.exact else fold_to_gsm
     plain = fold(to_plain(read_markdown(reply.text)))
     addresses = tuple(Span("link", found.start(), found.end()) for found in _URL.finditer(plain))
@@ -85,13 +85,13 @@ def render_sms(address: Address, reply: Reply) -> Sequence[Part]:
 
 
 def render_whatsapp(reply: Reply) -> Sequence[Part]:
-    """Return text with WhatsApp's marks, and each file in its own message, or as a link when WhatsApp refuses it."""
+    """Return text with WhatsApp's marks, and each file in its own message, or as a link if WhatsApp refuses it."""
     texts = _texts(read_markdown(reply.text), partial(to_whatsapp, exact=reply.exact))
     return _ordered(reply, texts, [_file(media) for media in reply.media])
 
 
 def _ordered(reply: Reply, texts: Sequence[str], files: Sequence[Part]) -> Sequence[Part]:
-    """Return text, then files. A prompt comes last, because its answer must directly follow it."""
+    """Return text, then files. A prompt comes last, because the answer must directly follow the prompt."""
     parts = [Part(call="message", arguments={"body": text}) for text in texts]
     if not (reply.buttons and parts):
         return (*parts, *files)
@@ -110,12 +110,12 @@ def _file(media: Media) -> Part:
 
 
 def _part(media: Media, name: str, *, shown: bool) -> Part:
-    """Return the part of a file, or of a link to it after its `name`."""
+    """Return the part of a file, or of a link to the file after its `name`."""
     return Part(call="media" if shown else "link", arguments={"body": name}, media=media)
 
 
 def _texts(styled: Styled, write: Callable[[Styled], str]) -> list[str]:
-    """Return texts within the limit. Several are numbered, because they may arrive in any order."""
+    """Return texts within the limit. Several texts are numbered, because they may arrive in any order."""
     texts = [text for text in (write(piece).strip() for piece in split(styled, _LONGEST, _units)) if text]
     if len(texts) < 2 and all(_units(text) <= _LONGEST for text in texts):
         return texts
@@ -124,9 +124,9 @@ def _texts(styled: Styled, write: Callable[[Styled], str]) -> list[str]:
 
 
 def _fitting(styled: Styled, write: Callable[[Styled], str], limit: int) -> list[str]:
-    """Return pieces that stay within the limit after their marks and addresses are written out.
+    """Return pieces within the limit even after marks and addresses are written out.
 
-    `limit` is the first size tried. It is halved for a piece that grows too long.
+    `limit` is the first size tried, and is halved for a piece beyond the limit.
     """
     texts: list[str] = []
     for piece in split(styled, limit, _units):

@@ -19,7 +19,7 @@ _SIGNATURE = "x-twilio-signature"
 _SETTINGS = "x-twilio-webhooks-signature-settings"
 _BODY_HASH = "bodySHA256"
 _OTHER_KIND = re.compile(r"(?!whatsapp:)([a-z]{2,20}):")
-"""The address of a channel that is neither SMS nor WhatsApp: https://www.twilio.com/docs/messaging/channels."""
+"""The address of a channel other than SMS and WhatsApp: https://www.twilio.com/docs/messaging/channels."""
 _HASHES = {HMAC_SHA1: hashlib.sha1, HMAC_SHA256: hashlib.sha256}
 """All algorithms of https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
 
@@ -27,17 +27,17 @@ _HASHES = {HMAC_SHA1: hashlib.sha1, HMAC_SHA256: hashlib.sha256}
 class Verifier:
     """Verifier of requests for one account.
 
-    Twilio signs with the account's auth token and SHA-1 or, once the operator has made one, with a shared key and
-    SHA-256. The settings decide which one is required, so that a request cannot choose the weaker one.
+    Twilio signs with the account's auth token and SHA-1 or, if the operator has made a shared key, with this key and
+    SHA-256. The settings decide the required kind, so that a request cannot choose the weaker kind.
     """
 
     def __init__(
         self, account_sid: str, auth_token: str, shared_key: str = "", *, address: str, setting: str, service: str = ""
     ) -> None:
-        """`address`: the bot's number as Twilio writes it. `setting`: the setting that holds it. `service`: the sid of
-        the messaging service.
+        """`address`: the bot's number as Twilio writes it. `setting`: the setting with this number.
 
-        Both secrets may be lists, and each value verifies. Raises ValueError without a token.
+        `service`: the sid of the messaging service. Both secrets may be lists, and each value verifies. Raises
+        ValueError without a token.
         """
         if not keys(auth_token):
             raise ValueError("twilio: the auth token is empty")
@@ -48,8 +48,9 @@ class Verifier:
     def verify(self, request: WebhookRequest) -> None:
         """Check a request's signature, account and number. Raises Forged and no other error, for any bytes.
 
-        The signature covers no time, so a replayed request is recognised by its MessageSid instead. It covers the URL
-        and the fields of a form. For JSON, which no message uses, it covers a hash of the body that is in the URL.
+        The signature covers no time, so a replayed request is recognised by its MessageSid instead. The signature
+        covers the URL and the fields of a form. For JSON, unused by messages, the signature covers a hash of the body,
+        a part of the URL.
         """
         try:
             # The fragment configures Twilio's connection, and Twilio does not sign it.
@@ -72,7 +73,7 @@ class Verifier:
             self._check_ours(form)
 
     def _check_ours(self, form: Mapping[str, str]) -> None:
-        """Raises NotOurs for a form about an account, a number or a messaging service that is not configured."""
+        """Raise NotOurs for a form about an unconfigured account, number or messaging service."""
         if form.get("AccountSid", "") != self._account_sid:
             raise NotOurs("twilio: it is about another account than TWILIO_ACCOUNT_SID")
         received = form.get("MessageStatus", "received") == "received"

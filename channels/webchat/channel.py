@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     import aiohttp
 
 BUTTON_LABEL = 60
-"""The longest label in characters: a narrow window shows this many on one line."""
+"""The longest label in characters: a line of a narrow window holds this many."""
 
 
 class WebChatChannel:
     """The channel of the chat page.
 
-    A delivered part is a line in the conversation's visible log, which the page streams. The delivery writes the line
-    in the commit of the receipt, so `send` itself cannot fail.
+    A delivered part is a line in the conversation's visible log, streamed by the page. The delivery writes the line in
+    the commit of the receipt, so `send` itself cannot fail.
     """
 
     name: ClassVar[str] = "webchat"
@@ -53,15 +53,15 @@ class WebChatChannel:
     )
 
     def __init__(self, *, keys: Sequence[bytes], hosts: Sequence[str]) -> None:
-        """`keys`: for the session cookie; the first one signs. `hosts`: the host names of the page."""
+        """`keys`: for the session cookie; the first key signs. `hosts`: the host names of the page."""
         self.cookies = SessionCookies(keys)
         self.hosts = tuple(host.lower() for host in hosts)
         self.on_typing: set[Callable[[str], None]] = set()
-        """Callbacks that get the session in which the bot begins to write. They must not raise."""
+        """Callbacks, called with the session in which the bot begins to write. A callback must not raise."""
         self.on_draft: set[Callable[[str, str], None]] = set()
-        """Callbacks that get a session, and the Markdown so far of the answer there. They must not raise."""
+        """Callbacks, called with a session and the Markdown so far of the answer there. A callback must not raise."""
         self.uploaded: Callable[[str, str], Path | None] = lambda session, token: None
-        """(session, token) -> the file that was uploaded there under this token, or None. The gateway sets it."""
+        """(session, token) -> the file uploaded there under this token, or None. Set by the gateway."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
@@ -88,7 +88,7 @@ class WebChatChannel:
         self._verified(request, now, "application/json")
 
     def verify_upload(self, request: WebhookRequest, now: datetime) -> str:
-        """Check that the request brings a piece of a file, and return its session. Raises Forged or Stale."""
+        """Check a request with a piece of a file, and return the session. Raises Forged or Stale."""
         return self._verified(request, now, "application/octet-stream")
 
     def _verified(self, request: WebhookRequest, now: datetime, content_type: str) -> str:
@@ -114,15 +114,15 @@ class WebChatChannel:
         return Receipt(message_id=key)
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """True if the receipt is that of the bot's newest message on the page when the person sent `message`."""
+        """Return True for the receipt of the bot's newest message on the page when the person sent `message`."""
         return message.after is not None and message.after == receipt.message_id
 
     async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> StreamHandle:
-        """Return a stream to the pages of this session that this process serves. No line of the log shows it."""
+        """Return a stream to the pages of this session in this process. No line of the log shows the stream."""
         return PageStream(self.on_draft, address.place)
 
     async def fetch(self, attachment: Attachment) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a file that was uploaded in the attachment's session. Raises Undeliverable."""
+        """Yield the bytes of an uploaded file of the attachment's session. Raises Undeliverable."""
         path = self.uploaded(*split_ref(attachment.ref))
         if path is None:
             raise Undeliverable("not_a_file")
@@ -135,7 +135,7 @@ class WebChatChannel:
 
 
 class PageStream:
-    """A StreamHandle to the pages of a session. They show the draft until a message of the bot comes."""
+    """A StreamHandle to the pages of a session. The pages show the draft until a message of the bot comes."""
 
     interval_seconds = 0.25
     message_ids: Sequence[str] = ()
@@ -149,16 +149,16 @@ class PageStream:
             tell(self._session, text)
 
     async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
-        """Raises Undeliverable for any part, since no message shows the text."""
+        """Raise Undeliverable for any part, since no message shows the text."""
         if parts:
             raise Undeliverable("no_message")
         return ()
 
 
 def render_reply(reply: Reply) -> tuple[Part, ...]:
-    """Return the parts of a reply. The Markdown stays as it is, and the server of the page renders it safely.
+    """Return the parts of a reply. The Markdown stays unchanged: the server of the page renders the text safely.
 
-    A question comes after its files, so that the last receipt is that of the question.
+    A question comes after its files, so the last receipt belongs to the question.
     """
     text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
     buttons = tuple(map(_cut, reply.buttons))

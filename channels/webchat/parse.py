@@ -69,6 +69,6 @@ def address_of(session: str) -> Address:
 
 
 def language_of(headers: Mapping[str, str]) -> str | None:
-    """Return the first language of Accept-Language, which browsers send in order of preference, or None."""
+    """Return the first language of Accept-Language, sent by browsers in order of preference, or None."""
     first = headers.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
     return first if _LANGUAGE.fullmatch(first) else None

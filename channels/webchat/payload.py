@@ -1,4 +1,4 @@
-"""The requests of the page: a message or a press as JSON, and the query of one piece of a file."""
+"""The requests of the page: a message or a press as JSON, and the query of a piece of a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_FILE_BYTES = 20_000_000
 """The largest file of a person."""
 
 _Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
-"""An id that the page makes once for each message or press, and repeats on a retry."""
+"""An id, made once by the page for each message or press and repeated on a retry."""
 _MessageId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 """The id of a message of the bot in the visible log."""
 
@@ -27,7 +27,7 @@ class _Sent(BaseModel):
 
 
 class SentFile(BaseModel):
-    """A file that was uploaded before its message. Only the token is proof: the rest is what the page says of it."""
+    """A file uploaded before its message. Only the token is proof: the other fields are claims of the page."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -43,7 +43,7 @@ class SentMessage(_Sent):
     text: Annotated[str, Field(max_length=MAX_MESSAGE)]
     files: Annotated[list[SentFile], Field(max_length=MAX_FILES)] = []
     after: _MessageId | None = None
-    """The bot's newest message on the page when the person first pressed send. Retries keep it."""
+    """The bot's newest message on the page when the person first pressed send. Kept on retries."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -58,12 +58,12 @@ class Press(_Sent):
 
 
 class Piece(BaseModel):
-    """The place of a request's body in a file that is being uploaded."""
+    """The place of a request's body in a file during the upload."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     upload: _Id
-    """An id that the page makes once for each file."""
+    """An id, made once by the page for each file."""
     at: Annotated[int, Field(ge=0, lt=MAX_FILE_BYTES)]
     """The offset of the piece in bytes."""
     size: Annotated[int, Field(ge=1)]
@@ -75,10 +75,10 @@ _PAYLOAD: TypeAdapter[SentMessage | Press] = TypeAdapter(SentMessage | Press)
 
 
 def payload_from(body: bytes) -> SentMessage | Press:
-    """Read the body of one request. Raises ValidationError for any other JSON and for bytes that are not JSON."""
+    """Read the body of a request. Raises ValidationError for any other JSON and for bytes that are not JSON."""
     return _PAYLOAD.validate_json(body)
 
 
 def piece_from(query: Mapping[str, str]) -> Piece:
-    """Read the query of one piece of a file. Raises ValidationError for any other query."""
+    """Read the query of a piece of a file. Raises ValidationError for any other query."""
     return Piece.model_validate_strings(dict(query))

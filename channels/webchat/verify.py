@@ -1,8 +1,8 @@
 """Verification of requests: host, origin and session cookie of the chat page.
 
 The checks follow the OWASP cheat sheet on cross-site request forgery: a signed SameSite=Strict cookie, the Origin of
-every request that changes state, and Fetch Metadata when the browser sends it. The list of hosts stops DNS rebinding,
-in which a foreign page makes its own host name point at this machine.
+every state-changing request, and Fetch Metadata if sent by the browser. The list of hosts stops DNS rebinding, in which
+a foreign page makes its own host name point at this machine.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from channels.channel import Forged, Stale, WebhookRequest
 COOKIE = "askfirst_chat"
 """The cookie's name over plain http, on this machine."""
 SECURE_COOKIE = f"__Host-{COOKIE}"
-"""The cookie's name over https. A browser accepts a cookie with this prefix from this host alone, so that no sibling
-domain can plant one (https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Set-Cookie#cookie_prefixes)."""
+"""The cookie's name over https. A browser accepts a cookie with this prefix from this host alone, never from a sibling
+domain (https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Set-Cookie#cookie_prefixes)."""
 SESSION_SECONDS = 30 * 86400
-"""The lifetime of a session from its beginning. No visit prolongs it."""
+"""The lifetime of a session from the beginning. No visit prolongs the session."""
 
 _VALUE = re.compile(r"([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 _COOKIES = {
@@ -44,10 +44,10 @@ class Session:
 
 
 class SessionCookies:
-    """Factory and verifier of cookies: a session, the Unix second of its beginning, and an HMAC-SHA256 over both."""
+    """Factory and verifier of cookies: a session, the Unix second of the beginning, and an HMAC-SHA256 over both."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """Derive the keys. The first one signs, and all of them verify."""
+        """Derive the keys. The first key signs, and all keys verify."""
         self._keys = [hmac.digest(key, b"askfirst web chat session", hashlib.sha256) for key in keys]
 
     def begin(self, now: datetime, random: Callable[[int], bytes]) -> Session:
@@ -55,12 +55,12 @@ class SessionCookies:
         return self.sign(_base64(random(16)), now)
 
     def sign(self, session_id: str, begun: datetime) -> Session:
-        """Return a session with a cookie that the first key signs."""
+        """Return a session with a cookie signed by the first key."""
         signed = f"{session_id}.{int(begun.timestamp())}"
         return Session(session_id, begun.replace(microsecond=0), f"{signed}.{self._mac(self._keys[0], signed)}")
 
     def check(self, headers: Mapping[str, str], now: datetime, *, secure: bool) -> Session:
-        """Return the session that the cookie proves. `secure`: the request came over https. Raises Forged or Stale."""
+        """Return the session proved by the cookie. `secure`: the request came over https. Raises Forged or Stale."""
         found = _VALUE.fullmatch(_cookie(headers, secure))
         if found is None:
             raise Forged("no session cookie of ours")
@@ -79,23 +79,23 @@ class SessionCookies:
 
 
 def session_of(headers: Mapping[str, str], *, secure: bool) -> str:
-    """Return the session that the cookie names, unverified. Empty when it names none."""
+    """Return the session named in the cookie, unverified. Empty for a cookie without a session."""
     return _cookie(headers, secure).partition(".")[0]
 
 
 def is_secure(request: WebhookRequest) -> bool:
-    """True if the page is served over https, by the gateway or by a proxy in front of it."""
+    """Return True if the page is served over https, by the gateway or by a proxy in front of the gateway."""
     return request.url.startswith("https://")
 
 
 def check_host(headers: Mapping[str, str], hosts: Sequence[str]) -> None:
-    """Check that the request was sent to one of these host names, on any port. Raises Forged."""
+    """Check that the request was sent to any of these host names, on any port. Raises Forged."""
     if _host_name(headers.get("host", "")) not in hosts:
         raise Forged("sent to a host that is not ours")
 
 
 def check_page(headers: Mapping[str, str], *, secure: bool, content_type: str = "application/json") -> None:
-    """Check that the request was made by a page of the host that it was sent to. Raises Forged.
+    """Check that a page of the called host made the request. Raises Forged.
 
     Over https the page must come over https too and send this type, which no HTML form of another page can.
     """
@@ -118,7 +118,7 @@ def _host_name(netloc: str) -> str | None:
 
 
 def _cookie(headers: Mapping[str, str], secure: bool) -> str:
-    """Return the cookie's value. Empty when there is none, or several, of which another site planted one."""
+    """Return the cookie's value. Empty without a cookie, or with several, because another site planted one."""
     values = _COOKIES[secure].findall(headers.get("cookie", ""))
     return values[0].strip() if len(values) == 1 else ""
 

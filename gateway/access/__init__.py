@@ -1,4 +1,4 @@
-"""The allow-list: the people that may talk to the bot."""
+"""The allow-list: the people allowed to talk to the bot."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from channels import Person
 __all__ = ["PAIRING", "AllowList"]
 
 PAIRING = "pairing"
-"""The entry that gives a pairing code to people that are not on the list."""
+"""The entry that gives a pairing code to people outside the list."""
 
 
 class AllowList:
     """The allow-list: persons (``telegram:123:456``), whole channels (``telegram:*``), everybody (``*``).
 
-    `pairing` is True when a person that is not on the list gets a code, with which an operator can admit them.
+    `pairing` is True when a person outside the list gets a code. With this code an operator can admit the person.
     """
 
     def __init__(self, entries: Sequence[str]) -> None:
@@ -33,5 +33,5 @@ class AllowList:
         return not person.is_bot and (self._everybody or person.channel in self._channels or self.names(person))
 
     def names(self, person: Person) -> bool:
-        """Return True if one entry names exactly this person."""
+        """Return True if an entry names exactly this person."""
         return not person.is_bot and str(person) in self._people

@@ -1,4 +1,4 @@
-"""Checks at start that the approvers and channels that tools name exist."""
+"""Checks at start: the approvers and channels named by tools must exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_approvers(
     """Check that the channel of every approver is on, and that the allow-list admits the approver.
 
     Logs a warning for each approver that can never answer. Raises MissingSetting when too few approvers of a tool are
-    left to confirm it, unless `refuse` is False.
+    left to confirm an action, unless `refuse` is False.
     """
     refused: list[str] = []
     for tool in tools:
@@ -44,7 +44,7 @@ def check_approvers(
 
 
 def check_channels(tools: Iterable[Tool]) -> None:
-    """Check the channels that tools name. Raises MissingSetting for an unknown channel."""
+    """Check the channels named by tools. Raises MissingSetting for an unknown channel."""
     known = {*names(), DirectChannel.name}
     wrong = [
         f"tool {tool.name}: {', '.join(other)}" for tool in tools if (other := sorted((tool.channels or known) - known))
@@ -59,7 +59,7 @@ def _kept_off(tool: Tool, person: Person) -> str | None:
 
 
 def _silent(person: Person, channels: Collection[str], allowed: AllowList) -> str | None:
-    """Return why this person could never answer, with the remedy; None if they can."""
+    """Return the reason why this person could never answer, with the remedy. None: the person can answer."""
     if person.channel == DirectChannel.name:
         return None
     if person.channel not in names():

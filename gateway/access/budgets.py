@@ -1,7 +1,7 @@
-"""Usage by person, conversation, bot and day: the store's counts of it, and the rest of a budget.
+"""Usage by person, conversation, bot and day: the counts in the store, and the rest of a budget.
 
-The counts are named ``usage/day/2026-11-25/person/telegram:123:456``. Days and months are those of UTC. An amount of
-money is a whole number of billionths of a US dollar, so that sums are exact.
+The counts are named ``usage/day/2026-11-25/person/telegram:123:456``. Days and months are in UTC. An amount of money is
+a whole number of billionths of a US dollar, for exact sums.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.store.types import Spending
 Subject: TypeAlias = Literal["person", "conversation", "bot"]
 
 KEPT_DAYS: Final = 62
-"""How long usage is kept: this month and the last one."""
+"""The retention of usage in days: this month and the last month."""
 WARNING_SHARE: Final = 0.8
 """The share of a budget at which the operator is warned."""
 _NANOS: Final = 1_000_000_000
@@ -26,7 +26,7 @@ _NANOS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageCount:
-    """A count of usage. `unpriced_tokens` are the tokens of unknown price, which `cost_usd` leaves out."""
+    """A count of usage. `unpriced_tokens` are the tokens of unknown price, left out of `cost_usd`."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -58,7 +58,7 @@ class UsageCount:
         return cls(**{name: sum(count.get(name, 0) for count in stored) for name in cls.__dataclass_fields__})
 
     def amounts(self) -> dict[str, int]:
-        """Return the fields that are not 0, as they are stored."""
+        """Return the fields other than 0, in the stored form."""
         return {name: amount for name in self.__dataclass_fields__ if (amount := getattr(self, name))}
 
     @property
@@ -122,7 +122,7 @@ def spendings(usage: Usage, *, person: str, conversation: str, at: datetime) -> 
 def standings(
     budgets: Iterable[Budget], counts: Mapping[str, Mapping[str, int]], *, person: str, at: datetime
 ) -> list[Spent]:
-    """Return how budgets stand for a person at a moment, by the counts under the names of `count_name`."""
+    """Return the standing of budgets for a person at a moment, by the counts under the names of `count_name`."""
     return [
         Spent(
             budget=budget,
@@ -141,7 +141,7 @@ def _used(budget: Budget, stored: Mapping[str, int]) -> float:
 
 
 def window_end(window: Window, at: datetime) -> datetime:
-    """Return the moment at which the day or month of a moment in UTC ends."""
+    """Return the end of the day or month of a moment in UTC."""
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
     if window == "day":
         return midnight + timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Checks of the allow-list at start: entries that match no person, and the entry that matches everybody."""
+"""Checks of the allow-list at start: entries without a matching person, and the entry for everybody."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ EVERYBODY = "ASKFIRST_ALLOW has *: whoever finds the bot may talk to it, on ever
 
 
 def vain_entries(entries: Sequence[str], accounts: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield a sentence with the remedy for each entry that admits nobody here, and one more if that is true of all.
+    """Yield a sentence with the remedy for each entry that admits no person here, and another if no entry does.
 
-    `accounts` maps each channel that is on to the bot's account there, or to None while the account is unknown.
+    `accounts` maps each channel in use to the bot's account there, or to None while the account is unknown.
     """
     vain = 0
     for entry in entries:

@@ -1,4 +1,4 @@
-"""The shared limits of `ASKFIRST_LIMITS` that were reached lately, for `/readyz` and `askfirst waiting`."""
+"""The shared limits of `ASKFIRST_LIMITS` reached lately, for `/readyz` and `askfirst waiting`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.store.types import Key
 from gateway.stored import keys
 
 TOLD_SECONDS: Final = 3600.0
-"""The time for which a reached limit is told."""
+"""The time for which a reached limit is reported."""
 _NOTED_SECONDS: Final = 60.0
 
 Start: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
@@ -24,15 +24,17 @@ Start: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
 
 
 class ReachedLimits:
-    """Notes reached limits in the store, so that each process and each command tells those of all processes."""
+    """Notes reached limits in the store, so that each process and each command reports the limits of all processes."""
 
     def __init__(self, store: Store, start: Start, now: Callable[[], float] = time.monotonic) -> None:
         self._store, self._start, self._now = store, start, now
         self._noted: dict[str, float] = {}
 
     def note(self, name: str, limit: str) -> None:
-        """Note that a limit was reached by all together, or by a place; at most once a minute. `limit`: as it is set,
-        like ``turns=8/32/64``."""
+        """Note a limit reached by all together, or by a place; at most once a minute.
+
+        `limit`: the setting, like ``turns=8/32/64``.
+        """
         now = self._now()
         if now - self._noted.get(name, -_NOTED_SECONDS) >= _NOTED_SECONDS:
             self._noted[name] = now
@@ -50,14 +52,14 @@ class ReachedLimits:
 
 
 async def reached_limits(store: Store) -> Mapping[str, Mapping[str, str]]:
-    """Return the limits that were reached within the last hour: name -> `at`, and `limit` as it is set."""
+    """Return the limits reached within the last hour: name -> `at`, and the setting as `limit`."""
     key = _key(store)
     found = await store.get([key])
     return _fresh(found[key].value, found.now)
 
 
 def _fresh(stored: Json, now: datetime) -> dict[str, Mapping[str, str]]:
-    """Return the notes of a stored record that are not too old."""
+    """Return the notes of a stored record, without outdated notes."""
     fresh: dict[str, Mapping[str, str]] = {}
     for name, note in stored.items() if isinstance(stored, dict) else ():
         match note:

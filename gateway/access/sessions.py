@@ -1,7 +1,7 @@
-"""Sessions of the web chat: how many begin in a minute, and which were ended before their time.
+"""Sessions of the web chat: the number of new sessions in a minute, and the sessions ended before their time.
 
-A session itself is a signed cookie, and leaves no record. The end of a session is one, kept for as long as the cookie
-would have been valid.
+A session itself is a signed cookie, and leaves no record. The end of a session is a record, kept for the whole lifetime
+of a cookie.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MINUTE: Final = 60.0
 
 
 class ChatSessions:
-    """The sessions of a store. `share`: how many may begin in a minute, over all processes."""
+    """The sessions of a store. `share`: the most new sessions in a minute, over all processes."""
 
     def __init__(self, store: Store, share: Share, reached: ReachedLimits) -> None:
         self._store, self._share, self._reached = store, share, reached
@@ -39,7 +39,7 @@ class ChatSessions:
         return wait
 
     async def has_ended(self, session: Session) -> bool:
-        """Return True for a session that its person or an operator ended. Raises StoreUnavailable."""
+        """Return True for a session ended by the person or an operator. Raises StoreUnavailable."""
         one, every = _key(self._store, session.session_id), _key_of_all(self._store)
         found = await self._store.get([one, every])
         return found[one].value is not None or _is_before(session.begun, found[every].value)
@@ -57,7 +57,7 @@ async def end_session(store: Store, session_id: str) -> None:
 
 
 async def end_all_sessions(store: Store) -> datetime:
-    """End all sessions that have begun until now, and return that moment. Raises StoreUnavailable."""
+    """End all sessions begun until now, and return the present moment. Raises StoreUnavailable."""
     key, now = _key_of_all(store), await store.now()
     put = Put(now.isoformat(), SESSION_SECONDS)
     await store.commit(Transaction(partition=key.partition, puts={key.name: put}))
@@ -65,7 +65,7 @@ async def end_all_sessions(store: Store) -> datetime:
 
 
 def _is_before(begun: datetime, end: Json) -> bool:
-    """Return True for a session that began before a recorded end, and for an end that cannot be read."""
+    """Return True for a session begun before a recorded end, and for an unreadable end."""
     try:
         return end is not None and begun <= datetime.fromisoformat(str(end))
     except (ValueError, TypeError):

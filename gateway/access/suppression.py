@@ -1,7 +1,8 @@
-"""The suppression list: people that opted out, and conversations that the platform refuses to deliver to.
+"""The suppression list: people that opted out, and conversations to which the platform refuses to deliver.
 
-Both are stored with their conversation. An opt-out stays until the person takes it back. An unreachable conversation
-stays on the list until an event comes from it, for a day at most: no platform reports that a bot was let in again.
+Both are stored with their conversation. An opt-out stays until the person takes the opt-out back. An unreachable
+conversation stays on the list until a message, a press or a report of the chat comes from there, for a day at most: no
+platform reports that a bot was let in again.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ _UNREACHABLE_SECONDS = 86400.0
 def opt_out(at: datetime, *, last_words: Iterable[str] = ()) -> Put:
     """Return the record of an opt-out.
 
-    `last_words` are the ids of the parts that acknowledge the opt-out to the person. They are still sent.
+    `last_words` are the ids of the parts with the acknowledgement of the opt-out to the person. These parts are still
+    sent.
     """
     return Put({"at": at.isoformat(), "last_words": list(last_words)})
 
 
 def unreachable(at: datetime, code: str) -> Put:
-    """Return the record of an unreachable conversation, which expires after a day. `code` is the platform's reason."""
+    """Return the record of an unreachable conversation. Expires after a day. `code` is the platform's reason."""
     return Put({"at": at.isoformat(), "code": code}, _UNREACHABLE_SECONDS)
 
 
 def update_suppression(
     transaction: Transaction, channel: Channel | None, conversation: str, event: Event, at: datetime
 ) -> None:
-    """Put this conversation on the suppression list, or take it off, as the event says."""
+    """Put this conversation on the suppression list, or take the conversation off, according to the event."""
     opted_out, shut = keys.opted_out(conversation), keys.unreachable(conversation)
     can_still_write = channel is None or channel.capabilities.opt_out
     match event:
@@ -51,9 +53,9 @@ def update_suppression(
 
 
 def is_suppressed(record: Record, part_id: str) -> bool:
-    """Return True if a part must not be sent to a person that opted out.
+    """Return True if a part must not be sent because of an opt-out.
 
-    `record` is the one of `keys.opted_out`. A record that cannot be read suppresses every part.
+    `record` is the record of `keys.opted_out`. An unreadable record suppresses every part.
     """
     match record.value:
         case None:
@@ -71,7 +73,7 @@ async def has_opted_out(store: Store, conversation: str) -> bool:
 
 
 async def check_suppression(store: Store, conversation: str) -> None:
-    """Check the suppression list before a message that the person did not ask for.
+    """Check the suppression list before a message not requested by the person.
 
     Raises OptedOut when the person opted out, and Unreachable when the platform refuses to deliver.
     """

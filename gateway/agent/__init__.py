@@ -1,4 +1,4 @@
-"""The agent: its loop, its settings, and the ports through which a chat drives it."""
+"""The agent: loop, settings, and the ports of a chat to the loop."""
 
 from gateway.agent.agent import Agent
 from gateway.agent.aside import Expenses

@@ -1,4 +1,4 @@
-"""The small calls of an agent beside the conversation: their providers, and the book of what they cost."""
+"""The small calls of an agent beside the conversation: providers, and the book of the costs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gateway.providers.base import NO_USAGE, Usage
 
 
 class Expenses(Protocol):
-    """The budgets that a run shares with others, and the book of what it spends."""
+    """The budgets shared by a run with other runs, and the book of the usage."""
 
     async def used_up(self) -> str | None:
-        """Return which budget is used up; None if none is."""
+        """Return the name of an exhausted budget, or None."""
         ...
 
     def reserved(self, estimate: Usage, seconds: float) -> AbstractAsyncContextManager[str | None]:
-        """Return the block of one call to the model, in which the budgets hold its estimated usage.
+        """Return the block of one call to the model. Inside the block the budgets hold the estimated usage of the call.
 
-        It begins when the calls before it leave room in the budgets. It is given the name of a budget that is used up,
-        or None if the call may be made. The reservation lapses after some seconds.
+        The block begins when earlier calls leave room in the budgets. The block's value is the name of an exhausted
+        budget, or None if the call may be made. The reservation lapses after some seconds.
         """
         ...
 
     def add(self, usage: Usage) -> None:
-        """Add the usage of a call to the model. It is booked with the next step or with the end of the turn."""
+        """Add the usage of a call to the model, to book with the next step or with the end of the turn."""
         ...
 
 
@@ -63,10 +63,10 @@ class SideProviders:
         book: Callable[[Usage], None],
         reserve: Reserve | None = None,
     ) -> Aside:
-        """Return the small calls to a model. None: the agent's own provider, and as its model the one of `config`.
+        """Return the small calls to a model. None: the agent's own provider, with the model of `config`.
 
-        `book` is called with the usage of each, which also counts in the sums of the agent. `reserve` holds the usage
-        of a call in the budgets. Raises ProviderConfigurationError.
+        `book` is called with the usage of each call. The usage also counts in the sums of the agent. `reserve` holds
+        the usage of a call in the budgets. Raises ProviderConfigurationError.
         """
 
         def add(usage: Usage) -> None:
@@ -82,7 +82,7 @@ class SideProviders:
         )
 
     def made(self) -> list[Provider]:
-        """Return the providers that were made, without the agent's own."""
+        """Return the providers made so far, without the agent's own."""
         return list(self._made.values())
 
 
@@ -96,7 +96,7 @@ class Book:
 
     @property
     def reserve(self) -> Reserve | None:
-        """Reserves the usage of a small call in the budgets; None: there are none."""
+        """Reserves the usage of a small call in the budgets; None: no budgets."""
         return None if self.expenses is None else self.expenses.reserved
 
     def add(self, usage: Usage) -> None:
@@ -106,7 +106,7 @@ class Book:
             self.expenses.add(usage)
 
     def keep(self, usage: Usage) -> None:
-        """Count a usage, and keep it for the run's own sum."""
+        """Count a usage, and keep the usage for the run's own sum."""
         self.add(usage)
         self._kept += usage
 

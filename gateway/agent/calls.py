@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRunner:
-    """A runner for the tool calls of one turn."""
+    """A runner for the tool calls of a turn."""
 
     checker: CallChecker
     executor: CallExecutor
@@ -47,12 +47,12 @@ class CallRunner:
     context: ToolContext
     events: RunTeller
     in_parallel: bool
-    """True to run the calls of one reply concurrently."""
+    """True to run the calls of a reply concurrently."""
 
     async def run(self, reply: int, calls: Sequence[ToolCall]) -> list[CallResult]:
-        """Run the calls, and return one result for each, in call order.
+        """Run the calls, and return a result for each, in call order.
 
-        Calls that need no confirmation run first. Then the confirmations are asked for together. `reply` counts from 1.
+        Calls that need no confirmation run first. Then all confirmations are requested together. `reply` counts from 1.
         """
         results: dict[str, CallResult] = {}
         runs: list[CheckedCall] = []
@@ -81,7 +81,7 @@ class CallRunner:
         return [results[key] for key in keys]
 
     async def _known(self, key: str, call: ToolCall) -> CallResult | None:
-        """Return the result of a call that an earlier attempt at this turn began; None if none did.
+        """Return the result of a call begun by an earlier attempt at this turn, or None.
 
         The current definition of the tool does not matter.
         """
@@ -94,7 +94,7 @@ class CallRunner:
         return result
 
     async def _tell_known(self, call: ToolCall, result: CallResult) -> None:
-        """Tell a call that an earlier attempt at this turn finished."""
+        """Emit the events of a call finished by an earlier attempt at this turn."""
         for asked in result.asked:
             await self.events.tell(PendingStashed, action=asked.action, call_id=call.call_id, from_checkpoint=True)
         if result.failed:
@@ -201,7 +201,7 @@ class CallRunner:
         return verdicts
 
     async def _refused(self, call: ToolCall, text: str, *, what: str | None = "it was not run") -> CallResult:
-        """Return the result of a call that does not run. `what` is the reason in the log; None: it has been told."""
+        """Return the result of a refused call. `what` is the reason in the log; None: logged already."""
         if what is not None:
             await self._tell_failure(call, call.args, CallFailed(text), 0.0, what)
         return CallResult(text=text, failed=True)

@@ -1,4 +1,4 @@
-"""The check of one tool call of the model: its tool, its interceptors, its arguments and the policy, and its errors."""
+"""The check of one tool call of the model: tool, interceptors, arguments, policy and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UNKNOWN = "its outcome is unknown, it may or may not have happened. Do not repea
 
 
 class CallFailed(ToolError):
-    """A call that did not run, or whose tool raised `error`. The text is for the model."""
+    """A call not run, or a call whose tool raised `error`. The text is for the model."""
 
     def __init__(self, text: str, error: ToolError | None = None) -> None:
         super().__init__(text)
@@ -73,25 +73,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedCall:
-    """A validated call that may run, or that a person has to be asked about."""
+    """A validated call, ready to run or to ask a person about."""
 
     key: str
     call: ToolCall
     tool: Tool
     args: Mapping[str, Json]
     reason: str | None
-    """The reason why it needs a confirmation; None: it needs none."""
+    """The reason for a confirmation; None: no confirmation is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedCall:
-    """A call that does not run. `text` tells the model why."""
+    """A refused call. `text` is the reason for the model."""
 
     text: str
     what: str | None = "it was not run"
-    """The reason in the log; None: it has been told."""
+    """The reason in the log; None: logged already."""
     is_final: bool = False
-    """True to record it, so that another attempt at the turn does not check the call again."""
+    """True to record the refusal, so another attempt at the turn does not check the call again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class CallChecker:
     coherence: CoherenceCheck | None
 
     async def check(self, key: str, call: ToolCall, verdict: Verdict | None) -> CheckedCall | RefusedCall:
-        """Check a call. `verdict` is the decision of an earlier attempt at this turn; None: there is none."""
+        """Check a call. `verdict` is the decision of an earlier attempt at this turn, or None."""
         if call.parse_error in UNUSABLE:
             return RefusedCall(text=f"Tool call for {call.name!r} was not run: {call.parse_error}.")
         if call.parse_error is not None:
@@ -149,7 +149,7 @@ class CallChecker:
         return CheckedCall(key=key, call=call, tool=tool, args=args, reason=reason)
 
     async def _intercepted(self, key: str, call: ToolCall) -> Mapping[str, Json] | RefusedCall:
-        """Return the arguments of a call after its interceptors, or its refusal if they stop it."""
+        """Return the arguments of a call after the interceptors, or the refusal by an interceptor."""
         if not self.interceptors.of_calls:
             return call.args
         context = replace(self.context, idempotency_key=f"{self.context.idempotency_key}/{key}")
@@ -168,7 +168,7 @@ class CallChecker:
 
 
 def _validated(key: str, call: ToolCall, tool: Tool) -> CheckedCall | RefusedCall:
-    """Return a call that only its schema checks."""
+    """Return a call checked only by the tool's schema."""
     try:
         return CheckedCall(key=key, call=call, tool=tool, args=tool.validate(call.args), reason=None)
     except ToolValidationError as error:
@@ -179,7 +179,7 @@ _NOT_CHECKED = "it could not be checked. Do not try it again now; tell the perso
 
 
 def _shown(verdict: Verdict, call: ToolCall) -> Mapping[str, Json]:
-    """Return the arguments that an earlier attempt at this turn asks about: they have passed the interceptors."""
+    """Return the arguments shown by an earlier attempt at this turn, after the edits of the interceptors."""
     return verdict.action.args if isinstance(verdict, Asked) else call.args
 
 
@@ -195,7 +195,7 @@ _MOST_CHARACTERS: Final = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoherenceCheck:
-    """A checker of the tool calls of one run, by a small call to a model for each."""
+    """A checker of the tool calls of one run, with a small call to a model for each."""
 
     config: CoherenceConfig
     spec: AgentSpec
@@ -206,9 +206,9 @@ class CoherenceCheck:
     book: Book
 
     async def fits(self, tool: Tool, args: Mapping[str, Json], *, asks: bool) -> bool:
-        """Return True if the call fits what the person asked for.
+        """Return True if the call fits the person's request.
 
-        Without a clear answer a call that asks does not fit, and any other does unless `fail_closed`.
+        Without a clear answer a call that needs a confirmation does not fit; any other call fits unless `fail_closed`.
         """
         answer: bool | None = None
         fault = "no clear answer"
@@ -245,7 +245,7 @@ class CoherenceCheck:
 
 
 def _prompt(asked: str, tool_name: str, description: str, args: Mapping[str, Json]) -> str:
-    """Return the question to the model that checks."""
+    """Return the question to the checking model."""
     body = {
         "request of the person": asked[:_MOST_CHARACTERS],
         "tool": tool_name,
@@ -256,7 +256,7 @@ def _prompt(asked: str, tool_name: str, description: str, args: Mapping[str, Jso
 
 
 def _read_answer(answer: str) -> bool | None:
-    """Return the answer of the model that checks. None: it is unclear."""
+    """Return the answer of the checking model. None: an unclear answer."""
     words: list[str] = re.findall(r"[a-z]+", answer.lower())
     if not words or len({"yes", "no"} & set(words)) != 1 or words[0] not in ("yes", "no"):
         return None

@@ -27,18 +27,18 @@ from gateway.tools import Tool, ToolContext, ToolFailed
 from gateway.tools.stopping import Stopped, Stopping
 
 FULL_RESULT: Final = "full_result"
-"""The name of the tool. A tool of the author's with this name stays, and this one is not offered."""
+"""The name of the built-in tool. An author's tool with this name replaces the built-in tool."""
 MOST_OF_A_TOOL: Final = 5
-"""The raw results of one tool that are kept, the newest."""
+"""The number of the newest raw results kept for each tool."""
 _PART: Final = 8000
-"""The most characters that the model reads at once."""
+"""The most characters for the model to read at once."""
 
 EarlierResults: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-"""A callback that returns the raw results of a tool that earlier turns have kept, newest first."""
+"""A callback: tool name -> the raw results kept by earlier turns, newest first."""
 
 
 class RawResults:
-    """The raw results of one run that its model read in a shorter form, by tool, newest first."""
+    """The raw results of one run behind the shortened texts for the model, by tool, newest first."""
 
     def __init__(self, earlier: EarlierResults | None) -> None:
         self._earlier = earlier
@@ -60,7 +60,7 @@ class RawResults:
 def with_full_result(
     tools: Mapping[str, Tool], specs: Mapping[str, ToolSpec]
 ) -> tuple[Mapping[str, Tool], Mapping[str, ToolSpec]]:
-    """Return these tools and specs with the built-in tool, unless the author has one of its name."""
+    """Return these tools and specs with the built-in tool, unless the author has a tool of the same name."""
     if FULL_RESULT in tools:
         return tools, specs
     tool = full_result_tool()
@@ -69,7 +69,7 @@ def with_full_result(
 
 @cache
 def full_result_tool() -> Tool:
-    """Return the tool with which a model reads a result as it was before it was shortened. It asks no person."""
+    """Return the tool for reading a shortened result in full. The tool asks no person."""
     return Tool(_full_result, name=FULL_RESULT, read_only=True)
 
 
@@ -130,9 +130,8 @@ class Compressor:
     ) -> list[CallResult]:
         """Return the results of one reply, with a shorter text for the model in place of each long text.
 
-        All of them are shortened at once. A text that another attempt at the turn has shortened is taken from its
-        steps. `model` is the one that the agent asks. When `is_spent` says that a budget is used up, a text is only
-        cut.
+        All long texts are shortened at once. The steps of an earlier attempt at the turn supply the texts shortened
+        there. `model` is the agent's model. If `is_spent` reports an exhausted budget, long texts are only cut.
         """
         told = list(results)
         long = [
@@ -191,7 +190,7 @@ class Compressor:
         return replace(result, told=told, usage=result.usage + usage, cache_key=key)
 
     async def _ask(self, call: ToolCall, text: str, model: str | None) -> tuple[str, Usage]:
-        """Return a summary and its usage. An empty or unfinished summary is empty. Raises ProviderError."""
+        """Return a summary and the usage. An unfinished summary becomes an empty text. Raises ProviderError."""
         config = self.spec.config
         aside = Aside(
             provider=await self.spec.sides.get(config.tool.compress_provider),
@@ -212,24 +211,24 @@ _SUMMARY_LENGTH: Final = "at most 10 sentences"
 
 @dataclass(slots=True, kw_only=True)
 class ContextCompressor:
-    """A compressor of the conversation of one run. Its later calls have the same messages and more behind them."""
+    """A compressor of the conversation of one run. Later calls have the same messages and more at the end."""
 
     spec: AgentSpec
     events: RunTeller
     stopping: Stopping
     book: Book
     compressed: int = 0
-    """The number of messages that `summary` stands for."""
+    """The number of messages covered by `summary`."""
     summary: str = ""
     has_failed: bool = False
 
     async def compress(self, request: Request, messages: Sequence[ModelMessage], since: int) -> Sequence[ModelMessage]:
-        """Return these messages with one note in place of the older ones, if they fill too much of the context.
+        """Return these messages. If too much of the context is full, one note stands in place of the older messages.
 
-        Messages that would be left out because they do not fit are summed up too.
+        Compression also starts when the messages are too large for the window.
 
-        The question at the index `since` and the turns before it, as many as the config says, stay as they are. When
-        the small call fails, the messages are returned as they are. Raises Stopped.
+        The question at the index `since` and the turns before the question, as many as configured, stay unchanged. When
+        the small call fails, the messages are returned unchanged. Raises Stopped.
         """
         config, window = self.spec.config, self.spec.window
         view = self._view(messages)
@@ -257,7 +256,7 @@ class ContextCompressor:
         return [_note(self.summary), *messages[self.compressed :]]
 
     async def _summarize(self, request: Request, older: Sequence[ModelMessage]) -> bool:
-        """Take older messages into the summary. Return False if it fails: it is not tried again. Raises Stopped."""
+        """Take older messages into the summary. Return False after a failure, without any retry. Raises Stopped."""
         config, room, used = self.spec.config, self.spec.window.room(request), NO_USAGE
 
         def book(usage: Usage) -> None:
@@ -295,9 +294,9 @@ def _note(summary: str) -> ModelMessage:
 
 
 def _first_of_turns(messages: Sequence[ModelMessage], since: int, turns: int) -> int:
-    """Return the index at which the last turns up to the question at `since` begin; 0 if there are not as many.
+    """Return the index of the start of the last turns up to the question at `since`; 0 for fewer turns.
 
-    A turn begins with a person's message, or with a note before it, behind a message of the bot's.
+    A turn begins with a person's message, or with a note before the message, behind a message of the bot.
     """
     whole, told = may_begin(messages), ("user", "event")
     starts = [

@@ -23,13 +23,13 @@ class ToolConfig(Options):
     """The settings for the results of tools, frozen. An unknown name or a wrong value raises WrongOption."""
 
     compress_results: bool = False
-    """True to shorten a long result by a small call to a model, before the agent's model reads it."""
+    """True to shorten a long result by a small call to a model, before the agent's model reads the result."""
     compress_threshold: int = Field(default=2000, ge=1)
-    """The characters up to which a result is left as it is."""
+    """The characters of the longest result left unchanged."""
     compress_provider: str | Completes | None = None
-    """The provider that shortens, as for an Agent; None: the agent's own. It needs `compress_model`."""
+    """The provider for shortening, as for an Agent; None: the agent's own. Needs `compress_model`."""
     compress_model: str | None = Field(default=None, min_length=1)
-    """The model that shortens; None: the one that the agent asks."""
+    """The model for shortening; None: the agent's model."""
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
@@ -52,7 +52,8 @@ class CoherenceConfig(Options):
     model: str | None = Field(default=None, min_length=1)
     """The model; None: the provider's default."""
     fail_closed: bool = False
-    """True to refuse a call when the check fails or gives no clear answer. A call that asks is always refused then."""
+    """True to refuse a call if the check fails or is unclear. A call that needs a confirmation is always refused then.
+    """
 
 
 Profile: TypeAlias = Literal["production", "production_cached", "dev", "budget"]
@@ -91,7 +92,7 @@ STRATEGIES: Final[Mapping[ReasoningStrategy, str]] = {
         "when a result speaks against it."
     ),
 }
-"""The text that stands behind the instructions of an agent with this strategy."""
+"""The text added behind the instructions of an agent with this strategy."""
 
 
 StopCondition: TypeAlias = Callable[[str, str], bool]
@@ -131,7 +132,7 @@ class AgentConfig(Options):
     model: str | None = None
     """The model; None: the provider's default."""
     model_selector: ModelSelector | None = None
-    """Chooses the model of each call. Its error is logged, and `model` is asked. Each provider of a FallbackProvider
+    """Chooses the model of each call. An error is logged, and `model` is used. Each provider of a FallbackProvider
     keeps its own model."""
     reasoning_strategy: ReasoningStrategy | None = None
     """Tells the model how to reason: ``react`` with a reason before each call, ``cot`` step by step, ``plan_then_act``
@@ -141,32 +142,32 @@ class AgentConfig(Options):
     max_tokens: int | None = Field(default=1000, ge=1)
     """The most tokens of one reply of the model."""
     context_tokens: int | None = Field(default=None, ge=4000)
-    """The tokens that the model takes, its answer included. The oldest messages beyond it are left out of a call. None:
-    it is unknown, and learnt when the vendor refuses a call as too long."""
+    """The most tokens of the model's context, the answer included. The oldest messages beyond the limit are left out of
+    a call. None: unknown, and learnt when the vendor refuses a call as too long."""
     compress_context: bool = False
-    """True to sum up the older messages of a call by a small call to the model when they fill much of its context. The
-    memory keeps them as they are."""
+    """True to sum up the older messages of a call by a small call to the model when much of the context is full. The
+    memory keeps the messages unchanged."""
     compress_context_threshold: float = Field(default=0.75, gt=0, le=1)
-    """The share of the context that they may fill: of `context_tokens`, or of what is known of the model."""
+    """The largest share of the context for the messages: of `context_tokens`, or of the model's known limit."""
     compress_context_keep_turns: int = Field(default=4, ge=1)
-    """The last turns that are left as they are, the running one included."""
+    """The number of the last turns left unchanged, the running turn included."""
     max_iterations: int = Field(default=6, ge=1, le=50)
     """The most calls to the model in one turn."""
     max_total_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one turn, checked before each call to the model."""
     max_cost_usd: _Positive | None = None
-    """The most that one turn may cost, in US dollars, checked before each call to the model. Tokens of unknown price
-    count 15 US dollars a million."""
+    """The highest cost of one turn, in US dollars, checked before each call to the model. Tokens of unknown price count
+    15 US dollars a million."""
     cost_warning_threshold: _Positive | None = None
-    """The cost of one turn, in US dollars, at which observers are told once: `on_cost_warning`. Calls of unknown price
-    do not count."""
+    """The cost of one turn, in US dollars, at which observers are notified once: `on_cost_warning`. Calls of unknown
+    price do not count."""
 
     observers: tuple[AgentObserver, ...] = ()
-    """The observers of every run, in the order in which they are called."""
+    """The observers of every run, in the order of the calls."""
     hooks: Mapping[str, Callable[..., Any]] | None = None
-    """Callbacks by name, as one more observer. Deprecated: write an AgentObserver."""
+    """Callbacks by name, as a further observer. Deprecated: write an AgentObserver."""
     trace_metadata: Mapping[str, Json] | None = None
-    """Values that every trace has as its metadata."""
+    """Values for the metadata of every trace."""
 
     @field_validator("trace_metadata")
     @classmethod
@@ -178,12 +179,12 @@ class AgentConfig(Options):
         return value
 
     parent_run_id: str | None = None
-    """The run that all runs of this agent belong to, if a run does not name its own."""
+    """The parent run of all runs of this agent, unless a run names another."""
     enable_analytics: bool = False
     """True to count each tool's calls, failures and durations: `Agent.get_analytics`."""
 
     max_retries: int = Field(default=2, ge=0, le=10)
-    """The retries after a provider's error that may pass."""
+    """The retries after a retryable error of a provider."""
     retry_backoff_seconds: _Wait = 1.0
     """The backoff before a retry, multiplied by the number of the failed attempt."""
     rate_limit_cooldown_seconds: _Wait = 5.0
@@ -192,36 +193,36 @@ class AgentConfig(Options):
     """The timeout of one call to the model, or between two pieces of a stream."""
 
     structured_retries: int = Field(default=2, ge=0, le=10)
-    """How often the model is asked again after an answer that does not fit the run's `response_format`. These calls do
-    not count in `max_iterations`."""
+    """The retries after an answer that does not fit the run's `response_format`. These calls do not count in
+    `max_iterations`."""
 
     stream: bool | frozenset[str] = True
-    """True to show an answer in the chat while the model writes it, on channels that can; or the names of the channels
-    on which to. An agent with a `cache` answers whole, because a streamed reply is neither taken from it nor kept."""
+    """True to show an answer in the chat while the model writes, on channels with support for previews; or the names of
+    the channels. An agent with a `cache` answers whole: a streamed reply is neither read from nor kept in the cache."""
     cache: Cache | None = None
-    """The cache of the model's replies, and of the results of `cacheable` tools. None: there is none. A streamed run
-    takes no reply from it."""
+    """The cache of the model's replies, and of the results of `cacheable` tools. None: no cache. A streamed run takes
+    no reply from the cache."""
     tool: ToolConfig = ToolConfig()
     """The settings for the results of tools."""
     tool_timeout_seconds: _Positive = 30.0
     """The timeout of a tool without a `timeout_seconds`."""
     parallel_tool_execution: bool = True
-    """True to run the calls of one reply concurrently, unless one of them asks a person."""
+    """True to run the calls of one reply concurrently, unless a call asks a person."""
     routing_only: bool = False
-    """True to return the model's choice of tools as the result, and run none of them."""
+    """True to return the model's choice of tools as the result, without running any tool."""
     stop_condition: StopCondition | None = None
 
     entity_memory: EntityMemory | None = None
-    """The memory of the entities that a conversation names. None: there is none."""
+    """The memory of the entities named in a conversation. None: no memory."""
     knowledge_graph: KnowledgeGraphMemory | None = None
-    """The memory of the relations that a conversation states. None: there is none."""
+    """The memory of the relations stated in a conversation. None: no memory."""
     knowledge_memory: KnowledgeMemory | None = None
-    """The memory of facts about each person. The agent then has the tool ``remember``. None: there is none."""
+    """The memory of facts about each person. The agent then has the tool ``remember``. None: no memory."""
 
     guardrails: tuple[Guardrail, ...] = ()
     """The guards of texts, asked in their order."""
     coherence: CoherenceConfig | None = None
-    """The check of each tool call against what the person asked for. None: there is none."""
+    """The check of each tool call against the person's request. None: no check."""
 
     @field_validator("guardrails")
     @classmethod
@@ -232,11 +233,11 @@ class AgentConfig(Options):
         return value
 
     def streams_on(self, channel: str) -> bool:
-        """Return True if answers are shown on this channel while the model writes them."""
+        """Return True if answers appear on this channel while the model writes."""
         chosen = self.stream if isinstance(self.stream, bool) else channel in self.stream
         return chosen and self.cache is None
 
     confirm_action: ConfirmAction | None = None
-    """The callback that decides on calls that need a confirmation, if there is no chat to ask in."""
+    """The callback to decide on calls that need a confirmation, outside of a chat."""
     approval_timeout_seconds: _Positive = 60.0
     """The timeout of `confirm_action`."""

@@ -1,4 +1,4 @@
-"""How the loop asks a person: the port through which it asks, and confirmations without a chat."""
+"""Confirmations in the loop: the port for asking a person, and confirmations without a chat."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Ask:
     call: ToolCall
     tool: Tool
     args: Mapping[str, Json]
-    """The validated, coerced and complete arguments that the call would run with."""
+    """The validated, coerced and complete arguments of the call."""
     preview: Preview
     reason: str
-    """The reason why it needs a confirmation: the tool's ``confirm=``, or the rule of the policy."""
+    """The reason for the confirmation: the tool's ``confirm=``, or the rule of the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The verdict that a person is being asked. The call was not made, and the turn ends with it."""
+    """The verdict "a person is being asked". The call was not made, and the turn ends with this verdict."""
 
     confirmation: PendingConfirmation
     """The result of the call for the model."""
     action: PendingAction
-    """The action, stored with the turn and returned with its outcome, also after another process took the turn over."""
+    """The action, stored with the turn and returned with the outcome, also after a take-over by another process."""
 
 
 Verdict: TypeAlias = Asked | str
@@ -58,11 +58,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """The verdict of `confirm_action` that the call runs now."""
+    """The verdict of `confirm_action` to run the call now."""
 
 
 class Unattended:
-    """A confirmation port without a chat: it asks the agent's `confirm_action`.
+    """A confirmation port without a chat: asks the agent's `confirm_action`.
 
     Without a `confirm_action` no call runs, and each call is returned as a pending action.
     """

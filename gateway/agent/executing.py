@@ -1,4 +1,4 @@
-"""The execution of one tool call: the tool runs, and its text, its files and its stashed action make the result."""
+"""The execution of one tool call: run the tool, and make the result from text, files and stashed action."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _ANSWERED: Final[frozenset[StopReason]] = frozenset({"answered", "terminal_tool"
 class HandOver:
     """Hands tasks of one turn over to other agents.
 
-    The inner run has a run id of its own, made of the outer one and the call, and the outer one as its parent. It asks
-    the person of the outer turn, and its steps stand in the outer journal under the call's key.
+    The inner run has its own run id, made of the outer run id and the call, and the outer run as parent. The inner run
+    asks the person of the outer turn. The steps of the inner run stand in the outer journal under the call's key.
     """
 
     progress: Progress
@@ -49,7 +49,7 @@ class HandOver:
 
     @property
     def asking(self) -> RunTeller:
-        """The run that asks people: this one, or the one that handed its task over."""
+        """The run for questions to people: this run, or the outer run of a handed-over task."""
         return self.ports.asking or self.events
 
     async def __call__(self, tool: AgentTool, key: str, task: str, context: ToolContext) -> CallResult:
@@ -96,7 +96,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """The result of a stashed executor that was approved at once."""
+    """The result of a stashed executor after an immediate approval."""
 
     result: object
 
@@ -113,11 +113,11 @@ class CallExecutor:
     hand_over: HandOver
     caching: Caching | None
     withdrawable: Mapping[str, str] = field(default_factory=dict)
-    """Name -> id of each open question of the person, which the model may take back."""
+    """Name -> id of each open question of the person, for the model to take back."""
     on_progress: Callable[[str], None] | None = None
     """Shows the progress of a call to the person."""
     shows_pieces: bool = True
-    """False if guards check the output: the pieces of a streaming tool have passed none."""
+    """False if guards check the output: the pieces of a streaming tool bypass the guards."""
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def execute(self, each: CheckedCall) -> CallResult:
@@ -183,14 +183,14 @@ class CallExecutor:
 
     @property
     def _keeps_facts(self) -> bool:
-        """True if facts about the person are kept: in their private chat, and in a run outside of a chat."""
+        """True if facts about the person are kept: in the person's private chat, and in a run outside of a chat."""
         address, called = self.context.address, self.context.conversation.partition("/")[2]
         if address is None and called:  # from `ask_channel`
             address = Address.parse(called)
         return self.config.knowledge_memory is not None and (address is None or is_private(address))
 
     def _on_chunk(self, tool: Tool, call: ToolCall) -> Callable[[str], None]:
-        """Return what tells the pieces of a streaming tool, and shows the newest of them to the person."""
+        """Return the callback for the pieces of a streaming tool. Each piece is emitted; the person sees the newest."""
         is_shown, shown = self.shows_pieces and not tool.screen_output, ""
 
         def on_chunk(text: str) -> None:
@@ -203,7 +203,7 @@ class CallExecutor:
         return on_chunk
 
     async def _stashed(self, call: ToolCall, stash: Stash, context: ToolContext) -> Asked | _Ran | str:
-        """Ask a person about a stashed call. Return the reason as a text when the person is not asked."""
+        """Ask a person about a stashed call. If the person is not asked, return the reason as a text."""
         tool, action = StashedTool(stash.action, stash.executor), stash.action
         preview = Preview(text=action.preview)
         ask = Ask(call=call, tool=tool, args=action.args, preview=preview, reason="the tool stashed it")
@@ -240,7 +240,7 @@ class CallExecutor:
 
 
 def _read(tool: Tool, raw: object) -> tuple[str, Reply | None]:
-    """Return the text of a result, and the message that a terminal tool returned. Raises CallFailed for buttons."""
+    """Return the text of a result, and the message returned by a terminal tool. Raises CallFailed for buttons."""
     if not (tool.terminal and isinstance(raw, Reply)):
         return serialise(raw), None
     if raw.buttons:
@@ -258,7 +258,7 @@ def _plan(planned: list[PlannedTurn], turn: PlannedTurn) -> None:
 
 
 def _take_back(withdrawn: list[str], withdrawable: Mapping[str, str], name: str) -> bool:
-    """Note that an open question is taken back. Returns False for a name of none."""
+    """Mark an open question as taken back. Return False for an unknown name."""
     if name not in withdrawable:
         return False
     withdrawn.append(withdrawable[name])

@@ -1,4 +1,4 @@
-"""The guards of one run: what they let through to the model, to a tool and to the person."""
+"""The guards of one run, between model, tools and person."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCREENING: Final = "screening"
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A text that a guard does not let through."""
+    """A text blocked by a guard."""
 
     guardrail: str
     detail: str
@@ -58,11 +58,11 @@ class Guarding:
 
     @property
     def sentence(self) -> str:
-        """The sentence for a person in place of a text that is withheld."""
+        """The sentence for a person in place of a withheld text."""
         return say("guarded", self.context.language)
 
     async def check(self, stage: Stage, text: str, tool_name: str = "") -> str | Blocked:
-        """Return the text as the guards let it through, in their order, or the block of one of them."""
+        """Return the text after all guards, in order, or the first block."""
         for guardrail in self.guardrails:
             if stage not in guardrail.stages:
                 continue
@@ -76,7 +76,7 @@ class Guarding:
         return text
 
     async def tell(self, stage: Stage, name: str, action: str, detail: str) -> None:
-        """Tell the action of a guard."""
+        """Emit the event of a guard's action."""
         await self.events.tell(GuardrailTriggered, stage=stage, guardrail_name=name, action=action, detail=detail[:200])
 
     async def _verdict(self, guardrail: Guardrail, stage: Stage, text: str, tool_name: str) -> GuardrailVerdict:
@@ -114,9 +114,9 @@ class Guarding:
     # ── stages ──
 
     async def input(self, messages: Sequence[ModelMessage]) -> tuple[list[ModelMessage], bool]:
-        """Return the conversation with its new messages as the guards let them through, and whether one is blocked.
+        """Return the conversation with guarded new messages. The flag is True if a message is blocked.
 
-        The new messages are the person's at its end.
+        The new messages are the person's messages at the end.
         """
         guarded, blocked = list(messages), False
         for index in range(len(guarded) - 1, -1, -1):
@@ -130,7 +130,7 @@ class Guarding:
         return guarded, blocked
 
     async def args(self, call: ToolCall, args: Mapping[str, Json]) -> Mapping[str, Json] | Blocked:
-        """Return the arguments of a call as the guards let them through. A rewrite that is no JSON object blocks."""
+        """Return the arguments of a call after the guards. A rewrite to anything but a JSON object blocks the call."""
         given = json.dumps(dict(args), ensure_ascii=False)
         text = await self.check("tool_args", given, call.name)
         if isinstance(text, Blocked) or text == given:
@@ -145,7 +145,7 @@ class Guarding:
         return Blocked(", ".join(names), "a rewrite left no JSON object")
 
     async def results(self, calls: Sequence[ToolCall], results: Sequence[CallResult]) -> list[CallResult]:
-        """Return the results of a reply as the model may read them: screened, then guarded."""
+        """Return the results of a reply for the model: screened, then guarded."""
         return [await self._result(call, result) for call, result in zip(calls, results, strict=True)]
 
     async def _result(self, call: ToolCall, result: CallResult) -> CallResult:
@@ -191,27 +191,27 @@ async def _ended(task: asyncio.Future[GuardrailVerdict]) -> tuple[set[Any], set[
 
 _SENTENCE_END: Final = re.compile(r"(?:[.!?…](?=\s)|[。！？।]|\n)\s*")
 _LONGEST_HELD: Final = 2000
-"""The most characters that are held back for the end of a sentence."""
+"""The most characters held back for the end of a sentence."""
 
 
 @dataclass(slots=True)
 class ReleasedText:
-    """The streamed text of a run: it is shown sentence by sentence, past the guards of the output."""
+    """The streamed text of a run, shown sentence by sentence after the guards of the output."""
 
     guarding: Guarding
     on_text: OnText
     shown: list[str] = field(default_factory=list)
-    """The pieces of the current reply that were shown."""
+    """The shown pieces of the current reply."""
     blocked: bool = False
     _held: str = ""
 
     def restart(self) -> None:
-        """Forget a reply that broke off. `blocked` stays."""
+        """Forget an interrupted reply. `blocked` stays."""
         self._held = ""
         self.shown.clear()
 
     async def add(self, piece: str) -> None:
-        """Take a piece of the model's text, and show the sentences that it completes."""
+        """Take a piece of the model's text, and show the completed sentences."""
         self._held += piece
         end = 0
         for match in _SENTENCE_END.finditer(self._held):
@@ -223,7 +223,7 @@ class ReleasedText:
             await self._release(sentence)
 
     async def end_of_reply(self) -> str:
-        """Show the rest of a reply, and return all of its text that was shown."""
+        """Show the rest of a reply, and return all shown text of the reply."""
         rest, self._held = self._held, ""
         if rest:
             await self._release(rest)

@@ -1,7 +1,7 @@
-"""Interceptors: functions of an author that may veto a message or a tool call, or edit a call before it is validated.
+"""Interceptors: an author's functions for a veto on a message or a tool call, or for edits of a call before validation.
 
-A veto is final, and the first one ends the check. An interceptor that raises another error, returns a value or does not
-end in time has failed. Then the message or the call goes no further either.
+A veto is final, and the first veto ends the check. An interceptor fails by raising another error, returning a value or
+missing the time limit. Then the message or the call goes no further either.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _KEYWORDS: Final[Mapping[Stage, frozenset[str]]] = {
 class Vetoed(AskfirstError):
     """Raised by an interceptor to stop a message or a tool call.
 
-    `reason` is the answer to the person of a message, or the error that the model reads for a call. Empty: the person
-    gets no answer, and the model is told only that the call was not made.
+    `reason` is the answer to the person of a message, or the model's error for a call. Empty: the person gets no
+    answer, and the model reads only a notice of the veto.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -46,7 +46,7 @@ class Vetoed(AskfirstError):
 class InterceptorFailed(AskfirstError):
     """An interceptor raised another error than Vetoed, returned a value, or did not end in time.
 
-    The text names it, without the text of its error, which may hold a person's words.
+    The text names the interceptor, without the text of the error, which may hold a person's words.
     """
 
     def __init__(self, interceptor: str, why: str) -> None:
@@ -56,26 +56,26 @@ class InterceptorFailed(AskfirstError):
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """A veto, and the name of the interceptor that raised it."""
+    """A veto, and the name of the vetoing interceptor."""
 
     reason: str
     interceptor: str
 
 
 class Interceptors:
-    """The interceptors of one bot, called in the order in which they were added."""
+    """The interceptors of one bot, called in the order of addition."""
 
     def __init__(self, timeout_seconds: float = INTERCEPT_SECONDS) -> None:
         self.timeout_seconds = timeout_seconds
         self._functions: dict[Stage, list[Function]] = {stage: [] for stage in _KEYWORDS}
 
     def check_stage(self, stage: str) -> None:
-        """Raises ValueError for a stage that does not exist."""
+        """Raise ValueError for an unknown stage."""
         if stage not in get_args(Stage):
             raise ValueError(f"{stage!r} is no stage: intercept 'message' or 'tool_call'")
 
     def add(self, stage: Stage, function: Callable[..., Any]) -> None:
-        """Add an interceptor. Raises ValueError for a function that cannot be called with the keywords of its stage."""
+        """Add an interceptor. Raises ValueError for a function not callable with the keywords of the stage."""
         try:
             added = Function(function, getattr(function, "__qualname__", type(function).__qualname__))
         except ValueError as error:
@@ -109,7 +109,7 @@ class Interceptors:
     ) -> Mapping[str, Json] | Veto:
         """Return the arguments of a call after the edits of the interceptors, or a veto. Raises InterceptorFailed.
 
-        Each interceptor gets a copy, and the result is a copy too: a later change of it changes no call.
+        Each interceptor gets a copy, and the result is a copy too: later changes to a copy change no call.
         """
         for function in self._functions["tool_call"]:
             own = deepcopy(dict(args))
@@ -120,7 +120,7 @@ class Interceptors:
         return args
 
     async def check_call(self, context: ToolContext, tool_name: str, args: Mapping[str, Json]) -> Veto | None:
-        """Return the veto of a call whose arguments a person has seen, or None. Edits are ignored.
+        """Return the veto of a call after a person has seen the arguments, or None. Edits are ignored.
 
         Raises InterceptorFailed.
         """
@@ -154,7 +154,7 @@ class Interceptors:
 
 
 def _plain(interceptor: str, args: dict[str, Json]) -> dict[str, Json]:
-    """Return a copy of edited arguments, as JSON. Raises InterceptorFailed for arguments that are no JSON."""
+    """Return a copy of edited arguments, as JSON. Raises InterceptorFailed for arguments outside of JSON."""
     try:
         plain: dict[str, Json] = json.loads(json.dumps(args, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,17 +1,17 @@
-"""The checkpoint of a turn: its recorded steps, from which another process continues.
+"""The checkpoint of a turn: recorded steps for another process to continue from.
 
-Steps, in the order in which they were recorded:
+Steps, in recording order:
 
-- ``{"reply": {...}}``: a reply of the model that calls tools. A reply without calls ends the turn and is not recorded.
-- ``{"started": key}``: a call is about to run that must not simply be repeated. A key is "reply.call", counted from 1.
-- ``{"finished": key, "result": {...}}``: the call's result, with its artifacts and its stashed action.
-- ``{"shortened": key, "told": text, "usage": {...}}``: the text that the model reads in place of a long result, and the
-  usage of the call and of its shortening.
-- ``{"inside": key, "step": {...}}``: a step of the run of another agent, which this call is.
+- ``{"reply": {...}}``: a reply of the model with tool calls. A reply without calls ends the turn and is not recorded.
+- ``{"started": key}``: a call is about to run and must not simply be repeated. A key is "reply.call", counted from 1.
+- ``{"finished": key, "result": {...}}``: the call's result, with artifacts and stashed action.
+- ``{"shortened": key, "told": text, "usage": {...}}``: the model's text in place of a long result, and the
+  usage of the call and of the shortening.
+- ``{"inside": key, "step": {...}}``: a step of another agent's run, for a call handed over to the agent.
 - ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: the verdicts on the calls that needed a confirmation. No
-  verdict approves a call, and an unknown one refuses it.
+  verdict approves a call, and an unknown verdict refuses the call.
 
-An unknown or incomplete step ends the turn: continuing without it could repeat a call.
+An unknown or incomplete step ends the turn: continuing without the step could repeat a call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gateway.tools.context import PlannedTurn
 from gateway.tools.pending_action import PendingAction
 
 Keep: TypeAlias = Callable[[Artifact], Awaitable[Media]]
-"""A callback that makes a file's bytes durable before a record refers to them."""
+"""A callback to make a file's bytes durable before a record refers to the file."""
 
 
 class UnreadableStep(AskfirstError):
@@ -49,7 +49,7 @@ class Journal(Protocol):
 
     @property
     def steps(self) -> Sequence[Json]:
-        """The steps that earlier attempts at this turn recorded, in order."""
+        """The steps recorded by earlier attempts at this turn, in order."""
         ...
 
     async def record(self, step: Json) -> None:
@@ -64,29 +64,29 @@ class CallResult:
     text: str
     """The text of the tool."""
     told: str | None = None
-    """The text that the model reads in place of it, if it was shortened or is known not to get shorter."""
+    """The model's text in place of `text`, if shortened or known not to get shorter."""
     failed: bool = False
     stop: Literal["terminal_tool", "stop_condition"] | None = None
     """The reason to end the loop with this result; None: the loop continues."""
     reply: Reply | None = None
-    """The message that a terminal tool returned. Its text is `text`."""
+    """The message returned by a terminal tool, with `text` as the text."""
     artifacts: tuple[Artifact, ...] = ()
     asked: tuple[Asked, ...] = ()
-    """The actions that people are asked about: of a call that stashed one, or of another agent's run."""
+    """The actions of open questions to people: the call's stashed action, or the actions of another agent's run."""
     usage: Usage = NO_USAGE
-    """The usage of another agent's run, and of the call that shortened the text."""
+    """The usage of another agent's run, and of the shortening of the text."""
     follow_ups: tuple[PlannedTurn, ...] = ()
-    """The further turns that the tool planned."""
+    """The further turns planned by the tool."""
     noted: tuple[NotedFact, ...] = ()
-    """The facts about the person that the tool noted."""
+    """The facts about the person noted by the tool."""
     withdrawn: tuple[str, ...] = ()
-    """The ids of the open actions that the model takes back."""
+    """The ids of the open actions taken back by the model."""
     cache_key: str | None = field(default=None, compare=False)
-    """The key of the tool's cache under which it is kept or may be kept."""
+    """The key in the tool's cache, for a kept or cacheable result."""
 
     @property
     def for_model(self) -> str:
-        """The text that the model reads."""
+        """The text for the model."""
         return self.text if self.told is None else self.told
 
 
@@ -113,7 +113,7 @@ class Progress:
         return self._replies[number - 1] if number <= len(self._replies) else None
 
     def result(self, key: str) -> CallResult | None:
-        """Return the result of a call that finished."""
+        """Return the result of a finished call."""
         return self._finished.get(key)
 
     def was_started(self, key: str) -> bool:
@@ -165,7 +165,7 @@ class Progress:
         )
 
     def inside(self, key: str) -> Journal | None:
-        """Return the journal of the run of another agent that this call is; None without a journal."""
+        """Return the journal of another agent's run behind this call; None without a journal."""
         return None if self._journal is None else _Inside(key, self._inside.get(key, ()), self._record)
 
     async def _record(self, step: Json) -> None:
@@ -206,7 +206,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """A Journal of the run of another agent, inside the journal of the turn that called it."""
+    """A Journal of another agent's run, inside the journal of the calling turn."""
 
     key: str
     steps: Sequence[Json]
@@ -250,5 +250,5 @@ _UNREADABLE_VERDICT = (
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the adapter of a type, built when a turn is taken over: that costs milliseconds."""
+    """Return the adapter of a type, built only at a take-over because building costs milliseconds."""
     return TypeAdapter(kind)

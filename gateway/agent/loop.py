@@ -1,4 +1,4 @@
-"""One run of an agent: its loop calls the model and its tools in turn, until there is an answer or a reason to stop."""
+"""One run of an agent: a loop of calls to the model and to tools, up to an answer or another reason to stop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from gateway.tools.stopping import Stopped, Stopping
 log = logging.getLogger("askfirst.turns")
 
 EQUAL_ROUNDS = 3
-"""The number of equal calls with equal results after which the loop is considered stuck."""
+"""The number of equal calls with equal results that marks a stuck loop."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,14 +67,14 @@ class Loop:
     spec: AgentSpec
     events: RunTeller
     attended: bool
-    """There is a chat in which a person can be asked."""
+    """True in a chat, with a person to ask."""
     stopping: Stopping
     replies: Replies
     runner: CallRunner
     compressor: Compressor | None
     guarding: Guarding | None
     released: ReleasedText | None
-    """The streamed text, if guards check it."""
+    """The streamed text, if checked by guards."""
     book: Book
     progress: Progress
     expenses: Expenses | None
@@ -82,21 +82,21 @@ class Loop:
     cancellation: CancellationToken | None
     content: str = ""
     reply: Reply | None = None
-    """The message that a terminal tool returned."""
+    """The message returned by a terminal tool."""
     guarded: tuple[ModelMessage, ...] | None = None
-    """The conversation that the run began with, as the guards let it through."""
+    """The conversation at the start of the run, after the guards."""
     parsed: Any = None
     faults: int = 0
-    """The answers that did not fit the answer's format."""
+    """The number of answers that did not fit `answer_format`."""
     messages: list[ModelMessage] = field(default_factory=list)
     results: list[CallResult] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage = NO_USAGE
     served_by: str = ""
-    """The provider that gave the last reply, if the reply names one."""
+    """The provider of the last reply, if the reply names a provider."""
     iterations: int = 0
     rounds: list[list[tuple[ToolCall, CallResult]]] = field(default_factory=list)
-    """The calls of each reply that are not yet in `seen`."""
+    """The calls of each reply not yet in `seen`."""
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     async def run(self) -> LoopOutcome:
@@ -155,7 +155,7 @@ class Loop:
         return self._end("max_iterations")
 
     async def _guarded_answer(self, guarding: Guarding, text: str) -> str | Blocked:
-        """Return the text of a reply as the guards let it through. Streamed text has passed them in part already."""
+        """Return the text of a reply after the guards. Streamed text has passed the guards in part already."""
         if self.released is not None:
             shown = await self.released.end_of_reply()
             if self.released.blocked:
@@ -164,7 +164,7 @@ class Loop:
         return await guarding.check("output", text) if text else text
 
     async def _withheld(self, guarding: Guarding) -> LoopOutcome:
-        """End the run with the sentence that stands for a text that a guard withholds, unless it was stopped."""
+        """End the run with the sentence in place of a withheld text, unless the run was stopped."""
         if self.stopping.is_set():
             return await self._cancelled()
         self.content = guarding.sentence
@@ -172,7 +172,7 @@ class Loop:
         return self._end("guardrail")
 
     async def _read_answer(self, response: Response) -> str | None:
-        """Read the value of an answer, if the run has a format for it. Return the faults of one that does not fit."""
+        """Read the value of an answer, if the run has a format. Return the faults of an answer that does not fit."""
         if self.answer_format is None:
             return None
         fault: str | None = None
@@ -190,7 +190,7 @@ class Loop:
         return self._end("cancelled")
 
     def _spent(self) -> str | None:
-        """Return which budget of the turn is used up; None if none is."""
+        """Return a text about the exhausted budget of the turn, or None."""
         config, usage = self.spec.config, self.usage
         if config.max_total_tokens is not None and usage.total_tokens >= config.max_total_tokens:
             return f"max_total_tokens: {usage.total_tokens} of {config.max_total_tokens} tokens are used"
@@ -203,7 +203,7 @@ class Loop:
         return None
 
     async def _is_spent(self) -> bool:
-        """Return True if a budget is used up, so that the turn ends before its next reply."""
+        """Return True if a budget is exhausted: the turn then ends before the next reply."""
         if self._spent() is not None:
             return True
         if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
@@ -211,7 +211,7 @@ class Loop:
         return await self.expenses.used_up() is not None
 
     async def _reply_within_budgets(self) -> Response | None:
-        """Return the next reply; None if a budget is used up. Raises ProviderError, Stopped."""
+        """Return the next reply; None if a budget is exhausted. Raises ProviderError, Stopped."""
         spent = self._spent()
         if spent is None:
             if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
@@ -273,12 +273,12 @@ class Loop:
         return "loop_detected" if max(self.seen.values()) >= EQUAL_ROUNDS else None
 
     def _last_text(self) -> str:
-        """Return the last text that the model wrote in this run."""
+        """Return the model's last text in this run."""
         said = (message.content for message in reversed(self.messages) if message.role == "assistant")
         return next(filter(None, said), "")
 
     def failed(self, error: ProviderError) -> LoopOutcome:
-        """Return the outcome of a run whose model cannot be reached."""
+        """Return the outcome of a run with an unreachable model."""
         return replace(self._end("provider_error"), content="", error=str(error))
 
     def _end(self, reason: StopReason) -> LoopOutcome:
@@ -326,11 +326,10 @@ async def run_loop(
     answer_format: AnswerFormat | None = None,
     ports: LoopPorts,
 ) -> LoopOutcome:
-    """Run one turn over the conversation so far, which ends with the new message, and tell its begin and its end.
+    """Run one turn over the conversation, up to the new message at the end. Emit the events of the start and the end.
 
-    `context.idempotency_key` names the turn. `context.stopping` ends it between two steps. Without a chat, an
-    unreachable model is an outcome. Raises ProviderError when the model cannot be reached in a chat. All recorded steps
-    stay.
+    `context.idempotency_key` names the turn. `context.stopping` ends the turn between two steps. Without a chat, an
+    unreachable model is an outcome. In a chat, raises ProviderError for an unreachable model. All recorded steps stay.
     """
     raw = RawResults(ports.earlier_results) if spec.config.tool.compress_results else None
     loop = _RunParts(
@@ -374,7 +373,7 @@ async def run_loop(
 
 @dataclass(frozen=True, kw_only=True)
 class _RunParts:
-    """The parts of one run. A part that others share is made once."""
+    """The parts of one run. A shared part is made once."""
 
     spec: AgentSpec
     messages: Sequence[ModelMessage]
@@ -418,7 +417,7 @@ class _RunParts:
 
     @cached_property
     def progress(self) -> Progress:
-        """The steps of this turn, and of earlier attempts at it."""
+        """The steps of this turn, and of earlier attempts at the turn."""
         return Progress(self.ports.journal)
 
     @cached_property
@@ -428,7 +427,7 @@ class _RunParts:
 
     @cached_property
     def guarding(self) -> Guarding | None:
-        """The guards; None if there is nothing to check."""
+        """The guards; None without any check."""
         guardrails, tools = self.spec.config.guardrails, self.spec.tools
         if not guardrails and not any(tool.screen_output for tool in tools.values()):
             return None
@@ -436,7 +435,7 @@ class _RunParts:
 
     @cached_property
     def released(self) -> ReleasedText | None:
-        """The streamed text on its way through the guards; None if it is not streamed, or none checks it."""
+        """The streamed text on the way through the guards; None without a stream or without guards of the output."""
         on_text = self.ports.on_text if self.ports.live is None else self.ports.live.add
         if self.guarding is None or on_text is None or not self.guarding.watches("output"):
             return None

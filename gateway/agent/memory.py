@@ -1,4 +1,4 @@
-"""The memories of a run without a chat, written once at its end, and the tool that notes facts about a person."""
+"""The memories of a run without a chat, written once at the end, and the tool to note facts about a person."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from gateway.tools import Tool, ToolContext, ToolError, ToolFailed
 from gateway.tools.stopping import Stopped
 
 REMEMBER: Final = "remember"
-"""The name of the tool. A tool of the author's with this name stays, and this one is not offered."""
+"""The name of the built-in tool. An author's tool with this name replaces the built-in tool."""
 _MOST_NOTED: Final = 5
 
 
 @cache
 def remember_tool() -> Tool:
-    """Return the tool with which a model notes a fact about the person. It asks no person."""
+    """Return the model's tool to note a fact about the person. The tool asks no person."""
     return Tool(_remember, name=REMEMBER, idempotent=True)
 
 
@@ -56,7 +56,7 @@ async def _remember(ctx: ToolContext, content: str, category: str = "general", p
 
 
 def with_remember(tools: Iterable[Any]) -> list[Any]:
-    """Return an agent's tools and ``remember``, unless it has another tool of this name."""
+    """Return an agent's tools and ``remember``, unless the agent has another tool of this name."""
     given = list(tools)
     names = {getattr(each, "name", getattr(each, "__name__", "")) for each in given}
     return given if REMEMBER in names else [*given, remember_tool()]
@@ -77,13 +77,13 @@ log = logging.getLogger(__name__)
 
 
 def extractions_of(config: AgentConfig) -> list[Extraction]:
-    """Return the memories that a model fills from the messages of a conversation."""
+    """Return the memories filled by a model from the messages of a conversation."""
     memories: list[Extraction | None] = [config.entity_memory, config.knowledge_graph]
     return [memory for memory in memories if memory is not None]
 
 
 def tell_learned(events: RunTeller, memory: Extraction, learned: Learned, turn: int) -> None:
-    """Tell that a memory was filled. `turn`: the number of its calls to a model."""
+    """Emit the event of a filled memory. `turn`: the number of the memory's calls to a model."""
     if memory.extracts == "entities":
         events.tell_now(EntityExtraction, entities_extracted=learned.count, turn_count=turn)
     else:
@@ -92,16 +92,16 @@ def tell_learned(events: RunTeller, memory: Extraction, learned: Learned, turn: 
 
 @dataclass(slots=True, kw_only=True)
 class Remembering:
-    """The memories of one run. They are written when the run has ended, so that one that dies leaves no half of them.
+    """The memories of one run, written only at the end: an interrupted run leaves no partial memories.
 
-    The values of the extractions and of the knowledge are in the memory objects, since there is no store.
+    The values of the extractions and of the knowledge are in the memory objects, without a store.
     """
 
     memory: ConversationMemory | None
     extractions: Sequence[Extraction]
     config: AgentConfig
     said: Sequence[ModelMessage]
-    """The messages that the run answers."""
+    """The messages answered by the run."""
     context: ToolContext
     sides: SideProviders
     tokens: TokenCount
@@ -113,7 +113,7 @@ class Remembering:
         return [] if self.memory is None else self.memory.get_history()
 
     def remembered(self) -> Remembered:
-        """Return the memories that the model reads in this run."""
+        """Return the memories for the model in this run."""
         knowledge, context = self.config.knowledge_memory, self.context
         return Remembered.of(
             [*self.history(), *self.said],
@@ -125,7 +125,7 @@ class Remembering:
         )
 
     async def __call__(self, outcome: LoopOutcome) -> LoopOutcome:
-        """Add this outcome to the memories. Return it with the usage of the calls to models that were made for them."""
+        """Add this outcome to the memories. Return the outcome with the usage of the models' calls for the memories."""
         said = self.said
         if outcome.guarded is not None and said:
             said = outcome.guarded[-len(said) :]
@@ -169,7 +169,7 @@ class Remembering:
         return await summarize(aside, dropped, earlier=memory.summary or "", max_tokens=memory.summarize_max_tokens)
 
     async def _extract(self, memory: Extraction, messages: Sequence[ModelMessage]) -> None:
-        """Take facts out of these messages. A failure is logged, and the memory stays as it was."""
+        """Take facts out of these messages. A failure is logged, and the memory stays unchanged."""
         turn = memory.runs + 1
 
         async def learned() -> Learned:

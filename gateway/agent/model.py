@@ -1,4 +1,4 @@
-"""Calls to the model: streamed or whole, with a timeout, and retried when the error may pass."""
+"""Calls to the model: streamed or whole, with a timeout, and with retries of retryable errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gateway.providers.fallback import FallbackProvider, limited
 from gateway.tools.stopping import Stopping
 
 OnText: TypeAlias = Callable[[str], Awaitable[None] | None]
-"""A callback for the pieces of the model's text as they come."""
+"""A callback for the arriving pieces of the model's text."""
 _LONGEST_RETRY_AFTER_SECONDS = 30.0
 
 
@@ -49,14 +49,14 @@ class ModelCaller:
     events: RunTeller
     sleep: Callable[[float], Awaitable[None]]
     jitter: Callable[[], float]
-    """A function that returns a number from 0 to 1: the share of a tenth that is added to a wait."""
+    """A function returning a number from 0 to 1: the share of a tenth added to a wait."""
 
     async def call(self, request: Request, number: int, record: Callable[[Response], Awaitable[None]]) -> Response:
         """Return the model's whole reply, the `number`-th of the turn, with unique call ids and plain JSON.
 
-        `record` makes it durable before it is told. After a part of its text was passed on, a reply is only retried
-        with `on_restart`, because the person would read that part twice. A blank reply is asked for once more. The
-        same fault of two answers in a row is final. Raises ProviderError, Stopped.
+        `record` makes the reply durable before the event is emitted. After a part of the text was passed on, a retry
+        needs `on_restart`, because the person would read the part twice. A blank reply is requested once more. The same
+        fault of two answers in a row is final. Raises ProviderError, Stopped.
         """
         tell, provider = self.events.tell, self.provider.name
         model = request.model or str(getattr(self.provider, "model", ""))
@@ -126,7 +126,7 @@ class ModelCaller:
             await tell(LlmRetry, attempt=attempt, max_retries=retries, error=error, backoff_seconds=wait_seconds)
 
     async def tell_hit(self, request: Request, response: Response) -> None:
-        """Tell a reply that the cache gave in place of the model."""
+        """Emit the events of a reply from the cache."""
         tell, provider = self.events.tell, response.usage.provider or self.provider.name
         model, system = response.model, request.system
         messages = request.messages
@@ -156,7 +156,7 @@ class ModelCaller:
 
     @property
     def _most_retries(self) -> int:
-        """The retries of one call. A chain is tried anew once: all its providers have failed by then."""
+        """The retries of one call. A fallback chain is retried at most once, since all its providers have failed."""
         most = self.config.max_retries
         return min(most, 1) if isinstance(self.provider, FallbackProvider) else most
 
@@ -176,18 +176,18 @@ class ModelCaller:
 
 
 def is_blank(response: Response) -> bool:
-    """Return True for a reply that has neither a call nor a text that a person could see."""
+    """Return True for a reply with neither a call nor visible text."""
     return response.finish != "refused" and not response.tool_calls and all(map(_is_unseen, response.content))
 
 
 @lru_cache(256)
 def _is_unseen(char: str) -> bool:
-    """Return True for blanks, controls, format characters and marks without a letter."""
+    """Return True for blanks, controls, format characters, fillers and marks without a letter."""
     return unicodedata.category(char) in ("Cc", "Cf", "Zs", "Zl", "Zp", "Mn") or char in _FILLERS
 
 
 def _unusable(error: ProviderError) -> ProviderError:
-    """Return the error of a model whose answers have a fault that another call does not mend."""
+    """Return the error of a model after a repeated fault in the answers: another call does not help."""
     return ProviderError(error.provider, error.code, retryable=False, refusal="unusable", fault=error.fault)
 
 
@@ -199,7 +199,7 @@ _NO_JSON: Final = "a value that JSON cannot hold, such as NaN"
 def _with_ids(response: Response, reply: int) -> Response:
     """Return the reply with unique call ids.
 
-    Some compatible servers leave call ids empty or repeat one, so that the results could not be told apart.
+    Some compatible servers leave call ids empty or repeat an id, so results would be ambiguous.
     """
     ids = [call.call_id for call in response.tool_calls]
     if len(set(ids)) == len(ids) and all(ids):
@@ -209,9 +209,9 @@ def _with_ids(response: Response, reply: int) -> Response:
 
 
 def _plain(response: Response) -> Response:
-    """Return the reply with arguments that can be handled: JSON, of bounded size. A call with others is not made.
+    """Return the reply with plain arguments: JSON, of bounded size. A call with other arguments is not made.
 
-    A vendor's parser may accept NaN and infinities, which JSON cannot hold.
+    A vendor's parser may accept NaN and infinities, but JSON cannot hold either.
     """
     calls = tuple(
         call if (fault := _fault_of(call.args)) is None else replace(call, args={}, parse_error=fault)
@@ -224,7 +224,7 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def _fault_of(args: Mapping[str, Json]) -> str | None:
-    """Return why a call with these arguments is not made; None if it can be."""
+    """Return the reason to refuse a call with these arguments, or None."""
     if all(type(value) in _PLAIN for value in args.values()):  # as most are, and much faster
         size = sum(len(value) for value in args.values() if isinstance(value, str))
         return None if size <= MOST_CHARACTERS else TOO_LONG

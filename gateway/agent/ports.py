@@ -1,4 +1,4 @@
-"""The ports of a turn: its cancellation, the callbacks through which the loop stores its steps, and its outcome."""
+"""The ports of a turn: cancellation, callbacks to store the steps of the loop, and outcome."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from gateway.tools.stopping import Stopping
 
 
 class CancellationToken:
-    """Cancels the runs that it was given to, from any thread, and for good.
+    """Cancels the runs with this token, from any thread, and for good.
 
-    The request to the model is dropped, and what has finished stays: the run returns its result with the stop reason
-    ``cancelled``. A running tool is not interrupted; it may check ``ctx.cancelled``. A run with a cancelled token ends
+    The request to the model is dropped, and finished steps stay: the run returns the result with the stop reason
+    ``cancelled``. A running tool is not interrupted, but may check ``ctx.cancelled``. A run with a cancelled token ends
     at once.
     """
 
@@ -40,7 +40,7 @@ class CancellationToken:
         self.cancelled = False
         """True after `cancel`."""
         self.reason = ""
-        """The reason that the first `cancel` gave."""
+        """The reason of the first `cancel`."""
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the runs. `reason` is for observers and the trace. A second call changes nothing."""
@@ -54,7 +54,7 @@ class CancellationToken:
 
     @contextlib.asynccontextmanager
     async def stopping(self, outer: Stopping) -> AsyncIterator[Stopping]:
-        """Yield an event that is set when this token is cancelled or `outer` is set."""
+        """Yield an event, set when this token is cancelled or `outer` is set."""
         stopping, loop, thread = Stopping(), asyncio.get_running_loop(), threading.current_thread()
 
         def stop() -> None:
@@ -79,14 +79,14 @@ class CancellationToken:
 
 
 class LiveText(Protocol):
-    """The text of a running turn, which is shown in a chat while it grows."""
+    """The growing text of a running turn, shown in a chat."""
 
     def add(self, piece: str) -> None:
         """Add a piece of the model's reply."""
         ...
 
     def restart(self) -> None:
-        """Begin a reply, or the same one again: its text takes the place of all text before."""
+        """Begin a reply, or the same reply again: the new text replaces all earlier text."""
         ...
 
     def progress(self, text: str) -> None:
@@ -98,58 +98,58 @@ class LiveText(Protocol):
 class LoopPorts:
     """The callbacks of one turn. All are optional, and none may block.
 
-    The confirmation callback is not one of them: a chat's must be an `OnConfirm`, which approves no call.
+    The confirmation callback is passed separately: a chat's must be an `OnConfirm`, which approves no call.
     """
 
     journal: Journal | None = None
-    """The storage of finished steps: steps of an earlier attempt are not repeated. It needs `keep`."""
+    """The storage of finished steps: steps of an earlier attempt are not repeated. Needs `keep`."""
     keep: Keep | None = None
-    """Makes files durable, since the journal records them by their hash."""
+    """Makes files durable, since the journal records only the hash of a file."""
     read_file: ReadFile | None = None
-    """Returns the bytes of a file of the conversation; None: only files with their bytes are shown to the model."""
+    """Returns the bytes of a file of the conversation; None: the model sees only files with inline bytes."""
     earlier_results: EarlierResults | None = None
-    """Returns the raw results of a tool that earlier turns of the conversation have kept."""
+    """Returns the raw results of a tool kept by earlier turns of the conversation."""
     expenses: Expenses | None = None
-    """The budgets that the turn shares with others; None: there are none."""
+    """The budgets shared with other turns; None: no budgets."""
     remembered: Remembered | None = None
-    """The memories that the model reads."""
+    """The memories for the model."""
     withdrawable: Mapping[str, str] = field(default_factory=dict)
-    """Name -> id of each open question of the person, which the model may take back. Empty: it has no tool for it."""
+    """Name -> id of each open question of the person, for the model to take back. Empty: no tool to do so."""
     on_text: OnText | None = None
-    """Receives the model's text. With it the model streams."""
+    """Receives the model's text. With this callback the model streams."""
     live: LiveText | None = None
-    """Shows the model's text in place of `on_text`, and the progress of tools. With it the model streams too."""
+    """Shows the model's text in place of `on_text`, and the progress of tools. Makes the model stream too."""
     events: RunTeller | None = None
-    """Tells the events of the run; None: only to its trace, under a random id."""
+    """Emits the events of the run; None: only to the run's trace, under a random id."""
     cancellation: CancellationToken | None = None
-    """The token behind the context's `stopping`, which says why."""
+    """The token behind the context's `stopping`, with the reason."""
     asking: RunTeller | None = None
-    """Tells what people are asked; None: `events`. It is the outermost run, where an agent hands over to another."""
+    """Emits the events of questions to people; None: `events`. After a handover between agents: the outermost run."""
     at_end: Callable[[LoopOutcome], Awaitable[LoopOutcome]] | None = None
-    """Called with the outcome before the end of the run is told. Returns the outcome that the run ends with."""
+    """Called with the outcome before the event of the run's end. Returns the final outcome of the run."""
     interceptors: Interceptors = field(default_factory=Interceptors)
     """The interceptors of the model's tool calls."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits for some seconds before a retry of the model."""
     jitter: Callable[[], float] = random.random
-    """Returns a number from 0 to 1: the share of a tenth that is added to such a wait."""
+    """Returns a number from 0 to 1: the share of a tenth added to the wait of `sleep`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOutcome(AgentResult):
-    """The result of one turn. Its `content` is the answer, or the text beside the model's last calls."""
+    """The result of one turn. `content` is the answer, or the text beside the model's last calls."""
 
     reply: Reply | None = None
-    """The message that a terminal tool returned. Its text is the `content`."""
+    """The message returned by a terminal tool, with `content` as the text."""
     asked: tuple[Asked, ...] = ()
-    """The actions that people are asked about, also those of an earlier attempt at this turn."""
+    """The actions of the questions to people, also from an earlier attempt at this turn."""
     guarded: tuple[ModelMessage, ...] | None = field(default=None, repr=False)
-    """The conversation that the run began with, as the guards let it through. None: no guard checked it."""
+    """The conversation at the start of the run, after the guards. None: no guard checked the conversation."""
     noted: tuple[NotedFact, ...] = ()
-    """The facts about the person that the tools noted."""
+    """The facts about the person noted by the tools."""
     withdrawn: tuple[str, ...] = ()
-    """The ids of the open actions that the model takes back."""
+    """The ids of the open actions taken back by the model."""
     follow_ups: tuple[PlannedTurn, ...] = ()
-    """The further turns that its tools planned."""
+    """The further turns planned by the tools."""
     raw_results: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    """The results that the model read in a shorter form, as the tools gave them: by tool, newest first."""
+    """The raw results of tools behind the shortened texts for the model: by tool, newest first."""

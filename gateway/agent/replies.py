@@ -1,4 +1,4 @@
-"""The replies of the model in one turn: as much of the conversation as fits is sent, and each reply is recorded."""
+"""The replies of the model in one turn: send the fitting part of the conversation, and record each reply."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from gateway.structured import (
 )
 
 SHOWN_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
-"""The types that both vendors take. https://platform.claude.com/docs/en/build-with-claude/vision and
+"""The types accepted by both vendors. https://platform.claude.com/docs/en/build-with-claude/vision and
 https://platform.openai.com/docs/guides/images-vision."""
 LARGEST_IMAGE: Final = 5_000_000
 """In bytes. Anthropic takes 5 MB for one picture, OpenAI more."""
 LARGEST_PDF: Final = 15_000_000
 _MOST_FILES: Final = 10
 _MOST_BYTES: Final = 20_000_000
-"""The bytes of all files of a call. In base64 they stay below Anthropic's 32 MB for a request."""
+"""The bytes of all files of a call. In base64 the files stay below Anthropic's 32 MB for a request."""
 ReadFile: TypeAlias = Callable[[Media], Awaitable[bytes | None]]
-"""Returns the bytes of a file; None if it is gone."""
+"""Returns the bytes of a file; None for a missing file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineMedia(Media):
-    """A file with its bytes, for a run outside of a chat."""
+    """A file with inline bytes, for a run outside of a chat."""
 
     content: bytes
 
 
 def image_message(image: Path | bytes, prompt: str) -> ModelMessage:
-    """Return a message with a picture or a PDF for `Agent.run`, which takes it in a list: ``run([message])``.
+    """Return a message with a picture or a PDF for `Agent.run`, to pass in a list: ``run([message])``.
 
-    Raises OSError for a file that cannot be read, and ValueError for one that no model takes.
+    Raises OSError for an unreadable file, and ValueError for a file not accepted by models.
     """
     content = image.read_bytes() if isinstance(image, Path) else image
     pdf = "application/pdf" if content.startswith(b"%PDF-") else ""
@@ -81,7 +81,7 @@ def image_message(image: Path | bytes, prompt: str) -> ModelMessage:
 
 
 async def read_contents(messages: Sequence[ModelMessage], read: ReadFile | None) -> Mapping[str, bytes]:
-    """Return the bytes of the newest files of these messages, by hash, as far as a call takes them."""
+    """Return the bytes of the newest files of these messages, by hash, up to the limits of a call."""
     contents: dict[str, bytes] = {}
     left = _MOST_BYTES
     for message in reversed(messages):
@@ -96,7 +96,7 @@ async def read_contents(messages: Sequence[ModelMessage], read: ReadFile | None)
 
 
 def is_shown(file: Media) -> bool:
-    """Return True for a file of a type and a size that the models take."""
+    """Return True for a file of an accepted type and size."""
     most = LARGEST_PDF if file.mime_type == "application/pdf" else LARGEST_IMAGE
     return file.mime_type in SHOWN_TYPES and 0 < file.size <= most
 
@@ -106,7 +106,7 @@ _REFUSED = "the model refused to answer"
 
 
 async def answer_format(response_format: ResponseFormat) -> AnswerFormat:
-    """Return the format of an answer, made in a thread: its schema is checked, and a library loaded for that.
+    """Return the format of an answer, made in a thread: checking the schema loads a library.
 
     Raises as `schema_from_response_format` does.
     """
@@ -140,7 +140,7 @@ class AnswerFormat:
         return asking_for(provider, request, self.schema)
 
     def read(self, response: Response) -> Any:
-        """Return the value of an answer. Raises ValueError with its faults."""
+        """Return the value of an answer. Raises ValueError with the faults."""
         if response.finish == "refused":
             raise ValueError(_REFUSED)
         try:
@@ -152,19 +152,19 @@ class AnswerFormat:
 
 
 _KNOWN: Final[dict[object, AnswerFormat]] = {}
-"""The formats of this process by their model, or by the JSON of their schema."""
+"""The formats of this process by model, or by the JSON of the schema."""
 _MOST_KNOWN: Final = 256
 
 
 log = logging.getLogger(__name__)
 
 _UNBOUNDED_TOKENS: Final = 4_096
-"""The estimated length of an answer for which the configuration sets no limit."""
+"""The estimated length of an answer without a configured limit."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Replies:
-    """The replies of the model in one turn. `request` is the last one, without the messages of the turn."""
+    """The replies of the model in one turn. `request` is the last request, without the messages of the turn."""
 
     spec: AgentSpec
     events: RunTeller
@@ -176,12 +176,12 @@ class Replies:
     person: str
     read_file: ReadFile | None
     compressor: ContextCompressor | None
-    """Sums up the older messages, if the config says so."""
+    """Sums up the older messages, if configured."""
 
     async def reply(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> tuple[Response, bool]:
-        """Return the `number`-th reply, to the conversation and these messages of the turn, and whether it is new.
+        """Return the `number`-th reply, to the conversation and these messages of the turn. The flag marks a new reply.
 
-        A reply that an earlier attempt at the turn recorded is not asked for again. Raises ProviderError, Stopped.
+        A reply recorded by an earlier attempt at the turn is not requested again. Raises ProviderError, Stopped.
         """
         conversation = (*self.request.messages, *messages)
         await self.events.tell(IterationStart, iteration=number, messages=conversation)
@@ -194,16 +194,16 @@ class Replies:
         return response, False
 
     def estimate(self, messages: Sequence[ModelMessage]) -> Usage:
-        """Return the usage that a call with these messages of the turn may have."""
+        """Return the estimated usage of a call with these messages of the turn."""
         request, window = self.request, self.spec.window
         prompt = window.tokens_of(request, (*request.messages, *messages))
         answer = _UNBOUNDED_TOKENS if request.max_tokens is None else request.max_tokens
         return Usage(prompt_tokens=min(prompt, window.most_tokens(request.model)), completion_tokens=answer)
 
     async def _ask(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> Response:
-        """Return the model's reply to as much of the conversation as it takes.
+        """Return the model's reply to the largest fitting part of the conversation.
 
-        When the model refuses it as too long, a shorter part is tried once. Raises ProviderError, Stopped.
+        After a refusal as too long, a shorter part is tried once. Raises ProviderError, Stopped.
         """
         window, request = self.spec.window, await self._request(number, messages, used)
         since = len(self.request.messages) - 1  # the question, and all that the turn added
@@ -232,7 +232,7 @@ class Replies:
         return response
 
     async def _ask_without_files(self, request: Request, number: int, refusal: ProviderError) -> Response:
-        """Ask again with the files named only: a model that takes no pictures refuses the whole request.
+        """Ask again with the files named only: a model without picture support refuses the whole request.
 
         Raises ProviderError, Stopped.
         """
@@ -240,7 +240,7 @@ class Replies:
         return await self._reply_to(replace(request, contents={}), number)
 
     async def _reply_to(self, request: Request, number: int) -> Response:
-        """Return the reply to a request, from the cache where there is one and the run does not stream."""
+        """Return the reply to a request, from the cache if present, unless the run streams."""
         caching, caller = self.spec.caching, self.caller
         if caching is None or caller.on_text is not None:
             return await caller.call(request, number, self._record)
@@ -265,7 +265,7 @@ class Replies:
         return True
 
     async def _record(self, response: Response) -> None:
-        """Count a new reply, and record it if its calls are to run."""
+        """Count a new reply. Record a reply with calls to run."""
         self.spec.meter.add(response.usage)
         if self.expenses is not None:
             self.expenses.add(response.usage)
@@ -273,7 +273,7 @@ class Replies:
             await self.progress.replied(response)
 
     async def _request(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> Request:
-        """Return the request of the next call, with the model that is chosen for it and the answer's format."""
+        """Return the request of the next call, with the chosen model and the answer's format."""
         request, selector = self.request, self.spec.config.model_selector
         if selector is not None and not isinstance(self.caller.provider, FallbackProvider):
             model = _selected(selector, number, messages, used) or self.spec.config.model

@@ -1,4 +1,4 @@
-"""The parts of an agent that its turns share."""
+"""The parts of an agent shared by all turns."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gateway.tools import Tool, ToolPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """The parts of an agent that do not change from turn to turn."""
+    """The parts of an agent, constant from turn to turn."""
 
     tools: Mapping[str, Tool]
     specs: Sequence[ToolSpec]
-    """The tools as the model sees them."""
+    """The tools in the model's form."""
     config: AgentConfig
     policy: ToolPolicy | None = None
     window: Window = field(default_factory=Window)
-    """The window that all turns of one agent share."""
+    """The window, shared by all turns of an agent."""
     caching: Caching | None
-    """The cache; None: there is none."""
+    """The cache, or None."""
     sides: SideProviders
     """The providers of small calls beside the conversation."""
     meter: UsageMeter = field(default_factory=UsageMeter)
-    """The meter that all turns of one agent share."""
+    """The meter, shared by all turns of an agent."""

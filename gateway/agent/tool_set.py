@@ -1,4 +1,4 @@
-"""The tools of an agent: its own, those of agents behind them, and those that its sources list, between turns."""
+"""The tools of an agent: own tools, tools of inner agents, and the tools listed by sources between turns."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class InnerAgent(Protocol):
 
 
 class AgentTool(Tool):
-    """A tool whose calls are runs of another agent.
+    """A tool for runs of another agent.
 
-    In a chat its tools that ask are asked about in that chat, and its steps stand in the journal of the turn: a
-    take-over repeats none of them. Called alone, its tools that ask do not run.
+    In a chat the tools of the other agent request confirmations in the same chat. The steps stand in the journal of the
+    turn: a take-over repeats no step. Called alone, tools run only with the approval of the agent's `confirm_action`.
     """
 
     def __init__(self, agent: InnerAgent, *, name: str, description: str) -> None:
-        """Raises ToolValidationError for a name or a description that no model takes."""
+        """Raises ToolValidationError for a name or a description not accepted by models."""
 
         async def hand_over(task: str, ctx: ToolContext) -> str:
             return (await agent.run(task, context=ctx)).content
@@ -71,10 +71,10 @@ class AgentTool(Tool):
 
 
 def reach_of(tools: Mapping[str, Tool], policy: ToolPolicy | None) -> tuple[dict[str, Governed], list[tuple[str, str]]]:
-    """Return the tools of an agent and of the agents behind them, by name, each with the policy that decides on it.
+    """Return the tools of an agent and of the agents behind the tools, by name, each with the deciding policy.
 
-    Also returns the listed tools of sources that are left out, because an action names its tool: each with the name of
-    the agent's tool. Raises ToolValidationError for two other tools of one name.
+    Also returns the inner tools left out after a name clash with a tool of a source, because an action refers to a tool
+    by name: each with the name of the agent's tool. Raises ToolValidationError for two other tools of one name.
     """
     found = {name: Governed(tool, tool.under(policy)) for name, tool in tools.items()}
     taken: list[tuple[str, str]] = []
@@ -101,15 +101,15 @@ class Toolbox:
 
     tools: Mapping[str, Tool]
     reach: Mapping[str, Governed]
-    """These tools and those of the agents behind them, by name, each with the policy that decides on it."""
+    """These tools and the tools of the agents behind them, by name, each with the deciding policy."""
     specs: Mapping[str, ToolSpec]
     everywhere: bool
     """True if every tool serves every channel."""
     lists: tuple[Sequence[Tool], ...] = ()
-    """The lists of the sources that it was made of."""
+    """The lists of the sources behind `tools`."""
 
     def on(self, channel: str) -> Mapping[str, Tool]:
-        """Return the tools that may be called in the chats of this channel."""
+        """Return the tools allowed in the chats of this channel."""
         if self.everywhere:
             return self.tools
         return {name: tool for name, tool in self.tools.items() if tool.serves(channel)}
@@ -138,14 +138,14 @@ class ToolSet:
 
     @property
     def sources(self) -> tuple[ToolSource, ...]:
-        """The sources of this agent, and of the agents behind its tools."""
+        """The sources of this agent, and of the agents behind the tools."""
         if not self._inner:
             return self._own_sources
         found = [*self._own_sources, *(source for agent in self._inner for source in agent.sources)]
         return tuple({id(each): each for each in found}.values())
 
     def now(self) -> Toolbox:
-        """Return the tools as they are now."""
+        """Return the current tools."""
         sources = self.sources
         if not sources:
             return self._now

@@ -1,8 +1,8 @@
-"""The window: the end of a conversation that fits into the model's context.
+"""The window: the fitting end of a conversation for the model's context.
 
-The limit of a model is counted in tokens (`memory/tokens.py`). It is the one of the agent's configuration, or the one
-that the vendor says when it refuses a request as too long. A refusal without a number halves the window. What was
-learnt holds until the process ends.
+The limit of a model is counted in tokens (`memory/tokens.py`). The limit comes from the agent's configuration, or from
+the vendor's refusal of a too long request. A refusal without a number halves the window. Learnt limits hold until the
+process ends.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gateway.providers.base import ModelMessage, ProviderError, Request
 MOST_BYTES = 200_000
 """The window of a model with an unknown limit, in bytes: about 50,000 tokens."""
 LEAST_BYTES = 24_000
-"""The window after a refusal without a number, in bytes: about 6,000 tokens, as a small local model takes beside its
-tools and its answer."""
+"""The window after a refusal without a number, in bytes: about 6,000 tokens, the size for a small local model beside
+tools and answer."""
 _LEAST_ROOM = 8_000
-"""The room that messages have at least, in bytes. A model that takes less can hold no conversation."""
+"""The least room for messages, in bytes. A model with less room can hold no conversation."""
 _USED_SHARE = 0.95
-"""The share of the limit that is used: the text that follows may have more tokens than the text before it."""
+"""The usable share of the limit: later text may have more tokens than earlier text."""
 _LARGEST_SHARE = 4
 """One message takes at most this fraction of the window: 1/4."""
 _LEAST_OF_A_MESSAGE = 400
@@ -29,18 +29,18 @@ _LEAST_OF_A_MESSAGE = 400
 
 @dataclass(slots=True)
 class Window:
-    """The limits of one agent's models, as far as they are known."""
+    """The known limits of one agent's models."""
 
     context_tokens: int | None = None
     """The limit of the configuration, for the prompt and the answer together."""
     _learnt: dict[str | None, int] = field(default_factory=dict)
-    """The limits in tokens that were learnt from refusals, by model."""
+    """The limits in tokens learnt from refusals, by model."""
     counts: bool = False
-    """True if the tokens count for more than these limits."""
+    """True if the token count also serves other limits."""
     tokens: TokenCount = field(default_factory=TokenCount)
 
     def room(self, request: Request) -> int:
-        """Return how many bytes the messages of this request may have, beside its system text, tools and answer."""
+        """Return the most bytes for the messages of this request, beside system text, tools and answer."""
         limit = self._limit(request.model)
         if limit is None:
             return MOST_BYTES
@@ -49,7 +49,7 @@ class Window:
         return max(_LEAST_ROOM, most - _fixed_size(request))
 
     def tokens_of(self, request: Request, messages: Sequence[ModelMessage]) -> int:
-        """Return the tokens of this request with these messages, its system text and tools included."""
+        """Return the tokens of this request with these messages, including system text and tools."""
         return self.tokens.tokens(_fixed_size(request) + size(messages))
 
     def most_tokens(self, model: str | None) -> int:
@@ -57,12 +57,12 @@ class Window:
         return self._limit(model) or self.tokens.tokens(MOST_BYTES)
 
     def counted(self, request: Request, prompt_tokens: int) -> None:
-        """Take the vendor's count of the tokens of a request, if a limit is counted by it."""
+        """Take the vendor's token count of a request, if a limit depends on token counts."""
         if self.counts or self._limit(request.model) is not None:
             self.tokens.learn(_fixed_size(request) + size(request.messages), prompt_tokens)
 
     def was_too_large(self, request: Request, refusal: ProviderError) -> int:
-        """Learn from a refusal as too long, and return the bytes that the messages of the next try may have."""
+        """Learn from a refusal as too long, and return the bytes for the messages of the next try."""
         sent = _fixed_size(request) + size(request.messages)
         self.tokens.learn(sent, refusal.sent_tokens or 0)
         half = self.tokens.tokens(max(LEAST_BYTES, sent // 2))
@@ -76,11 +76,11 @@ class Window:
 
 
 def fitted(messages: Sequence[ModelMessage], most: int, since: int | None = None) -> Sequence[ModelMessage]:
-    """Return the end of a conversation that fits into `most` bytes.
+    """Return the end of a conversation within `most` bytes.
 
-    It begins with a person's message or a note. The last message of a person up to the index `since` and all messages
-    after it are always included. None: the last of all, which may be a correction of the model's answer. Texts that are
-    too long are cut, with a note that says so. No call of a tool stands apart from its result.
+    The part begins with a person's message or a note. The last message of a person up to the index `since` and all
+    messages after it are always included. None: the last message of all, possibly a correction of the model's answer.
+    Too long texts are cut, with a note in the text. No call of a tool is separated from the result.
     """
     if size(messages) <= most:
         return messages
@@ -102,10 +102,10 @@ def fitted(messages: Sequence[ModelMessage], most: int, since: int | None = None
 
 
 def _starts(messages: Sequence[ModelMessage], since: int) -> list[int]:
-    """Return the places where the kept part may begin.
+    """Return the possible first indexes of the kept part.
 
-    They are the messages of persons and the notes up to the last message of a person that is not after `since`, except
-    one that stands between a call and its result.
+    A kept part may begin at a person's message or at a note, up to the last message of a person not after `since`,
+    except between a call and the result of the call.
     """
     starts: list[int] = []
     apart, spoken = False, False
@@ -120,7 +120,7 @@ def _starts(messages: Sequence[ModelMessage], since: int) -> list[int]:
 
 
 def _fixed_size(request: Request) -> int:
-    """Return the size of what every call of an agent has, in bytes: the system text and the tools."""
+    """Return the size of the constant part of an agent's calls, in bytes: the system text and the tools."""
     tools = sum(len(tool.name) + len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
     return len(request.system.encode("utf-8", "replace")) + tools
 

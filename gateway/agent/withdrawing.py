@@ -1,6 +1,6 @@
-"""The built-in tool with which a model takes back questions that a person asked and that still wait for an answer.
+"""The built-in tool for a model to take back open questions of a person.
 
-It asks no person and runs nothing. What it takes back is closed in the commit of the turn.
+The tool asks no person and runs no action. The commit of the turn closes each question taken back.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def with_withdrawing(
 
 @cache
 def withdrawing_tool() -> Tool:
-    """Return the tool. It may be repeated, because it only names what the commit of the turn closes."""
+    """Return the tool. The tool may be repeated, because the commit of the turn closes the named questions."""
     return Tool(_withdraw, name=WITHDRAW_QUESTION, read_only=True)
 
 
 async def _withdraw(ctx: ToolContext, questions: list[str]) -> str:
-    """Take back questions that wait for the person's answer, because the person no longer wants them.
+    """Take back open questions, because the person no longer wants the actions.
 
-    Nothing is done about them. To change one, take it back and call its tool again.
+    No action runs. To change a question, take it back, then call the action's tool again.
 
     Args:
-        questions: Their names in the note about what is waiting, for example ["q1"].
+        questions: The names of the questions in the note about what is waiting, for example ["q1"].
     """
     if ctx.withdraw is None:
         raise ToolFailed("no question of the person is open")

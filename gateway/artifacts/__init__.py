@@ -1,4 +1,4 @@
-"""Files that tools make for people: emitted by a tool, stored by hash, opened and linked at delivery."""
+"""Files made by tools for people: emitted by a tool, stored by hash, opened and linked at delivery."""
 
 from gateway.artifacts.emit import MAX_BYTES, MAX_PER_RUN, Artifact, OutsideRun, collecting, emit_artifact, media_of
 from gateway.artifacts.keep import LINK_SECONDS, RETENTION_SECONDS, ArtifactStore, NotKept, Uploads

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from channels import AskfirstError, Media
 
 MAX_BYTES = 25 * 1024 * 1024
-"""The largest file that a tool may emit, in bytes."""
+"""The largest file for a tool to emit, in bytes."""
 MAX_PER_RUN = 10
-"""The number of files that one run of a tool may emit."""
+"""The most files emitted by one run of a tool."""
 
 _MIME_TYPE = re.compile(
     r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}(; ?charset=[a-z0-9-]{1,40})?"
@@ -31,7 +31,7 @@ class OutsideRun(AskfirstError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A file that a tool made: its bytes, or its URL."""
+    """A file made by a tool: the bytes, or the URL."""
 
     url: str | None = None
     sha256: str | None = None
@@ -43,13 +43,13 @@ class Artifact:
     role: str | None = None
     """The role of the file in the answer, for example ``primary`` or ``preview``."""
     retention_seconds: float | None = None
-    """The time for which the bytes are kept, in seconds; None: the store's default."""
+    """The retention of the bytes, in seconds; None: the store's default."""
     content: bytes | None = field(default=None, repr=False, compare=False)
-    """The bytes, until they are stored; None for a file with only a URL."""
+    """The bytes, until the file is stored; None for a file with only a URL."""
 
     @classmethod
     def of(cls, content: bytes, filename: str, mime_type: str | None = None) -> Self:
-        """Return the file with these bytes, of any size. It hashes them: call it in a thread for large ones."""
+        """Return the file with these bytes, of any size. Hashes the bytes: call in a thread for a large file."""
         digest = hashlib.sha256(content).hexdigest()
         return cls(sha256=digest, size=len(content), mime_type=mime_type, filename=filename, content=content)
 
@@ -66,7 +66,7 @@ def media_of(artifact: Artifact) -> Media:
 
 
 class _Collector:
-    """The files of one run. It accepts files while the run lasts."""
+    """The files of a run. Accepts files while the run lasts."""
 
     def __init__(self) -> None:
         self.artifacts: list[Artifact] = []
@@ -78,9 +78,9 @@ _current: ContextVar[_Collector | None] = ContextVar("askfirst_artifacts", defau
 
 @contextmanager
 def collecting() -> Iterator[list[Artifact]]:
-    """Collect the files that are emitted inside the block, in order, in the list that it yields.
+    """Collect the files emitted inside the block, in order, in the yielded list.
 
-    Concurrent runs do not see each other's files. A thread that has a copy of the run's context (as with
+    Concurrent runs do not see each other's files. A thread with a copy of the run's context (as with
     `asyncio.to_thread`) emits into the run. Emitting raises OutsideRun after the end of the block.
     """
     collector = _Collector()
@@ -106,12 +106,12 @@ def emit_artifact(
 ) -> Artifact:
     """Send a file to the person of this run. Give exactly one of `url`, `content` and `path`.
 
-    A `path` is read at once, so a temporary file may be deleted right after. In an async tool, that blocks the event
-    loop while a large file is read: use ``await asyncio.to_thread(emit_artifact, path=...)`` there. `sha256` and `size`
-    describe the file behind a `url`; given with bytes, they must be correct.
+    A `path` is read at once, so a temporary file may be deleted right after. In an async tool, the reading of a large
+    file blocks the event loop: use ``await asyncio.to_thread(emit_artifact, path=...)`` there. `sha256` and `size`
+    describe the file behind a `url`; given with bytes, both must be correct.
 
-    Raises OutsideRun outside a run of a tool, ValueError for invalid options and for a file that is empty or too large,
-    and OSError when the path cannot be read.
+    Raises OutsideRun outside a run of a tool, ValueError for invalid options and for an empty or too large file, and
+    OSError when the path cannot be read.
     """
     collector = _current.get()
     if collector is None or not collector.open:

@@ -1,7 +1,7 @@
-"""Signed links to stored files: the holder of a link may read that file until the link expires.
+"""Signed links to stored files: the holder of a link may read the file until the link expires.
 
-Only this module can make, change or decode a link. A link belongs to a conversation, which ends all its links when it
-begins a new series, or to a session of the chat page, so that only its browser may follow it.
+Only this module can make, change or decode a link. A link belongs to a conversation or to a session of the chat page. A
+conversation ends all its links when a new series begins. Only the browser of a session may follow the session's link.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OfConversation:
 
 @dataclass(frozen=True, slots=True)
 class OfSession:
-    """The holder of a link for one session of the chat page: only its browser may follow the link."""
+    """The holder of a link for a session of the chat page: only the session's browser may follow the link."""
 
     session: str
 
@@ -44,13 +44,13 @@ Holder: TypeAlias = OfConversation | OfSession
 
 
 class Links:
-    """A codec for link tokens, which seals the content of a link and reads it back.
+    """A codec for link tokens: seals the content of a link and reads the content back.
 
     A token is base64url of a tag and a hidden text: the JSON list (hash, type, file name, size, end in unix seconds,
-    holder). The tag is an HMAC-SHA256 of the text, cut to 16 bytes. The text is hidden by a stream that HMAC-SHA256
-    makes of the tag with another key (the construction SIV: https://web.cs.ucdavis.edu/~rogaway/papers/keywrap.html). A
-    link appears in request logs and in chats, so it must reveal neither the file's name nor its recipient. The first
-    key seals; all of them open.
+    holder). The tag is an HMAC-SHA256 of the text, cut to 16 bytes. The text is hidden by a stream, an HMAC-SHA256 of
+    the tag with another key (the construction SIV: https://web.cs.ucdavis.edu/~rogaway/papers/keywrap.html). A link
+    appears in request logs and in chats, and must therefore reveal neither the file's name nor the recipient. The first
+    key seals; all keys open.
     """
 
     def __init__(self, secret: Sequence[bytes], *, now: Callable[[], datetime]) -> None:
@@ -64,7 +64,7 @@ class Links:
         self._now = now
 
     def sign(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
-        """Return a token for this file, under this name and type, that expires after `lives_seconds`."""
+        """Return a token for this file, under this name and type, valid for `lives_seconds`."""
         ends = int(self._now().timestamp() + lives_seconds)
         sha256 = _encode(bytes.fromhex(media.sha256))
         fields = [sha256, media.mime_type, media.filename, media.size, ends, *_holder_fields(holder)]
@@ -99,12 +99,12 @@ class Links:
 
 
 def _holder_fields(holder: Holder) -> list[Json]:
-    """Return the holder as fields: one for a session, two for a conversation."""
+    """Return the holder as fields: a single field for a session, two for a conversation."""
     return [holder.session] if isinstance(holder, OfSession) else [holder.conversation, holder.series]
 
 
 def _hidden(text: bytes, key: bytes, tag: bytes) -> bytes:
-    """Hide a text, or reveal a hidden one: the same operation does both."""
+    """Hide a text, or reveal a hidden text: the same operation does both."""
     blocks = range(-(-len(text) // 32))
     stream = b"".join(hmac.digest(key, tag + number.to_bytes(4), hashlib.sha256) for number in blocks)[: len(text)]
     return (int.from_bytes(text) ^ int.from_bytes(stream)).to_bytes(len(text))

@@ -1,4 +1,4 @@
-"""File names and types that are safe to show, to send and to write into a header."""
+"""File names and types, safe to show, to send and to write into a header."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.artifacts.pictures import HEAD_BYTES, PICTURE_TYPES, picture_type
 _MAX_CHARACTERS = 100
 _MAX_EXTENSION = 10
 _LONGEST = 1_000
-"""The last characters of a name that are looked at."""
+"""The most characters of a name to read, counted from the end."""
 _FORBIDDEN = re.compile(r'[<>:"|?*]')
 _BYTES = "application/octet-stream"
 _OFFICE_GUESS = "application/vnd.openxmlformats-officedocument."
@@ -22,8 +22,8 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 def clean_filename(name: str | None, mime_type: str) -> str:
     """Return a plain file name, never empty.
 
-    It has no folders, no control or direction characters, and none that a file system refuses. It is only shown and
-    offered as the name of a download: on disk, a file is named by its hash.
+    The name has no folders, no control or direction characters, and no characters refused by a file system. The name is
+    only shown and offered for a download: on disk, a file is named by hash.
     """
     # Normalize first, because full-width dots and slashes become ASCII ones only here.
     text = unicodedata.normalize("NFKC", (name or "")[-_LONGEST:]).replace("\\", "/").rsplit("/", 1)[-1]
@@ -39,10 +39,10 @@ def clean_filename(name: str | None, mime_type: str) -> str:
 
 
 def sniff_type(content: bytes, filename: str | None) -> str:
-    """Return the MIME type of the bytes, or else that of the file name.
+    """Return the MIME type of the bytes, or else of the file name.
 
-    Without either, it is ``text/plain`` for UTF-8 and ``application/octet-stream`` for other bytes. No name makes a
-    PNG, JPEG, GIF or WebP picture, and neither do bytes that only begin like one.
+    Without either, the result is ``text/plain`` for UTF-8 and ``application/octet-stream`` for other bytes. No name
+    makes a PNG, JPEG, GIF or WebP picture, and neither do bytes with only the beginning of a picture.
     """
     if (known := picture_type(content[:HEAD_BYTES]) or audio_type(content)) is not None:
         return known
@@ -64,7 +64,7 @@ def sniff_type(content: bytes, filename: str | None) -> str:
 
 
 def _signature_type(content: bytes, filename: str | None) -> str:
-    """Return the MIME type by the signature of the bytes; an empty text if they have none that is known."""
+    """Return the MIME type by the signature of the bytes; an empty text without a known signature."""
     import puremagic  # its table of signatures is large, and many bots emit no file
 
     try:
@@ -79,7 +79,8 @@ _MP4_AUDIO: Final = (b"M4A ", b"M4B ")
 """The brands of files without video: https://mp4ra.org/registered-types/brands."""
 
 _DECLARED: Final = re.compile(rb"application/(?:vnd\.oasis\.opendocument\.[a-z-]{1,40}|epub\+zip)")
-"""OpenDocument and EPUB have their type as the first entry, stored plainly: https://www.w3.org/TR/epub-33/#sec-zip-container-mime."""
+"""OpenDocument and EPUB have the type as the first entry, stored plainly:
+https://www.w3.org/TR/epub-33/#sec-zip-container-mime."""
 _OFFICE: Final = {
     b"word/": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     b"xl/": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
@@ -89,7 +90,7 @@ _OFFICE: Final = {
 
 
 def audio_type(content: bytes) -> str | None:
-    """Return the MIME type of an Ogg or MP4 file that holds sound alone; None for other bytes."""
+    """Return the MIME type of an Ogg or MP4 file with sound alone; None for other bytes."""
     if content[:4] == b"OggS" and len(content) > 26:
         packet = 27 + content[26]
         return "audio/ogg" if content.startswith(_OGG_AUDIO, packet) else None
@@ -97,7 +98,7 @@ def audio_type(content: bytes) -> str | None:
 
 
 def zip_type(content: bytes) -> str:
-    """Return the MIME type of a ZIP archive by the names of its entries, which are never compressed."""
+    """Return the MIME type of a ZIP archive by the names of the entries. Names are never compressed."""
     if content[30:38] == b"mimetype" and (declared := _DECLARED.match(content, 38)) is not None:
         return declared.group().decode()
     if b"[Content_Types].xml" in content:

@@ -1,4 +1,4 @@
-"""The type and the size of a picture by its first bytes. Nothing is decompressed, and no name is believed."""
+"""The type and the size of a picture by its first bytes. No data is decompressed, and no name is trusted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from typing import Final
 
 HEAD_BYTES: Final = 2**20
-"""The bytes at the beginning of a file that are looked at. A JPEG may hold previews and profiles before its size."""
+"""The most bytes to read at the beginning of a file. A JPEG may hold previews and profiles before its size."""
 PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 _SIGNATURES: Final = (
@@ -21,23 +21,23 @@ _SIGNATURES: Final = (
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})
 _ENDS: Final = frozenset({0xD9, 0xDA})
-"""The end and the pixels of a JPEG. Its frame comes before them."""
+"""The end and the pixels of a JPEG. The frame comes before both."""
 _MARKER: Final = re.compile(rb"\xff([\x01-\xfe])")
 """Fill bytes may stand before a marker (ITU-T T.81, B.1.1.2), and libjpeg skips all other bytes too."""
 _MOST_STEPS: Final = 4_000
-"""The most segments of a picture that are looked at. A photo has some dozens, and hundreds with large metadata."""
+"""The most segments of a picture to read. A photo has some dozens, and hundreds with large metadata."""
 
 
 def picture_type(head: bytes) -> str | None:
-    """Return the MIME type of a picture by its first bytes; None if they are of no PNG, JPEG, GIF or WebP.
+    """Return the MIME type of a picture by its first bytes; None for bytes other than PNG, JPEG, GIF or WebP.
 
-    A picture whose first bytes do not tell its size is none: nobody could say what it takes to show it.
+    Also None for a picture without a size in the first bytes: the cost of showing the picture would be unknown.
     """
     return _signed_type(head) if picture_size(head) is not None else None
 
 
 def picture_size(head: bytes) -> tuple[int, int] | None:
-    """Return the width and the height of a picture; None if its first bytes do not tell them."""
+    """Return the width and the height of a picture; None without both in the first bytes."""
     try:
         size = _size(head)
     except (struct.error, IndexError):

@@ -1,1 +1,1 @@
-"""The turns of a bot, as its author makes them: its commands, and its model."""
+"""The turns of a bot: commands and model."""

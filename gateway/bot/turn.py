@@ -1,4 +1,4 @@
-"""One turn of a bot: its input, its result, and the two ways to answer it, by a command or by the model."""
+"""A turn of a bot: the input, the result, and the answer by a command or by the model."""
 
 from __future__ import annotations
 
@@ -54,16 +54,17 @@ _EXCUSES: Mapping[str, str] = {
     "budget": "budget",
     "timeout": "turn_timeout",
 }
-"""The key of the text for a turn that ended without an answer, by its stop reason."""
+"""The key of the text for a turn without an answer, by stop reason."""
 
 
 class TurnExpenses(Expenses, Protocol):
-    """The expenses of a turn, from the budgets of its person and of the bot."""
+    """The expenses of a turn, from the budgets of the person and of the bot."""
 
     async def notice(self, language: str, *, began: bool) -> str | None:
-        """Return the text for a turn that one of these budgets has ended; None if none has.
+        """Return the text for a turn ended by one of these budgets; None for any other turn.
 
-        A person is told once a window in each conversation, and whenever the turn had begun. Else the text is empty.
+        The person is notified once a window in each conversation, and always if the turn had begun. Otherwise the text
+        is empty.
         """
         ...
 
@@ -73,27 +74,27 @@ class TurnExpenses(Expenses, Protocol):
 
 
 class PersonalData(Protocol):
-    """The data of the person of a turn. Each command is asked first: it is done when the text is the code of that."""
+    """The data of the person of a turn. A command first replies with a code, and runs when the text is this code."""
 
     async def export(self, said: str, language: str) -> Reply:
-        """Return the answer to /export and the text after it."""
+        """Return the answer to /export with the text after the command."""
         ...
 
     async def forget(self, said: str, language: str) -> Reply:
-        """Return the answer to /forget and the text after it."""
+        """Return the answer to /forget with the text after the command."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """Input of a turn. The features of turns change it before the bot gets it."""
+    """Input of a turn. The features of turns change the input before the bot runs."""
 
     conversation: str
     address: Address
     person: Person
     language: str
     messages: Sequence[Message]
-    """Messages of one person, in order. Empty when the turn only continues after an outcome."""
+    """Messages of one person, in order. Empty for a turn that only continues after an outcome."""
     notes: Sequence[ModelMessage]
     """Events since the previous turn: outcomes of actions, edits."""
     history: Sequence[ModelMessage]
@@ -104,54 +105,53 @@ class Turn:
     actions: Callable[[], Awaitable[ConversationActions]]
     """Loads the conversation's open actions, anew at each call."""
     settled: Callable[[], Awaitable[ConversationActions]]
-    """Loads the conversation's actions and the ones that have ended lately."""
+    """Loads the conversation's open actions and the recently ended actions."""
     elsewhere: Callable[[], Awaitable[Sequence[PendingAction]]]
-    """Loads the open questions that wait for the person in groups; none for a turn in a group."""
+    """Loads the open questions waiting for the person in groups. Empty for a turn in a group."""
     events: RunTeller
-    """Tells the events of the turn."""
+    """Emits the events of the turn."""
     expenses: TurnExpenses
     own_data: PersonalData = field(init=False)
     """The data of the person, for /export and /forget."""
     find_ballots: Callable[[Sequence[str]], Awaitable[Mapping[str, Ballot]]]
-    """Returns the ballot of each of these people, by the private chats in which they can be reached."""
+    """Returns the ballot of each of these people, in the private chat. The ballot of an unreachable person is lost."""
     may_ask: Callable[[int], Awaitable[bool]]
-    """Returns True if the person may be asked so many questions now; they are then counted."""
+    """Returns True if the person may be asked this many questions now. The questions are then counted."""
     earlier_results: EarlierResults = field(init=False)
-    """Returns the raw results of a tool that an earlier turn has kept."""
+    """Returns the raw results of a tool, kept by an earlier turn."""
     remembered: Remembered = field(default_factory=Remembered)
-    """The memories of the conversation and of the person that the model reads."""
+    """The memories of the conversation and of the person, for the model."""
     read_file: ReadFile | None = None
     """Returns the bytes of a file of the conversation."""
     live: LiveText | None = None
-    """Shows the answer while it is written. None where the channel cannot, or the agent does not."""
+    """Shows the answer during writing. None without support by the channel or the agent."""
     admit: Callable[[str, str], Awaitable[str]] | None = None
-    """Admits the person with this pairing code and returns the answer in this language. None if this person may not
-    admit others."""
+    """Admits the person with this pairing code and returns the answer in this language. None: may not admit others."""
 
     @property
     def model_messages(self) -> list[ModelMessage]:
-        """The person's messages in the form that the model reads."""
+        """The person's messages in the form for the model."""
         return said_messages(self.messages, self.context.attachments)
 
     @property
     def command(self) -> str | None:
-        """The command that the person wrote, without its slash."""
+        """The command written by the person, without the slash."""
         return self.messages[0].command if self.messages else None
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """Result of a turn, before it is stored and sent."""
+    """Result of a turn, before storing and sending."""
 
     stop_reason: StopReason
     replies: list[Reply] = field(default_factory=list)
     transcript: list[Json] = field(default_factory=list)
     asked: list[PendingAction] = field(default_factory=list)
-    """Actions to show in one prompt. Actions that are not stored yet are new."""
+    """Actions to show in one prompt. Actions not stored yet are new."""
     changing: str | None = None
-    """The id of the open action that the person is changing."""
+    """The id of the open action being changed by the person."""
     withdrawn: tuple[str, ...] = ()
-    """The ids of the actions that the model takes back."""
+    """The ids of the actions taken back by the model."""
     unrelated: bool = False
     """True if the turn was not about the person's open actions."""
     loop: LoopOutcome | None = None
@@ -159,7 +159,7 @@ class Outcome:
 
 
 class Runtime(Protocol):
-    """Interface of the engine that runs a bot, as the bot sees it."""
+    """Interface of the engine for a bot."""
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult: ...
     async def decide(
@@ -181,7 +181,7 @@ class Runtime(Protocol):
 
 
 async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, interceptors: Interceptors) -> Outcome:
-    """Run the model's loop over the turn. Raises ProviderError when the model cannot be reached."""
+    """Run the model's loop over the turn. Raises ProviderError if the model cannot be reached."""
     actions = await turn.actions()
     waiting = actions.open_for(str(turn.person))
     changing = proposer.changing = _changing(turn, actions)
@@ -235,13 +235,13 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
 
 
 def _said(turn: Turn, done: LoopOutcome) -> Sequence[ModelMessage]:
-    """Return the person's messages as the guards let them through."""
+    """Return the person's messages after the guards."""
     said = turn.model_messages
     return said if done.guarded is None or not said else done.guarded[-len(said) :]
 
 
 async def _text(turn: Turn, done: LoopOutcome) -> str:
-    """Return the text that answers the person."""
+    """Return the text of the answer."""
     if done.stop_reason == "budget":
         notice = await turn.expenses.notice(turn.language, began=done.iterations > 0)
         if notice is not None:
@@ -261,13 +261,13 @@ class ActionProposer:
     def __init__(
         self, turn: Turn, *, answer_window_seconds: float, keep_stashed: Callable[[str, StashedTool], None]
     ) -> None:
-        """`keep_stashed` keeps the executor of an action that a tool stashed, by the action's id."""
+        """`keep_stashed` stores the executor of an action stashed by a tool, under the action's id."""
         self._turn, self._answer_window_seconds, self._keep_stashed = turn, answer_window_seconds, keep_stashed
         self._proposed: list[PendingAction] = []
         self.changing: PendingAction | None = None
-        """The open action that the person wants changed."""
+        """The open action to be changed at the person's wish."""
         self.unreached: dict[str | None, None] = {}
-        """The names of approvers out of reach, so that calls were not asked; None for those without a name."""
+        """Names of unreachable approvers: their calls were not asked. None for approvers without a name."""
 
     async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
         from gateway.pending.propose import asked_elsewhere
@@ -290,7 +290,7 @@ class ActionProposer:
     async def _within_quota(
         self, actions: ConversationActions, asks: Sequence[Ask], verdicts: Sequence[Verdict]
     ) -> Sequence[Verdict]:
-        """Return these verdicts, with a refusal for each new question if the person was asked too often lately."""
+        """Return these verdicts, with refusals of new questions if the person was asked too often lately."""
         from gateway.pending.standing import is_covered
 
         def is_counted(ask: Ask, verdict: Verdict) -> bool:
@@ -309,7 +309,7 @@ class ActionProposer:
     def _child(
         self, actions: ConversationActions, ask: Ask, ballots: Mapping[str, Ballot], plan: str | None
     ) -> Verdict:
-        """Propose a call. The first new one of the tool that is being changed takes the place of its question."""
+        """Propose a call. The first new call of the changed action's tool replaces the action's question."""
         verdict = self._verdict(actions, ask, ballots, plan, changing=self.changing)
         if isinstance(verdict, Asked) and verdict.action.replaces is not None:
             self.changing = None
@@ -362,27 +362,27 @@ class ActionProposer:
 
 
 def _taken_over(turn: Turn, action: PendingAction) -> PendingAction:
-    """Take over an action that the loop proposed, possibly in an earlier attempt at this turn. Raises NotAsked."""
+    """Take over an action proposed by the loop, possibly in an earlier attempt at this turn. Raises NotAsked."""
     from gateway.pending.propose import taken_over
 
     return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
 
 
 def _unreached(name: str | None, language: str) -> str:
-    """Return the text about approvers out of reach, by the author's name for them."""
+    """Return the text about unreachable approvers, with the author's name for the group."""
     from gateway.pending.prompt import deciders
 
     return say("approvers_unreached", language, people=deciders(name, language))
 
 
 def _excuse(stop_reason: StopReason, language: str) -> str:
-    """Return the text for a turn that ended without an answer."""
+    """Return the text for a turn without an answer."""
     key = _EXCUSES.get(stop_reason)
     return say(key, language) if key is not None else ""
 
 
 def _names(waiting: Sequence[PendingAction], person: str) -> Mapping[str, str]:
-    """Return the names of the open questions that the person asked, by the ids of their actions."""
+    """Return the names of the person's own open questions, by action id."""
     mine = [action for action in waiting if action.requester == person and action.ballot_of is None]
     return {action.pending_action_id: f"q{number}" for number, action in enumerate(mine, start=1)}
 
@@ -403,9 +403,9 @@ def _waiting_note(waiting: Sequence[PendingAction], names: Mapping[str, str], ch
 
 
 def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
-    """Return the open action that the person is changing, or None.
+    """Return the open action to be changed, or None.
 
-    The person pressed Change for it, or answered the only open one with a yes and another wish: "yes, but INV-7".
+    The person pressed Change, or answered the only open question with a yes and another wish: "yes, but INV-7".
     """
     from gateway.pending.reading import continues, name_of
 
@@ -425,7 +425,7 @@ def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
 
 
 def split_command(message: str) -> tuple[str | None, str]:
-    """Return the command of a message without its slash, and the text after it. None: the message is no command."""
+    """Return the command of a message without the slash, and the text after the command. None: no command."""
     word, _, rest = message.strip().partition(" ")
     if word.startswith("/") and word[1:].isidentifier():
         return word[1:].lower(), rest.strip()
@@ -433,7 +433,7 @@ def split_command(message: str) -> tuple[str | None, str]:
 
 
 def without_buttons(reply: Reply | str) -> Reply:
-    """Return a callback's answer as a Reply. Raises WrongOption for buttons, whose presses have no handler."""
+    """Return a callback's answer as a Reply. Raises WrongOption for buttons: presses have no handler."""
     if isinstance(reply, str):
         return Reply(text=reply)
     if reply.buttons:
@@ -448,13 +448,13 @@ def without_buttons(reply: Reply | str) -> Reply:
 
 
 def said_messages(messages: Sequence[Message], attachments: Sequence[ReceivedAttachment]) -> list[ModelMessage]:
-    """Return these messages for the model, with the words and files of their `attachments`."""
+    """Return these messages for the model, with the words and files of the `attachments`."""
     received = {each.ref: each for each in attachments}
     return [each for message in messages for each in (*_group_messages(message), _model_message(message, received))]
 
 
 def _model_message(message: Message, received: Mapping[str, ReceivedAttachment]) -> ModelMessage:
-    """Return a person's message in the form that the model reads: pictures and PDFs as files, others by name."""
+    """Return a person's message in the form for the model: pictures and PDFs as files, others by name."""
     text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
     lines: list[str] = []
     files: list[Media] = []
@@ -482,7 +482,7 @@ def _file_line(item: Attachment) -> str:
 
 
 def _group_messages(message: Message) -> list[ModelMessage]:
-    """Return the group's preceding messages to others as one note for the model. Empty when none were kept."""
+    """Return the group's preceding messages to others as a note for the model. Empty without kept messages."""
     if not message.before:
         return []
     lines = ["Written in the group before this message, not to you:", *message.before]

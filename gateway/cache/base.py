@@ -17,7 +17,7 @@ from gateway.config.options import checked
 
 
 class CacheNotReady(AskfirstError):
-    """A cache was asked before it had a place for its values. The text says what to do."""
+    """A cache was used before having a place for values. The text gives the remedy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,11 +27,11 @@ class CacheStats:
     hits: int = 0
     misses: int = 0
     evictions: int = 0
-    """The entries that were dropped to make room. Expired entries do not count."""
+    """The entries dropped to make room. Expired entries do not count."""
 
     @property
     def hit_rate(self) -> float:
-        """The share of the lookups that were hits, from 0 to 1; 0 before the first lookup."""
+        """The share of hits among the lookups, from 0 to 1; 0 before the first lookup."""
         return self.hits / lookups if (lookups := self.hits + self.misses) else 0.0
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Cache(Protocol):
     stats: CacheStats
 
     async def get(self, key: str) -> Json | None:
-        """Return the value of a key; None if there is no value, or its time is over."""
+        """Return the value of a key; None without a value, or after the value's time."""
         ...
 
     async def set(self, key: str, value: Json, ttl_seconds: float | None = None) -> None:
@@ -65,9 +65,9 @@ class Cache(Protocol):
 
 
 class InMemoryCache:
-    """A Cache in memory. When it is full, the entry that was used longest ago is dropped.
+    """A Cache in memory. A full cache drops the least recently used entry.
 
-    Agents, event loops and threads may share it.
+    Agents, event loops and threads may share the cache.
     """
 
     @checked

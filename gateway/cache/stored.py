@@ -1,4 +1,4 @@
-"""A cache in the store of the bot, which all its processes share."""
+"""A cache in the store of the bot, shared by all processes of the bot."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ _PREFIX: Final = "cached/"
 
 
 class Seals(Protocol):
-    """Seals the entries with the key of the gateway, and opens them again."""
+    """Seals the entries with the key of the gateway, and opens sealed entries."""
 
     def sealed(self, name: str, value: Json) -> Json:
         """Return the stored form of the record of this name."""
         ...
 
     def unsealed(self, key: Key, record: Record, conversation: str) -> Json:
-        """Return the value of a record of `sealed`, None without one. One without a valid seal is told and left out."""
+        """Return the value of a record of `sealed`, None without a record.
+
+        A record without a valid seal is logged and left out.
+        """
         ...
 
 
 class StoreCache:
-    """A Cache in the store of the bot. Instances on one Redis share its entries.
+    """A Cache in the store of the bot. Instances on one Redis share the entries.
 
-    An entry that was made or changed without the gateway's key counts as absent.
+    An entry made or changed without the gateway's key counts as absent.
     """
 
     @checked
@@ -45,7 +48,7 @@ class StoreCache:
         self._home: tuple[Store, Seals] | None = None
 
     def use(self, store: Store, seals: Seals) -> None:
-        """Keep the entries in this store. The bot calls it when it starts."""
+        """Keep the entries in this store. Called by the bot at start."""
         self._home = store, seals
 
     async def get(self, key: str) -> Json | None:

@@ -1,8 +1,8 @@
 """Command line of Askfirst: ``askfirst``.
 
 Exit codes of the commands: 1 for a failure, 2 for a wrong command line, 78 for faulty settings or a faulty store. 78 is
-EX_CONFIG of sysexits.h. A supervisor that knows it does not restart the process. A failure that may pass by itself is
-therefore 1, like an unreachable platform or a store that another process still holds.
+EX_CONFIG of sysexits.h. A supervisor with support for 78 does not restart the process. A possibly temporary failure
+therefore gets 1, for example an unreachable platform or a store still held by another process.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["main"]
 
 
 class Unsafe(click.ClickException):
-    """The settings are unsafe or incomplete, or the store cannot be opened as it is."""
+    """The settings are unsafe or incomplete, or the store cannot be opened in the present state."""
 
     exit_code = 78
 
 
 class Commands(click.Group):
-    """Command group with lazy imports that reports errors in one sentence.
+    """Command group with lazy imports. Errors are reported in one sentence.
 
-    `modules` maps each command to its module, which has the command under the same name. A module is imported when its
+    `modules` maps each command to its module. The module has the command under the same name, and is imported when the
     command is called or listed.
     """
 

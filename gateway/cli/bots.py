@@ -1,4 +1,4 @@
-"""Bot references on the command line: parsing, loading the bot, and its settings."""
+"""Bot references on the command line: parsing, loading the bot, and the bot's settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OURS = tuple(str(Path(package.__file__ or "").parent) for package in (gateway, 
 
 
 class NoBot(AskfirstError):
-    """The named bot does not exist, or its file cannot be run."""
+    """The named bot does not exist, or the bot's file cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,14 @@ class BotRef:
     module: str
     name: str
     directory: Path
-    """Directory of the bot's ``.env`` and, by default, of its store."""
+    """Directory of the bot's ``.env`` and, by default, of the store."""
     file: Path | None
     """The bot's Python file. None for a module."""
 
     @classmethod
     def parse(cls, written: str) -> Self:
-        """Parse a reference. Raises click.BadParameter when it is neither an existing Python file nor a module name."""
+        """Parse a reference. Raises click.BadParameter for text that is neither an existing Python file nor a module
+        name."""
         before, colon, after = written.rpartition(":")
         where, name = (before, after) if colon else (written, "bot")
         if where.endswith(".py"):
@@ -58,8 +59,8 @@ class BotRef:
     def load(self) -> ChannelAgent:
         """Import the bot, then remove the secrets from the process's environment.
 
-        Raises NoBot, with the traceback of the author's own code, and AskfirstError for a channel that cannot be
-        loaded.
+        Raises NoBot, with the traceback of the author's own code, and AskfirstError for a channel without a loadable
+        module.
         """
         module = self._module()
         hide_secrets()

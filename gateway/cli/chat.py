@@ -87,9 +87,9 @@ def chat(bot: BotRef, files: Path) -> None:
 
 
 class _TerminalChannel(DirectChannel):
-    """The channel of the bot's own code, with the files that the person sends from the terminal.
+    """The channel of the bot's own code, with the files sent by the person from the terminal.
 
-    A person at a terminal reads the messages in their order, so numbers can answer a list.
+    A person at a terminal reads the messages in order, so numbers can answer a list.
     """
 
     capabilities = replace(DirectChannel.capabilities, numbers=True)
@@ -98,13 +98,13 @@ class _TerminalChannel(DirectChannel):
         self._offered: dict[str, Path] = {}
 
     def offer(self, path: Path) -> str:
-        """Return the `ref` of a file of this machine. It is no path, so words can open no further file."""
+        """Return the `ref` of a file of this machine. The `ref` is no path, so words can open no further file."""
         ref = f"file-{len(self._offered) + 1}"
         self._offered[ref] = path
         return ref
 
     async def fetch(self, attachment: Attachment) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a file that was sent here. Raises Undeliverable for other refs."""
+        """Yield the bytes of a file sent here. Raises Undeliverable for other refs."""
         path = self._offered.get(attachment.ref)
         if path is None:
             raise Undeliverable("not_a_file")
@@ -126,14 +126,14 @@ class _ButtonChoice:
 
 @dataclass(frozen=True, slots=True)
 class _SentFile:
-    """A file that the person sends, with the words beside it."""
+    """A file sent by the person, with the words beside the file."""
 
     attachment: Attachment
     words: str
 
 
 def _file(line: str, terminal: _TerminalChannel) -> _SentFile | None:
-    """Return the file of a `/file` line. Without such a file, tell the reason and return None."""
+    """Return the file of a `/file` line. Without a readable file, print the reason and return None."""
     found = _FILE.fullmatch(line)
     if found is None:
         click.echo("/file needs a path: /file notes.pdf what does it say?\n", err=True)
@@ -154,7 +154,7 @@ def _file(line: str, terminal: _TerminalChannel) -> _SentFile | None:
 
 
 async def _open(engine: Engine) -> list[_ButtonChoice]:
-    """Return the buttons of the open questions, oldest question first. The person presses them by letter."""
+    """Return the buttons of the open questions, oldest question first. A letter presses a button."""
     conversation = engine.context.conversation(own_place(Person.parse(_WRITTEN)))
     actions = (await engine.context.actions(conversation)).open_for(_WRITTEN)
     return [
@@ -172,13 +172,13 @@ class _Letters:
 
     def __init__(self) -> None:
         self.given: dict[str, _ButtonChoice] = {}
-        """Name -> button, also of questions that are closed: the answer to a late press says so."""
+        """Name -> button, also of closed questions: a late press is answered with the state of the question."""
         letters = sorted({*ascii_lowercase} - {"y", "n"})
         rounds: Iterator[str] = itertools.chain([""], map(str, itertools.count(2)))
         self._names: Iterator[str] = (letter + number for number in rounds for letter in letters)
 
     def name(self, choice: _ButtonChoice) -> str:
-        """Return the name of a button: its own, if it has one, or the next."""
+        """Return the name of a button: an already given name, or the next name."""
         for name, named in self.given.items():
             if (named.action_id, named.intent) == (choice.action_id, choice.intent):
                 return name
@@ -188,7 +188,7 @@ class _Letters:
 
 
 def _lines() -> Iterator[str]:
-    """Yield the lines that the person writes, until Ctrl-D or Ctrl-C."""
+    """Yield the lines written by the person, until Ctrl-D or Ctrl-C."""
     prompt = "> " if sys.stdin.isatty() else ""
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
@@ -204,7 +204,7 @@ def _show(result: AgentResult, engine: Engine, files: Path) -> None:
 
 
 def _saved(artifact: Artifact, engine: Engine, files: Path) -> Path:
-    """Copy a file into the directory, under a numbered name if its own is taken."""
+    """Copy a file into the directory, under a numbered name if the file's own name is taken."""
     media = media_of(artifact)
     files.mkdir(parents=True, exist_ok=True)
     number, path = 1, files / media.filename

@@ -1,4 +1,4 @@
-"""Checks of `askfirst doctor`. Each returns its finding, or raises AskfirstError with a fault and its mend."""
+"""Checks of `askfirst doctor`. Each check returns a finding, or raises AskfirstError with a fault and a remedy."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ log = logging.getLogger("askfirst.doctor")
 _ANSWER_WITHIN_SECONDS = 20.0
 _MOST_TOKENS = 1000
 _CLOCK_SECONDS = 30.0
-"""Threshold of the warning for a clock that is off. It is far below the tolerance of `serve`, since the clock may drift
-further."""
+"""Threshold of the warning for a wrong clock. The threshold is far below the tolerance of `serve`, since the clock may
+drift further."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a check. `says` is a fault with its mend, or the finding."""
+    """Result of a check. `says` is the finding, or a fault with a remedy."""
 
     check: str
     ok: bool
@@ -72,7 +72,7 @@ class Finding:
 
 
 def looked(check: str, look: Callable[[], str]) -> Iterator[Finding]:
-    """Run a check. Yield its finding, and a warning for each line that it logged at WARNING."""
+    """Run a check. Yield the finding, and a warning for each line logged at WARNING during the check."""
     with _warnings_heard() as warnings:
         try:
             found = Finding(check, True, look())
@@ -85,7 +85,7 @@ def looked(check: str, look: Callable[[], str]) -> Iterator[Finding]:
 
 
 def faults(check: str, error: AskfirstError) -> Iterator[Finding]:
-    """Yield a finding for each line of an error that lists several (as Settings' errors do), else one."""
+    """Yield a finding for each line of an error with a list (as in Settings' errors), else a single finding."""
     listed = [line.removeprefix("- ") for line in str(error).splitlines() if line.startswith("- ")]
     for says in listed or [" ".join(str(error).split())]:
         yield Finding(check, False, says)
@@ -100,7 +100,7 @@ def settings(settings: Settings) -> str:
 
 
 def model(agent: ChannelAgent, *, asks: bool) -> str:
-    """Check that the model is configured. With `asks`, call it."""
+    """Check that the model is configured. With `asks`, call the model."""
     try:
         provider = agent.agent.provider
     except ProviderConfigurationError as error:
@@ -136,9 +136,9 @@ _LOOK = ToolSpec(
 
 
 async def _called(provider: Provider, config: AgentConfig) -> str:
-    """Have the model call a tool, in a conversation that has a call and its result already.
+    """Ask the model to call a tool, in a conversation with an earlier call and result.
 
-    A provider logs at WARNING what it had to leave out. Raises ProviderError.
+    A provider logs omitted parts of the request at WARNING. Raises ProviderError.
     """
     call = ToolCall(call_id="call_1", name=_LOOK.name, args={"thing": "bolts"})
     request = Request(
@@ -163,7 +163,7 @@ async def _called(provider: Provider, config: AgentConfig) -> str:
 
 
 def prices(now: datetime) -> Finding | None:
-    """Return how old the prices of models may be, with a warning when they are old; None when none are installed."""
+    """Return how old the prices of models may be, with a warning for old prices. None without installed prices."""
     age, warning = age_text(now), age_warning(now)
     return None if age is None else Finding("prices", True, warning or age, warns=warning is not None)
 
@@ -172,7 +172,7 @@ def prices(now: datetime) -> Finding | None:
 
 
 def previews(agent: ChannelAgent, written: str) -> Iterator[Finding]:
-    """Yield whether two previews of a call are equal, for each tool whose arguments have defaults or examples."""
+    """Compare two previews of a call, for each tool with defaults or examples of its arguments."""
     found = [
         (tool, _example(tool))
         for tool, _ in agent.agent.reach.values()
@@ -221,7 +221,7 @@ async def _previewed(agent: ChannelAgent, calls: Sequence[tuple[Tool, dict[str, 
 
 
 def tools(agent: ChannelAgent) -> Iterator[Finding]:
-    """Yield which tools run, ask or never run, and a warning for tools that run without any confirmation."""
+    """Yield the tools that run, ask or never run, and a warning for tools without any confirmation."""
     list_sources(agent)
     yield Finding("tools", True, in_short(agent))
     if (alone := unasked(agent.agent.reach.values())) is not None:
@@ -249,7 +249,7 @@ def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
 
 
 def platforms(settings: Settings, written: str) -> Iterator[Finding]:
-    """Check each configured platform: its token, the token's permissions, and the registered URL."""
+    """Check each configured platform: the token, the token's permissions, and the registered URL."""
     try:
         ways = settings.channels_on()
     except MissingSetting:
@@ -287,9 +287,9 @@ def platforms(settings: Settings, written: str) -> Iterator[Finding]:
 
 
 async def _tried(channel: Channel, dates: dict[str, float]) -> tuple[bool, str | None]:
-    """Return whether the channel can register a webhook, and the registered one. Raises AskfirstError when refused.
+    """Return whether the channel can register a webhook, and the registered webhook. Raises AskfirstError when refused.
 
-    `dates` receives this machine's clock skew in seconds, by the host that answered. Positive: this clock is ahead.
+    `dates` receives this machine's clock skew in seconds, by the host of the answer. Positive: this clock is ahead.
     """
     timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN_SECONDS)
     async with aiohttp.ClientSession(trust_env=proxied(), timeout=timeout, trace_configs=[_comparing(dates)]) as http:
@@ -359,7 +359,7 @@ def _compared(check: str, registered: str | None, expected: str | None, mend: st
 
 
 def store(settings: Settings) -> str:
-    """Open the store. If a server holds it, ask that server instead."""
+    """Open the store. If a server holds the store, ask the server instead."""
     file = store_file(settings.store)
     if file is not None and not file.exists():
         _write_into(file.parent, "ASKFIRST_STORE")
@@ -392,7 +392,7 @@ def seals(settings: Settings) -> Iterator[Finding]:
 
 
 def _place(url: str) -> str:
-    """Return the URL of a Redis without its password."""
+    """Return the URL of a Redis without the password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
 
@@ -415,7 +415,7 @@ def artifacts(settings: Settings) -> str:
 
 
 def _write_into(directory: Path, variable: str) -> None:
-    """Check that files can be created in the directory, or in its nearest existing parent. Raises AskfirstError."""
+    """Check that the directory, or the nearest existing parent, accepts new files. Raises AskfirstError."""
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -429,7 +429,7 @@ def _write_into(directory: Path, variable: str) -> None:
 
 @contextmanager
 def _warnings_heard() -> Iterator[list[str]]:
-    """Collect the messages that Askfirst logs at WARNING during the block."""
+    """Collect the messages logged by Askfirst at WARNING during the block."""
     messages: list[str] = []
 
     class Collector(logging.Handler):

@@ -1,8 +1,8 @@
 """Client of the control socket: runs operators' commands, with or without a running server.
 
-A server on an SQLite file listens on a socket file beside it, accessible to its own user alone. A command is sent to
-that socket. If no server listens, the command opens the store itself; the operating system's lock allows that to one
-process at a time. A store on Redis accepts several processes, so commands open it directly.
+A server on an SQLite file listens on a socket file beside the database, accessible to the server's user alone. Commands
+are sent to this socket. If no server listens, the command opens the store directly; the operating system's lock allows
+this to a single process at a time. A store on Redis accepts several processes, so commands open the store directly.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _READS = frozenset(
 )
 _ANSWER_SECONDS = 10.0
 _LONG_SECONDS = 3600.0
-"""Forgetting writes the whole file anew, and a search, an export or a look at all seals
-reads much of it: some seconds a gigabyte."""
+"""Forgetting rewrites the whole file, and a search, an export or a check of all seals reads much of the file: some
+seconds a gigabyte."""
 _LONG = frozenset({"search", "export", "forget", "old_seals", "reseal"})
 
 
@@ -61,8 +61,8 @@ def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
 def _listening_at(name: Path) -> Path | None:
     """Return the socket of this store's server, or None.
 
-    A killed server leaves its link behind, and any user could recreate the directory that the link points to. The
-    directory is therefore accepted only if it belongs to the link's owner and no other user may enter it.
+    A killed server leaves a link behind, and any user could recreate the directory behind the link. The directory is
+    therefore accepted only if it belongs to the link's owner and no other user may enter.
     """
     if not name.is_symlink():
         return name if name.exists() else None
@@ -109,7 +109,7 @@ def _alone(settings: Settings, operation: str, arguments: Mapping[str, Json]) ->
 
 
 def _channels(settings: Settings) -> Mapping[str, Channel]:
-    """Return every channel that can be written to, not started: this process sends no messages."""
+    """Return every writable channel, not started: this process sends no messages."""
     channels: dict[str, Channel] = {
         DirectChannel.name: DirectChannel(),
         WebChatChannel.name: WebChatChannel(keys=(), hosts=()),

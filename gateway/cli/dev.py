@@ -104,9 +104,9 @@ def _sees_saves() -> bool:
 
 
 async def _watch(directory: Path) -> asyncio.Task[None]:
-    """Return a task that ends when a Python file or the .env in this directory or below changes.
+    """Return a task, finished by a change of a Python file or of the .env in this directory or below.
 
-    Without the package watchfiles it never ends.
+    Without the package watchfiles the task never ends.
     """
 
     async def change() -> None:
@@ -123,7 +123,7 @@ async def _watch(directory: Path) -> asyncio.Task[None]:
 
 
 async def _until(saving: asyncio.Task[None], work: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> bool:
-    """Run `work` until a save or a signal, which `stopped` waits for. Return True if it was a save."""
+    """Run `work` until a save or a signal. `stopped` waits for either. Return True after a save."""
     with until_signal() as signalled:
         ending = asyncio.create_task(signalled.wait())
 

@@ -1,4 +1,4 @@
-"""Command ``askfirst doctor``: check that a bot can be served, one line per finding."""
+"""Command ``askfirst doctor``: check that a bot can be served, with a line for each finding."""
 
 from __future__ import annotations
 

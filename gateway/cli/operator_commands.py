@@ -1,6 +1,6 @@
 """Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage``, ``audit``, ``send``, ``conversations``.
 
-They work on a store, with its server up or down.
+All work on a store, with the server up or down.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 def on_a_store(command: Callable[..., Answer | None]) -> Callable[..., None]:
-    """Decorate a command with `--json` and with the settings that name its store, and print its answer."""
+    """Decorate a command with `--json` and with the settings of the store, and print the answer."""
 
     @click.option(
         "--bot", type=BotRef.parse, metavar="BOT", help="Whose store it is. Default: the one in this directory."
@@ -57,9 +57,9 @@ def on_a_store(command: Callable[..., Answer | None]) -> Callable[..., None]:
 
 
 def _named(group: click.Group, name: str, operation: str, **argument: str) -> Callable[[Callable[[Any], str]], None]:
-    """Decorate the text about the result of an operation on one named thing: make it the command `name`.
+    """Decorate the text about the result of an operation on a named thing: make the text the command `name`.
 
-    `argument` is the argument of the operation, and its name in the help.
+    `argument` is the argument of the operation, with the displayed name for the help.
     """
     [(parameter, metavar)] = argument.items()
 
@@ -76,13 +76,13 @@ def _named(group: click.Group, name: str, operation: str, **argument: str) -> Ca
 
 @click.group()
 def pending() -> None:
-    """Actions that wait for a person, that run, or whose outcome is unknown."""
+    """Actions: waiting for a person, running, or of unknown outcome."""
 
 
 @pending.command("list")
 @on_a_store
 def pending_list(settings: Settings) -> Answer:
-    """List them: those in doubt first, then the oldest first."""
+    """List the actions: unknown outcomes first, then the oldest first."""
     found = operate(settings, "pending")
     rows = [(a["id"][:8], a["code"], a["state"], _age(a["requested_at"]), a["requester"], a["preview"]) for a in found]
     table = _table(("ID", "CODE", "STATE", "AGE", "ASKED BY", "WHAT"), rows)
@@ -100,7 +100,7 @@ def _action(found: Any) -> str:
 
 @_named(pending, "cancel", "cancel", action_id="ID")
 def _withdrawn(found: Any) -> str:
-    """Withdraw an action that has not run yet. Its prompt says so, and the person is told."""
+    """Withdraw an action before its run. The prompt is updated, and the person is notified."""
     return f"Withdrawn: {found['preview']}"
 
 
@@ -109,7 +109,7 @@ def _withdrawn(found: Any) -> str:
 @click.argument("outcome", type=click.Choice(["done", "failed"]))
 @on_a_store
 def pending_settle(settings: Settings, action_id: str, outcome: str) -> Answer:
-    """Settle an action of unknown outcome, as done or failed. The person is told."""
+    """Settle an action of unknown outcome, as done or failed. The person is notified."""
     found = operate(settings, "settle", action_id=action_id, state=outcome)
     return Answer(found, f"Settled as {outcome}: {found['preview']}")
 
@@ -117,7 +117,7 @@ def pending_settle(settings: Settings, action_id: str, outcome: str) -> Answer:
 @click.group(invoke_without_command=True)
 @on_a_store
 def waiting(settings: Settings) -> Answer | None:
-    """Show how much waits to be worked on, where most does, and which limits were reached within the hour."""
+    """Show the number of waiting events, the largest mailboxes, and the limits reached within the hour."""
     if click.get_current_context().invoked_subcommand is not None:
         return None
     found = operate(settings, "waiting")
@@ -137,20 +137,20 @@ def waiting(settings: Settings) -> Answer | None:
 
 @_named(waiting, "put-aside", "put_aside", conversation="CONVERSATION")
 def _put_aside(found: Any) -> str:
-    """Make dead letters of all that waits in CONVERSATION. They are kept, and `dead replay` puts one back."""
+    """Move all waiting events of CONVERSATION to the dead letters. `dead replay` puts an event back."""
     return f"Put aside: {found['put_aside']} events of {found['conversation']}. See: dead list"
 
 
 @click.group()
 def dead() -> None:
-    """Dead letters: events and messages that were given up on."""
+    """Dead letters: events and messages given up after their last retry."""
 
 
 @dead.command("list")
 @click.option("--after", default="0", metavar="NUMBER", help="Go on behind the page that ended with this.")
 @on_a_store
 def dead_list(settings: Settings, after: str) -> Answer:
-    """List them, the oldest first, a page at a time; then the shapes of events that no channel understood."""
+    """List the dead letters, the oldest first, a page at a time; then the unreadable shapes of events."""
     found = operate(settings, "dead", after=after)
     rows = [
         (letter["id"], letter["what"], _age(letter["at"]), letter["conversation"], letter["reason"]) for letter in found
@@ -164,13 +164,13 @@ def dead_list(settings: Settings, after: str) -> Answer:
 
 @_named(dead, "show", "letter", dead_id="ID")
 def _letter(found: Any) -> str:
-    """Show all of one, including the text that a person wrote. The beginning of its ID is enough."""
+    """Show all fields of a dead letter, with the text of the person. The beginning of the ID is enough."""
     return _listing(found)
 
 
 @_named(dead, "replay", "replay", dead_id="ID")
 def _replayed(found: Any) -> str:
-    """Put one back where it came from: a mailbox or an outbox."""
+    """Put a dead letter back into its mailbox or outbox."""
     return f"Put back: the {found['what']} of {found['conversation']}"
 
 
@@ -198,7 +198,7 @@ def people() -> None:
 @people.command("list")
 @on_a_store
 def people_list(settings: Settings) -> Answer:
-    """List them, and the line of ASKFIRST_ALLOW that lets the last writer in."""
+    """List the people, and the line of ASKFIRST_ALLOW that lets the last writer in."""
     found = operate(settings, "people")
     away = [(each["person"], each["name"] or "", _age(each["at"]), each["code"] or "") for each in found["turned_away"]]
     inside = [(each["person"], each["name"] or "", _age(each["at"]), each["by"]) for each in found["admitted"]]
@@ -215,13 +215,13 @@ def people_list(settings: Settings) -> Answer:
 
 @_named(people, "admit", "admit", code="CODE")
 def _admitted(found: Any) -> str:
-    """Let the person with this CODE in, and tell them."""
+    """Let the person with this CODE in, and notify the person."""
     return f"Let in: {visible(found['person'])} {visible(found['name'] or '')}".rstrip()
 
 
 @_named(people, "remove", "expel", person="PERSON")
 def _expelled(found: Any) -> str:
-    """Withdraw the access that a code gave to PERSON, for example telegram:123:456."""
+    """Withdraw the access given by a code to PERSON, for example telegram:123:456."""
     return f"No longer let in: {visible(found['person'])}"
 
 
@@ -268,7 +268,7 @@ def usage(settings: Settings, by: str, since: datetime | None) -> Answer:
 
 
 def _usage_row(by: str, each: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a row of `usage`. Tokens without a known price stand apart: the cost has no part of them."""
+    """Return a row of `usage`. Tokens without a known price stand apart: the cost does not include such tokens."""
     counts = (each[name] for name in ("calls", "prompt_tokens", "cached_prompt_tokens", "completion_tokens"))
     cost = "unknown" if each["cost_usd"] is None else f"{each['cost_usd']:.4f}"
     return (each[by], *map(str, counts), cost, str(each["unpriced_tokens"]), f"{each['saved_usd']:.4f}")
@@ -298,7 +298,7 @@ def audit(settings: Settings, action_id: str, person: str, since: datetime | Non
 
 
 def _who(line: Mapping[str, Any]) -> str:
-    """Return the person of a line of the audit, or the pseudonym of one that was forgotten."""
+    """Return the person of an audit line, or the pseudonym of a forgotten person."""
     return f"{line['person'][:9]} (forgotten)" if line.get("forgotten") else line["person"] or ""
 
 
@@ -320,7 +320,7 @@ def send(settings: Settings, address: str, text: str) -> Answer:
 
 
 def _check_account(settings: Settings, address: str) -> None:
-    """Refuse the account of another bot: a message there would begin a conversation that the other bot never reads."""
+    """Refuse the account of another bot: a message there would begin a conversation never read by the other bot."""
     channel, _, rest = address.partition(":")
     if channel not in settings.channels_on():
         return
@@ -356,7 +356,7 @@ def _listing(found: Mapping[str, Any]) -> str:
 
 
 def _age(stamp: str | None) -> str:
-    """Return the age of a time stamp in its largest unit, as in ``3h``. Empty for None."""
+    """Return the age of a time stamp in the largest unit, as in ``3h``. Empty for None."""
     if stamp is None:
         return ""
     seconds = max((datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds(), 0)
@@ -368,7 +368,7 @@ def _age(stamp: str | None) -> str:
 
 @click.group()
 def conversations() -> None:
-    """Conversations: list, show, search, export and forget them."""
+    """Conversations: list, show, search, export, forget."""
 
 
 @conversations.command("list")
@@ -397,7 +397,7 @@ def conversations_show(settings: Settings, conversation: str, last: int) -> Answ
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True)
 @on_a_store
 def conversations_search(settings: Settings, text: str, person: str, limit: int) -> Answer:
-    """Find the newest messages that contain TEXT."""
+    """Find the newest messages containing TEXT."""
     found = operate(settings, "search", text=text, person=person, limit=str(limit))
     lines = [f"{each['at'][:19]}  {each['conversation']}\n  {_said(each['message'])}" for each in found]
     return Answer(found, "\n".join(lines) or "It was never said.")
@@ -407,7 +407,7 @@ def conversations_search(settings: Settings, text: str, person: str, limit: int)
 @click.argument("name")
 @on_a_store
 def conversations_export(settings: Settings, name: str) -> Answer:
-    """Print all that is kept of a conversation, or of a person like telegram:123:456, as JSON."""
+    """Print all stored data of a conversation, or of a person like telegram:123:456, as JSON."""
     found = operate(settings, "export", who=name)
     return Answer(found, json_text(found))
 
@@ -417,9 +417,9 @@ def conversations_export(settings: Settings, name: str) -> Answer:
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @on_a_store
 def conversations_forget(settings: Settings, name: str, *, yes: bool) -> Answer:
-    """Remove all that is kept of a conversation, or of a person like telegram:123:456. It cannot be undone.
+    """Remove all stored data of a conversation, or of a person like telegram:123:456. This cannot be undone.
 
-    In a group the turns of the person go, and the rest stays. Lines of the audit stay, and tell of no person any more.
+    In a group the turns of the person go, and the rest stays. Audit lines are kept, without the person's name.
     """
     if not yes:
         click.confirm(f"Remove all that is kept of {visible(name)}? This cannot be undone.", abort=True, err=True)

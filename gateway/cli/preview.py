@@ -1,4 +1,4 @@
-"""Command ``askfirst preview``: show the prompt that a call would lead to."""
+"""Command ``askfirst preview``: show the prompt of a call."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> N
 
 
 async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tuple[Reply, str, str]:
-    """Return the prompt, the text of its file, and a warning when the preview differs from call to call.
+    """Return the prompt, the text of the prompt's file, and a warning when the preview differs from call to call.
 
-    Raises AskfirstError when the call would not lead to a prompt.
+    Raises AskfirstError for a call without a prompt.
     """
     args, language = tool.validate(given), bot.language or "en"
     _check_policy(bot, tool, args)

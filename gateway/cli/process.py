@@ -1,4 +1,4 @@
-"""A gateway in its own process: served until a signal, then drained."""
+"""A gateway in a separate process: served until a signal, then drained."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ log = logging.getLogger("askfirst.cli")
 _UV_THREADS = 32
 _GARBAGE = 10_000
 """Threshold of Python's first garbage collection, in allocations. A few ordinary requests reach Python's default of
-700, and nearly all their objects are freed by reference counting."""
+700, and reference counting frees nearly all objects of these requests."""
 
 
 @contextlib.contextmanager
 def until_signal() -> Iterator[asyncio.Event]:
-    """Yield an event that SIGTERM, SIGINT or SIGHUP sets. A second signal ends the process at once.
+    """Yield an event, set by SIGTERM, SIGINT or SIGHUP. A second signal ends the process at once.
 
-    A SIGHUP that is ignored, as under nohup, stays ignored.
+    An ignored SIGHUP, as under nohup, stays ignored.
     """
     signalled, loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -81,7 +81,7 @@ async def run(
     """Serve until `stopped` returns, then drain for at most `grace_seconds`. `announce` is called with the server's
     URL.
 
-    Raises AskfirstError when it cannot start: the port is taken, a platform is out of reach, the store is in use.
+    Raises AskfirstError when the start fails: the port is taken, a platform is out of reach, the store is in use.
     """
     async with gateway:
         try:
@@ -100,8 +100,8 @@ async def run(
 
 
 def _settle_memory() -> None:
-    """Exclude the objects of startup from garbage collection. Each collection of them would block the event loop for a
-    tenth of a second or more while a platform waits."""
+    """Exclude the objects of startup from garbage collection. Each collection of these objects would block the event
+    loop for a tenth of a second or more while a platform waits."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE, *gc.get_threshold()[1:])
@@ -115,7 +115,7 @@ def _reason(error: OSError | UnicodeError) -> str:
 
 
 def leave_after(seconds: float) -> None:
-    """End the process after this many seconds, even when its event loop is blocked."""
+    """End the process after this many seconds, even with a blocked event loop."""
 
     def give_up() -> None:
         log.warning("something does not end, and is left as it is")
@@ -127,8 +127,8 @@ def leave_after(seconds: float) -> None:
 
 
 def leave() -> NoReturn:
-    """End the process without waiting for threads and tasks. Python and its event loop would wait for a tool that
-    hangs."""
+    """End the process without waiting for threads and tasks. Python and the event loop would wait for a hanging
+    tool."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):

@@ -105,7 +105,7 @@ async def _replayed(bot: ChannelAgent, settings: Settings, recorded: Sequence[Re
 
 
 def _read(file: Path) -> Iterator[RecordedRequest | Line]:
-    """Yield the records of a file. Raises AskfirstError, which names the faulty line."""
+    """Yield the records of a file. Raises AskfirstError, naming the faulty line."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -150,7 +150,7 @@ class _HasName(Protocol):
 
 
 class Replay:
-    """A running bot and the records that are replayed to it in order. The store's clock follows the recorded times."""
+    """A running bot and the records to replay in order. The store's clock follows the recorded times."""
 
     def __init__(self, engine: Engine, channels: Mapping[str, Channel], transcript: Transcript) -> None:
         self._engine, self._channels, self._transcript = engine, channels, transcript
@@ -161,14 +161,14 @@ class Replay:
         self._line = itertools.count(1)
 
     async def take(self, one: RecordedRequest | Line) -> None:
-        """Replay one record and wait until the bot is idle. Raises AskfirstError for a wrong record."""
+        """Replay a record and wait until the bot is idle. Raises AskfirstError for a wrong record."""
         if isinstance(one, Line):
             await self._says(one)
         else:
             await self._receive(one)
 
     async def aclose(self) -> None:
-        """Advance the clock past the collect time, so that the bot answers its last messages."""
+        """Advance the clock past the collect time, so the bot answers the last messages."""
         await self._move(self._engine.context.bot.collect_seconds)
 
     async def _says(self, line: Line) -> None:
@@ -295,11 +295,11 @@ _STAND_INS = {
     "TWILIO_WHATSAPP_FROM": "+10000000000",
     "ASKFIRST_PUBLIC_URL": "https://replay.invalid",
 }
-"""Placeholders for the settings that a channel requires. A replay sends no messages and verifies no signatures."""
+"""Placeholders for the required settings of a channel. A replay sends no messages and verifies no signatures."""
 
 
 def named(record: RecordedRequest) -> Sequence[str]:
-    """Return the names of the channels that the record may be for. Raises AskfirstError for an unknown channel."""
+    """Return the names of the possible channels of the record. Raises AskfirstError for an unknown channel."""
     if record.channel == WebChatChannel.name:
         raise AskfirstError(
             f"{record.source}: the web chat has no webhook: write what was said into a .txt file, a message a line"
@@ -313,7 +313,7 @@ def named(record: RecordedRequest) -> Sequence[str]:
 
 
 def offline(name: str, settings: Settings, transcript: Transcript) -> Channel:
-    """Return a channel that parses like its platform's and sends no messages. Raises MissingSetting.
+    """Return a channel with the platform's parser, without sending. Raises MissingSetting.
 
     Replies keep their Markdown text. The platform's own formatting runs as well, and its result is only checked for
     emptiness.
@@ -363,9 +363,9 @@ class RecordedRequest(BaseModel):
     """The posted JSON, or the text of the body (a form or JSON)."""
     headers: dict[str, str] = {}
     at: AwareDatetime | None = None
-    """Time of receipt. None: the time at which the platform says it was sent."""
+    """Time of receipt. None: the sending time given by the platform."""
     bot_name: str | None = None
-    """The bot's Telegram name without the @. In a group it decides whether the bot is addressed."""
+    """The bot's Telegram name without the @. In a group the name decides whether the bot is addressed."""
     _source: str = PrivateAttr("")
 
     @property
@@ -378,7 +378,7 @@ class RecordedRequest(BaseModel):
         self._source = source
 
     def request(self) -> WebhookRequest:
-        """Return the request in the form that the platform sent."""
+        """Return the request in the platform's form."""
         is_json = isinstance(self.body, dict) or self.body.lstrip().startswith("{")
         body = json.dumps(self.body) if isinstance(self.body, dict) else self.body.strip()
         headers = {"content-type": "application/json" if is_json else "application/x-www-form-urlencoded"}
@@ -388,7 +388,7 @@ class RecordedRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A message of one person on no particular platform."""
+    """A person's message without a particular platform."""
 
     source: str
     text: str
@@ -438,13 +438,13 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 _FIRST_ID = 10**12
-"""First id of the bot's messages. No platform's ids are as large, and every channel can parse it."""
+"""First id of the bot's messages. Ids of platforms are smaller, and every channel can parse this id."""
 _INDENT = "    "
 
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message that the bot has sent in this replay."""
+    """A message sent by the bot in this replay."""
 
     message_id: str
     address: Address
@@ -452,16 +452,16 @@ class ShownMessage:
 
 
 class Transcript:
-    """Printer of a replay's messages, in the order in which they occur."""
+    """Printer of a replay's messages, in order of time."""
 
     def __init__(self, echo: Callable[[str], None]) -> None:
         self._echo = echo
         self._begun = self._shows = False
-        """Whether any line has been printed, and whether the last one was a message of the bot."""
+        """Whether any line has been printed, and whether the last line was a message of the bot."""
         self._numbers = itertools.count(_FIRST_ID)
         self.shown: dict[str, ShownMessage] = {}
         self.here: Address | None = None
-        """Address of the record that is being replayed."""
+        """Address of the current record."""
         self.seen = 0
         """Count of the bot's messages when the record began."""
         self.said = False
@@ -479,7 +479,7 @@ class Transcript:
         self._echo(textwrap.indent(text, _INDENT).rstrip())
 
     def would_run(self, action: PendingAction) -> None:
-        """Print a confirmed action, which is not run."""
+        """Print a confirmed action. The action is not run."""
         self.note(f"would run: {action.kind} {visible(json.dumps(dict(action.args), ensure_ascii=False))}")
 
     def show(self, address: Address, part: Part) -> Receipt:
@@ -506,7 +506,7 @@ class Transcript:
     def newest(self, address: Address, label: str | None = None) -> ShownMessage | None:
         """Return the newest message of the bot in this chat, or None. Messages of the same thread are preferred.
 
-        With a `label`, only messages with that button count. Otherwise a message with buttons is preferred.
+        With a `label`, only messages with this button count. Otherwise a message with buttons is preferred.
         """
         here = [each for each in self.shown.values() if replace(each.address, thread=address.thread) == address]
         here.sort(key=lambda each: (each.address == address, bool(each.buttons), int(each.message_id)))

@@ -18,12 +18,12 @@ from gateway.cli.webhooks import bot_or_here
 # Limits of https://github.com/slackapi/manifest-schema, in characters, and of the number of commands.
 _LONGEST_NAME = 35
 _LONGEST_COMMAND = 31
-"""Without its slash."""
+"""Length limit of a command name, without the slash."""
 _LONGEST_DESCRIPTION = 2_000
 _MOST_COMMANDS = 50
 
 SCOPES = ["app_mentions:read", "chat:write", "commands", "files:read", "files:write", "im:history", "im:write"]
-"""Scopes that the bot's token needs."""
+"""Scopes required for the bot's token."""
 _EVENTS = ["app_mention", "message.im"]
 _COMMAND = re.compile(r"[a-z0-9_]+")
 _NOT_IN_A_NAME = re.compile(r"[^\w .'-]+")
@@ -32,7 +32,7 @@ _SLACKS_OWN = frozenset(
     kick leave list me msg mute open part prefs pro remind remove rename search shortcuts shrug star status topic
     trigger who""".split()  # noqa: SIM905
 )
-"""Names of Slack's built-in commands. Slack refuses a manifest with one of them
+"""Names of Slack's built-in commands. Slack refuses a manifest with a built-in name
 (https://github.com/NousResearch/hermes-agent/pull/18456) and documents no list."""
 
 
@@ -87,7 +87,7 @@ def _manifest(agent: ChannelAgent, url: str | None) -> dict[str, Json]:
 
 
 def _commands(agent: ChannelAgent, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the bot's commands that Slack allows, with descriptions. A name of Slack's own gets the bot's name as
+    """Yield the bot's commands allowed by Slack, with descriptions. A name of Slack's own gets the bot's name as
     prefix."""
     prefix = "_".join(re.findall(r"[a-z0-9]+", name.lower())) or "bot"
     for command, description in agent.commands.described(agent.language or "en").items():

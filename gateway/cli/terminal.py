@@ -12,7 +12,7 @@ _ISOLATES = "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def visible(text: str) -> str:
-    """Return the text with control and direction characters escaped, so that it cannot control the terminal."""
+    """Return the text with control and direction characters escaped. Escaped text cannot control the terminal."""
     return "".join(map(_written, text))
 
 

@@ -1,4 +1,4 @@
-"""Command ``askfirst tools``: list what each tool may do without confirmation."""
+"""Command ``askfirst tools``: list the tools that run, ask or never run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
 
 
 def list_sources(agent: ChannelAgent) -> None:
-    """Let the sources of the agent's tools, such as MCP servers, list them once. What fails is in the log."""
+    """Ask the sources of the agent's tools, such as MCP servers, for their lists once. Failures are logged."""
 
     async def once() -> None:
         try:
@@ -53,7 +53,7 @@ def list_sources(agent: ChannelAgent) -> None:
 
 
 def in_short(agent: ChannelAgent) -> str:
-    """Return, in one line, whether each tool runs, asks or is denied."""
+    """Return, in a line, whether each tool runs, asks or is denied."""
     return ", ".join(f"{each.tool} {each.how}" for each in permissions(agent.agent.reach.values())) or "none"
 
 

@@ -1,4 +1,4 @@
-"""Commands ``askfirst webhooks``: register with the platforms the URLs that they call."""
+"""Commands ``askfirst webhooks``: register the URLs of the webhooks with the platforms."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _settings(bot: BotRef | None) -> Settings:
 
 @asynccontextmanager
 async def _registering(settings: Settings, ways: Mapping[str, Way]) -> AsyncIterator[Mapping[str, CanRegister]]:
-    """Start the channels, and yield the ones that can register a webhook. For the others, print the URL to enter by
+    """Start the channels, and yield the channels able to register a webhook. For the others, print the URL to enter by
     hand.
 
     Raises AskfirstError when no channel is on.

@@ -1,1 +1,1 @@
-"""Configuration: the settings of the environment, limits, and the options of a bot's own parts."""
+"""Configuration: the settings of the environment, limits, and the options of a bot's parts."""

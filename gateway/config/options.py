@@ -1,4 +1,4 @@
-"""Checks of a bot's options, with errors that say the allowed values."""
+"""Checks of a bot's options, with the allowed values in the errors."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ class Options(BaseModel):
 
 
 def checked(init: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate an ``__init__`` so that its arguments are checked against their annotations. Wrong ones raise
-    WrongOption."""
+    """Decorate an ``__init__`` to check the arguments against the annotations. Wrong arguments raise WrongOption."""
     owner = init.__qualname__.partition(".")[0]
     names = list(inspect.signature(init).parameters)
     validated = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(init)
@@ -67,7 +66,7 @@ def checked(init: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def wrong_options(error: ValidationError, known: Sequence[str]) -> dict[str, str]:
-    """Return the issue of each option that pydantic refused. `known`: the names of all options."""
+    """Return the issue of each option refused by pydantic. `known`: the names of all options."""
     found: dict[str, list[ErrorDetails]] = {}
     for each in error.errors(include_url=False, include_context=False):
         found.setdefault(_path(each["loc"], known), []).append(each)
@@ -75,7 +74,7 @@ def wrong_options(error: ValidationError, known: Sequence[str]) -> dict[str, str
 
 
 def _path(loc: tuple[int | str, ...], known: Sequence[str]) -> str:
-    """Return the name of the refused option or item. A positional argument is named by its parameter."""
+    """Return the name of the refused option or item. A positional argument gets the name of the parameter."""
     first, *rest = loc or ("options",)
     if isinstance(first, int):
         first = known[first] if first < len(known) else f"argument {first}"
@@ -106,7 +105,7 @@ def _no_option(name: str, known: Iterable[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a plain value, truncated. Any other value may hold a secret, so only its type is shown."""
+    """Return a plain value, truncated. For any other value, return only the type: the value may contain a secret."""
     if value is None or isinstance(value, (bool, int, float, str)):
         text = repr(value)
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

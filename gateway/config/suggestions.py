@@ -1,4 +1,4 @@
-"""Suggestions for misspelt settings: variables with a prefix of Askfirst that no code reads."""
+"""Suggestions for misspelt settings: unread variables with a prefix of Askfirst."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from gateway.config.environment import SECRETS
 from gateway.config.settings import VARIABLES
 
 _PREFIXES = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_")
-"""Checked prefixes. Vendors' libraries read variables of their own (OPENAI_ORG_ID), so their prefixes are not
-checked."""
+"""Checked prefixes. Other prefixes are not checked: vendors' libraries read variables of their own (OPENAI_ORG_ID)."""
 
 
 def misspelt(environ: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield a warning for each unread variable, with the setting that was probably meant."""
+    """Yield a warning for each unread variable, with the probable setting."""
     known = {*VARIABLES, *_of_channels(), *(f"{name}_FILE" for name in SECRETS)}
     for name in sorted({*(os.environ if environ is None else environ)} - known):
         if name.startswith(_PREFIXES):

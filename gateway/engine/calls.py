@@ -1,7 +1,7 @@
-"""Calls of the bot's own code, `ask_channel` and `decide`: one at a time for each conversation.
+"""Calls of the bot's own code, `ask_channel` and `decide`: serialised for each conversation.
 
-With a shared store, any process may run the turn that a call waits for. The commit that ends the turn stores its result
-for the caller. The bot's replies are read from the conversation's visible log.
+With a shared store, any process may run the turn of a call. The final commit of the turn stores the result for the
+caller. The bot's replies are read from the conversation's visible log.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 
 _RESULT_SECONDS = 600.0
-"""The time for which the result of a turn is kept for its caller."""
+"""The time for which a turn's result is kept for the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """The result of a turn for its caller, without the replies."""
+    """The result of a turn for the caller, without the replies."""
 
     stop_reason: StopReason
     asked: tuple[str, ...] = ()
     """Action ids."""
     run_id: str = ""
-    """The run, whose trace is a record of its own; empty for a turn without one."""
+    """The id of the run, empty if the model did not run. The trace of the run is a separate record."""
     usage: Usage = field(default_factory=Usage)
     iterations: int = 0
     tool_calls: tuple[ToolCall, ...] = ()
@@ -67,17 +67,17 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnError:
-    """The error that ended a turn, for a caller in another process."""
+    """The error of a failed turn, for a caller in another process."""
 
     error: str
-    """Its type."""
+    """The name of the error's type."""
     provider: str | None = None
     code: str = ""
     retryable: bool = False
 
     @classmethod
     def by(cls, error: Exception) -> Self:
-        """Return the stored form of an error, without its text, which may be a person's."""
+        """Return the stored form of an error, without the text: the text may contain a person's words."""
         name = type(error).__name__
         if isinstance(error, ProviderError):
             return cls(error=name, provider=error.provider, code=error.code, retryable=error.retryable)
@@ -94,7 +94,7 @@ class TurnError:
 
 
 class Results(TurnFeature):
-    """Stores how a turn ended, for the calls that wait for it."""
+    """Stores the result or the error of a turn, for waiting calls."""
 
     async def contribute(self, ending: Ending) -> None:
         if ending.error is not None:
@@ -111,21 +111,21 @@ class Results(TurnFeature):
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """A call that waits for the work of a conversation. Its result has the replies since it began."""
+    """A call waiting for the work of a conversation. The result has the replies since the start of the call."""
 
     context: EngineContext
     conversation: str
     after: int
-    """The last line of the conversation's visible log when the call began."""
+    """The last line of the conversation's visible log at the start of the call."""
     last_line: int
-    """The last line of the visible log that the call has seen."""
+    """The last line of the visible log seen by the call."""
     turn_result: TurnResult | None = None
     record: RunRecord | None = None
-    """The record of a turn that ran in this process. The trace of any other is read from the store."""
+    """The run record of a turn in this process. The trace of any other turn is read from the store."""
     error: Exception | None = None
 
     async def wait_for_line(self, seconds: float) -> bool:
-        """Wait for the next line of the visible log, from any process. Returns False after this time without one."""
+        """Wait for the next line of the visible log, from any process. Return False after this time without a line."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), contextlib.aclosing(self._lines()) as lines:
                 async for line in lines:
@@ -138,7 +138,7 @@ class Call:
         return self.context.store.watch(log, after=self.last_line)
 
     async def read_posted_result(self, message_id: str) -> None:
-        """Take over the end of this message's turn if another process posted it."""
+        """Read the result or error of this message's turn, if stored by another process."""
         key = _result_key(self.context, self.conversation, message_id)
         record = (await self.context.store.get([key]))[key]
         if record.version:
@@ -153,7 +153,7 @@ class Call:
                 self.turn_result, self.error = None, posted.as_error()
 
     async def result(self) -> AgentResult:
-        """Return the result of the call. Raises the error that ended its turn."""
+        """Return the result of the call. Raises the error of a failed turn."""
         if self.error is not None:
             raise self.error
         context, ended = self.context, self.turn_result or TurnResult(stop_reason="decided")
@@ -178,7 +178,7 @@ class Call:
         )
 
     async def _trace(self, run_id: str) -> AgentTrace:
-        """Return the trace that the turn stored. It has no steps when none is kept."""
+        """Return the stored trace of a run; an empty trace if none is kept or readable."""
         key = keys.key(self.context.store, self.conversation, keys.trace, run_id)
         record = (await self.context.store.get([key]))[key] if run_id else None
         if record is None or not isinstance(record.value, Mapping):
@@ -196,7 +196,7 @@ class Call:
 
 
 class Calls:
-    """The calls of this process. A turn that runs in this process gives its end to the call itself."""
+    """The calls of this process. A turn in this process passes the result to the call directly."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -204,12 +204,12 @@ class Calls:
         self._now: dict[str, Call] = {}
 
     def get(self, conversation: str) -> Call | None:
-        """Return the call that waits for this conversation now."""
+        """Return the current call of this conversation, or None."""
         return self._now.get(conversation)
 
     @contextlib.asynccontextmanager
     async def begin(self, conversation: str) -> AsyncIterator[Call]:
-        """Begin a call on this conversation, after the end of the calls before it."""
+        """Begin a call on this conversation, after the end of all earlier calls."""
         lock = self._locks.setdefault(conversation, asyncio.Lock())
         async with lock:
             log = keys.key(self._context.store, conversation, keys.visible_log)
@@ -228,7 +228,7 @@ def _result_key(context: EngineContext, conversation: str, message_id: str) -> K
 
 
 def _artifact(stored: Any) -> Artifact:
-    """Return the file of a line of the visible log."""
+    """Return the file in a line of the visible log."""
     return Artifact(
         sha256=stored["sha256"],
         mime_type=stored["mime_type"],

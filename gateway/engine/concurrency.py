@@ -16,16 +16,16 @@ from gateway.timing import loop_lag
 log = logging.getLogger("askfirst.engine")
 
 _CANCELLED_SECONDS = 3.0
-"""Time that cancelled work may take to give its leases back."""
+"""Time limit for cancelled work to release leases."""
 _LATE_SECONDS = 0.05
-"""The lag of the event loop above which fewer workers begin."""
+"""Above this lag of the event loop, fewer workers begin."""
 _FEWEST_AT_ONCE = 2
 _YIELDED_SECONDS = 1.0
-"""The longest wait of a worker with a lease, which is not renewed yet."""
+"""The longest wait of a worker with a lease. The lease is not renewed during the wait."""
 
 
 class BackgroundTasks:
-    """Background tasks: kept until they end. Their failures are logged by type and place."""
+    """Background tasks, kept until the end. Failures are logged by type and place."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -40,12 +40,12 @@ class BackgroundTasks:
         task.add_done_callback(self._ended)
 
     async def ended(self) -> None:
-        """Wait until all tasks, and the tasks that they start, have ended."""
+        """Wait for the end of all tasks, and of the tasks started by these tasks."""
         while self._running:
             await asyncio.wait(self._running)
 
     async def drain(self, grace_seconds: float) -> None:
-        """Wait for the tasks for the grace time, then cancel them. A task that ignores the cancellation is left."""
+        """Wait for the tasks for the grace time, then cancel the rest. A task ignoring the cancellation is left."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
                 await self.ended()
@@ -66,7 +66,7 @@ class BackgroundTasks:
 
 
 class DelayedTask:
-    """Task that starts after a delay, or earlier by `begin`, unless `end` comes first.
+    """Task with a delayed start: after the delay, or earlier by `begin`, unless `end` comes first.
 
     Most work is over before the delay, and then costs no task.
     """
@@ -85,14 +85,14 @@ class DelayedTask:
             self._task, self._work = asyncio.create_task(self._work(), name=self._name), None
 
     def end(self) -> None:
-        """Cancel the task, or its start."""
+        """Cancel the task, or the pending start."""
         self._work = None
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
     async def ended(self) -> None:
-        """Cancel the task, and wait until it has ended."""
+        """Cancel the task, and wait for the end."""
         self.end()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
@@ -111,7 +111,7 @@ class KeyedLimit:
 
     @contextlib.contextmanager
     def one(self, name: str) -> Iterator[None]:
-        """Count one worker for this key while the block runs."""
+        """Count a worker for this key while the block runs."""
         self._taken[name] += 1
         try:
             yield
@@ -122,14 +122,14 @@ class KeyedLimit:
 
 
 class AdaptiveLimit:
-    """Concurrency limit that follows the lag of the event loop: halved while it is late, raised by one a beat else."""
+    """Concurrency limit adapted to the lag of the event loop: halved at a late beat, else raised by 1."""
 
     def __init__(self, most: int) -> None:
         self._most = self._allowed = most
         self._seen_beat = 0.0
 
     async def room(self, running: Callable[[], int]) -> None:
-        """Wait until fewer workers run than the limit allows. A loop whose lag is not measured has no limit."""
+        """Wait until fewer workers run than the limit allows. Without a measured lag there is no limit."""
         while (lag := loop_lag.current()) is not None:
             self._adapt(lag, running())
             if running() < self._allowed:
@@ -163,7 +163,7 @@ class WorkerPool:
         self._free, self._running = asyncio.Semaphore(at_once), 0
         self._limit = AdaptiveLimit(at_once) if yields else None
         self._ended_at = 0.0
-        """The time of the loop at which work last ended, or began while none ran."""
+        """The loop's time at the last end of work, or at a start after idleness."""
 
     @property
     def is_busy(self) -> bool:
@@ -171,11 +171,11 @@ class WorkerPool:
         return self._free.locked()
 
     def stuck_seconds(self) -> float:
-        """Return for how long no work has ended; 0 while none runs."""
+        """Return the seconds since the last end of work; 0 while no work runs."""
         return asyncio.get_running_loop().time() - self._ended_at if self._running else 0.0
 
     async def take(self, take_lease: Callable[[], Awaitable[Lease | None]]) -> None:
-        """Wait for a free worker, take a lease, and start its work. Raises the errors of `take_lease`."""
+        """Wait for a free worker, take a lease, and start the work. Raises the errors of `take_lease`."""
         await self._free.acquire()
         lease = None
         try:

@@ -1,4 +1,4 @@
-"""The stored bodies of events: with the time of their receipt and the gateway's seal."""
+"""The stored bodies of events, with the time of receipt and the gateway's seal."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def event_body(keyring: Keyring, conversation: str, event: Event, received: date
 
 
 def received_body(keyring: Keyring, conversation: str, body: Mapping[str, Json], received: datetime) -> dict[str, Json]:
-    """Return this body of an event with the time of its receipt and the seal."""
+    """Return this body of an event with the time of receipt and the seal."""
     return keyring.stamped("event", conversation, {**body, "received": micros(received)})
 
 
 def replay_body(keyring: Keyring, waiting: Waiting) -> dict[str, Json]:
-    """Return the body of an event for its dead letter. A replayed event is read, and decides no action."""
+    """Return the body of an event for a dead letter. A replayed event is read and decides no action."""
     body = {name: value for name, value in waiting.body.items() if name != "mac"}
     return keyring.stamped("event", waiting.conversation, {**body, "replayed": True})

@@ -1,4 +1,4 @@
-"""Files of tools and of people: kept within the limits of their person and of all together."""
+"""Files of tools and of people, kept within the limits of a person and of all people together."""
 
 from __future__ import annotations
 
@@ -26,52 +26,53 @@ log = logging.getLogger("askfirst.engine")
 
 
 class _Room(NamedTuple):
-    """A room for kept files, with limits of its own."""
+    """A room for kept files, with separate limits."""
 
     name: str
-    """As a reached limit is told."""
+    """The name in the report of a reached limit."""
     cell: str
     seconds: float = RETENTION_SECONDS
-    """The time after which a file counts no more."""
+    """The time in which a full limit becomes free again."""
 
 
 _OF_TOOLS: Final = _Room("files of tools", "files")
 _OF_PEOPLE: Final = _Room("files of people", "files sent")
 _UPLOADS: Final = _Room("uploads that no message names", "uploads", 3600.0)
 _NEVER: Final = (Cell(name="never", burst=1, period_seconds=1e-6),) * 2
-"""Cells whose sum is above their burst, so that nothing is taken."""
+"""Two cells with a sum above the burst: a request with both is always refused."""
 
 
 class FileKeeper:
-    """Keeps files in three rooms: those of tools, those that people send, and uploads that no message names yet. So no
-    room can be used up from another one.
+    """Keeps files in three rooms with separate limits: files of tools, files sent by people, and unnamed uploads.
 
-    `share`: MiB that one person, the web chat as a whole, and all together may keep in each room.
+    An upload is unnamed until a message names the upload.
+
+    `share`: MiB for a person, for the web chat as a whole, and for all together, in each room.
     """
 
     def __init__(self, artifacts: ArtifactStore, store: Store, share: Share, reached: ReachedLimits) -> None:
         self._artifacts, self._store, self._share, self._reached = artifacts, store, share, reached
         self._keeping: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Hash -> the lock under which a file that a person sent is counted, and so counted once."""
+        """Hash -> the lock for counting a sent file, so the file is counted once."""
 
     async def keep(self, artifact: Artifact, person: str) -> Media:
-        """Keep a file that a tool made for a person.
+        """Keep a file made by a tool for a person.
 
-        A file counts for as long as files stay, a little less each moment. Raises NotKept above the limits.
+        The counted size shrinks steadily over the lifetime of files. Raises NotKept above the limits.
         """
         return await self._keep(_OF_TOOLS, artifact, person)
 
     async def keep_sent(self, artifact: Artifact, person: str) -> Media:
-        """Keep a file that a person sent. Raises NotKept above the limits."""
+        """Keep a file sent by a person. Raises NotKept above the limits."""
         async with self._lock(artifact.sha256 or ""):
             return await self._keep(_OF_PEOPLE, artifact, person)
 
     async def charge_upload(self, person: str, size: int) -> None:
-        """Count an upload of this many bytes until it leaves or a message names it. Raises NotKept above the limits."""
+        """Count an upload of this many bytes, less and less over an hour. Raises NotKept above the limits."""
         await self._charge(_UPLOADS, person, size)
 
     async def keep_upload(self, media: Media, person: str) -> None:
-        """Keep an upload that a message of the person names. Raises NotKept above the limits."""
+        """Keep an upload named by a message of the person. Raises NotKept above the limits."""
         async with self._lock(media.sha256):  # the turn of the message may keep it at the same time
             if await self._artifacts.is_unnamed(media.sha256):
                 await self._charge(_OF_PEOPLE, person, media.size)
@@ -110,26 +111,26 @@ class FileKeeper:
             raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
 
     async def _is_full(self, shared: Sequence[Cell]) -> bool:
-        """Return True if rates have no room for their costs. Takes nothing of them."""
+        """Return True if the shared limits have no room for the costs. Takes no amount."""
         return bool(shared) and await self._store.acquire([*shared, *_NEVER]) > _NEVER[0].period_seconds
 
     async def _note(self, sha256: str, person: str, seconds: float) -> None:
-        """Note for whom a file is kept: forgetting them deletes it."""
+        """Note the person of a kept file. Forgetting the person deletes the file."""
         key = keys.key(self._store, person, keys.kept_file, sha256)
         await self._store.commit(Transaction(partition=key.partition, puts={key.name: Put(True, seconds)}))
 
     async def read(self, media: Media) -> bytes | None:
-        """Return the bytes of a kept file; None if it is gone."""
+        """Return the bytes of a kept file; None if the file is gone."""
         try:
             return await in_thread(self._artifacts.open(media).path.read_bytes, threads=FILES)
         except OSError:
             return None
 
     async def keep_for_questions(self, actions: ConversationActions) -> None:
-        """Keep the files of the questions that are asked, before the commit that queues the questions.
+        """Keep the files of asked questions, before the commit queueing the questions.
 
-        Raises NotKept for the file of a new question. The file of an older question was kept when it was asked, so its
-        decision goes on.
+        Raises NotKept for the file of a new question. The file of an older question was kept at the time of asking, so
+        the decision goes on.
         """
         if actions.filed:
             await in_thread(partial(write_files, actions), threads=FILES)

@@ -1,4 +1,4 @@
-"""Messages as the engine judges them, beyond their text."""
+"""Properties of messages beyond the text, as needed by the engine."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from channels import Message
 
 
 def is_typed(message: Message) -> bool:
-    """Return True for words that the person typed here to the bot. No other message decides anything.
+    """Return True for words typed here by the person to the bot. No other message decides an action.
 
-    Reading an answer ignores one mention of a bot. Only the channel knows if it is a mention of this bot.
+    Reading an answer ignores one mention of a bot. Only the channel recognises a mention of this bot.
     """
     copied = message.forwarded or message.via_bot or message.transcribed or message.replayed
     beside = message.spoiled_by or message.attachments or message.command is not None
@@ -16,6 +16,5 @@ def is_typed(message: Message) -> bool:
 
 
 def replies_by_thread(message: Message) -> bool:
-    """Return True for a message that replies to the first message of its thread only because it stands in that thread,
-    as every message there does."""
+    """Return True if `reply_to` is only the first message of the thread. Every message of a thread has this reply."""
     return message.reply_to is not None and message.reply_to == message.address.thread

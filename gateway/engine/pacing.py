@@ -1,6 +1,6 @@
-"""Pacing: the rates at which a platform allows sending to an account and to a place, shared by all processes.
+"""Pacing: the platform's rates of sending to an account and to a place, shared by all processes.
 
-The store counts. Within one process, the calls that wait for an account stand in one queue.
+The store counts the calls. Within a process, all calls waiting for an account form a queue.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gateway.store.base import Store
 from gateway.store.types import Cell
 
 _SPARE_SECONDS = 1.0
-"""The wait of a call that may be left out, while others wait for its account."""
+"""The wait of an optional call while other calls wait for the account."""
 
 
 class Pacing:
-    """The pacing of one process: a queue for each account that calls wait for, over the counts in the store."""
+    """The pacing of a process: a queue for each account with waiting calls, over the counts in the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,7 +29,10 @@ class Pacing:
         self._ahead: dict[str, asyncio.Future[float]] = {}
 
     def ask_ahead(self, part_id: str, channel: Channel, address: Address) -> None:
-        """Ask the store early, while the part is being stored, the question that `wait` will have for this part."""
+        """Ask the store ahead for the permission of this part, while the part is being stored.
+
+        `wait` uses the answer.
+        """
         place, account = _place(channel, address), _account(channel, address)
         cells = _both(account, place)
         if cells and not self._is_waited_for(account):
@@ -37,15 +40,18 @@ class Pacing:
             asked.add_done_callback(_silence)
 
     def forget(self, part_id: str) -> None:
-        """Forget an early answer that no `wait` will use. If it counted a call, another one goes out a little later."""
+        """Forget an early answer unused by `wait`.
+
+        If the answer counted a call, another call goes out a little later.
+        """
         self._ahead.pop(part_id, None)
 
     async def wait(self, part_id: str, channel: Channel, address: Address) -> float:
-        """Wait until the account allows one more call, count the call, and return 0.
+        """Wait until the account allows another call, count the call, and return 0.
 
-        If the place does not allow it, count nothing, and return the seconds after which to ask again. An account is
-        waited for in a queue, since every call needs it and repeated asking would gain no call. The queue serves the
-        places in turn, so that a place with many parts delays another place by one part only.
+        If the place does not allow the call, count no call, and return the seconds until the next request. Calls wait
+        for an account in a queue: every call needs the account, and repeated requests would gain no call. The queue
+        serves the places in turn, so a place with many parts delays another place by a single part.
         """
         place, account = _place(channel, address), _account(channel, address)
         cells = _both(account, place)
@@ -67,9 +73,9 @@ class Pacing:
         return 0.0
 
     async def take_spare(self, channel: Channel, address: Address) -> float:
-        """Count a call that may be left out, and return 0, or the seconds after which to ask again: nothing is counted.
+        """Count an optional call and return 0. Otherwise count no call, and return the seconds until the next request.
 
-        It never goes before a call that waits for the account.
+        An optional call never overtakes a call waiting for the account.
         """
         place, account = _place(channel, address), _account(channel, address)
         if self._is_waited_for(account):
@@ -82,7 +88,7 @@ class Pacing:
 
 
 class _Queue:
-    """A lock that serves names in turn: one waiter of a name, then one of the next name."""
+    """A lock serving names in turn: a waiter of a name, then a waiter of the next name."""
 
     def __init__(self) -> None:
         self._held = False
@@ -90,7 +96,7 @@ class _Queue:
 
     @contextlib.asynccontextmanager
     async def turn_of(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock during the body, once it is this name's turn."""
+        """Hold the lock during the body, after a wait for this name's turn."""
         if self._held:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(name, deque()).append(waiter)
@@ -123,7 +129,7 @@ def _both(account: Cell | None, place: Cell | None) -> list[Cell]:
 
 
 def _silence(asked: asyncio.Future[float]) -> None:
-    """Mark the error of an early answer as seen: `wait` raises it, and asyncio need not log it."""
+    """Mark the error of an early answer as seen: `wait` raises the error, so asyncio need not log the error."""
     if not asked.cancelled():
         asked.exception()
 
@@ -136,7 +142,7 @@ def _account(channel: Channel, address: Address) -> Cell | None:
 
 
 def _place(channel: Channel, address: Address) -> Cell | None:
-    """Return the rate of a place, which all its threads share. None if the platform has none."""
+    """Return the rate of a place, shared by all threads of the place. None without a rate of the platform."""
     pace, name = channel.capabilities.pace, f"pace/{address.channel}:{address.account}:{address.place}"
     if address.group and pace.group_per_minute is not None:
         return Cell(name=name, burst=pace.group_per_minute, period_seconds=60.0)

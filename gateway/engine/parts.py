@@ -1,4 +1,4 @@
-"""Replies on their way into the outbox: rendered by their channel, one queued part for each call of the platform."""
+"""Rendering of replies for the outbox: the channel renders a reply into a queued part for each platform call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.stored.outbox import NOTHING, OutboxItem
 
 
 class PartRenderer:
-    """Renders replies into queued parts, each with a seal: a part that was changed in the store is not sent."""
+    """Renders replies into queued parts with a seal. A part changed in the store is not sent."""
 
     def __init__(self, channels: Mapping[str, Channel], keyring: Keyring) -> None:
         self._channels, self._keyring = channels, keyring
@@ -32,14 +32,15 @@ class PartRenderer:
         streamed: Sequence[str] = (),
         in_place: bool = True,
     ) -> list[QueuedPart]:
-        """Return the parts of these replies: new messages in order, then edits, so that no answer waits for an edit.
+        """Return the parts of these replies: new messages in order, then edits, so no answer waits for an edit.
 
-        `cause` is the id of the event that they answer, for the log. `language` is used for later messages about the
-        parts. An edit is left out if the platform cannot change a message. Without an address, or with its channel
-        off, the list is empty. `streamed`: messages that show the beginning of the answer. The first parts take their
-        place if the first reply is text alone; a question never does, because its message has to be newer than all
-        that was written before it, and no part does without `in_place`. The messages that are left are taken away,
-        before all else.
+        `cause` is the id of the answered event, for the log. `language` is used for later messages about the parts. An
+        edit is left out if the platform cannot change a message. Without an address, or with the channel off, the list
+        is empty.
+
+        `streamed`: messages with the beginning of the answer. If the first reply is text alone and `in_place` is set,
+        the first parts replace these messages. A question never replaces a message, because a question has to be newer
+        than all earlier text. The remaining streamed messages are removed before all other parts.
         """
         queued: list[QueuedPart] = []
         left = list(streamed)
@@ -83,7 +84,7 @@ class PartRenderer:
 
 
 def _is_text(said: OutgoingReply) -> bool:
-    """Return True for a text without buttons and files that no bare reply could answer, and that is no edit."""
+    """Return True for a new message of text alone: no edit, no buttons, no files, no actions for a bare reply."""
     reply = said.reply
     return not (reply.buttons or reply.media or reply.edits is not None or said.shows or said.asks or said.tells)
 
@@ -104,14 +105,14 @@ def _taking_away(address: Address, message_id: str, *, cause: str, language: str
 
 
 def schedule_reply(keyring: Keyring, conversation: str, address: Address, reply: Reply, due: datetime) -> Timer:
-    """Return a timer that brings this reply as a `Notification` when it is due."""
+    """Return a timer delivering this reply as a `Notification` at `due`."""
     event_id = f"notify/{secrets.token_hex(16)}"
     incoming = scheduled_reply(keyring, conversation, address, reply, event_id=event_id)
     return Timer(timer_id=event_id, due=due, incoming=incoming)
 
 
 def scheduled_reply(keyring: Keyring, conversation: str, address: Address, reply: Reply, *, event_id: str) -> Incoming:
-    """Return the event that brings this reply. The same id brings it once."""
+    """Return the event delivering this reply. Events with the same id are deduplicated."""
     event = Notification(event_ids=(event_id,), address=address, reply=reply)
     body = keyring.stamped("event", conversation, body_of(event))
     return Incoming(conversation=conversation, event_ids=(event_id,), body=body, decides=True, wakes=False)

@@ -1,8 +1,8 @@
-"""The platforms of one process: started, retried until they can be reached, polled. One that fails delays no other.
+"""The platforms of a process: started, retried until reachable, polled. A failing platform delays no other.
 
-Polling: one of the processes that serve a bot asks the platform for its events. The process holds a lease for it,
-which is a record of the store. A second poller would store no event twice, because events are deduplicated by their
-ids. But Telegram ends the older of two requests: https://core.telegram.org/bots/api#getupdates.
+Polling: a single process of a bot asks the platform for events. The process holds a lease for polling, stored as a
+record. A second poller would store no event twice, because events are deduplicated by id. But Telegram ends the older
+of two requests: https://core.telegram.org/bots/api#getupdates.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _START_SECONDS = 10.0
 
 
 class Platforms:
-    """The channels that a process serves. `start` them, and `close` them when the engine has stopped.
+    """The channels served by a process. Call `start`, and `close` after the engine has stopped.
 
-    Until its platform was reached, a channel is `unreached`, unless the platform delivers nothing a second time.
+    A channel is `unreached` until the platform is reached, unless the platform does not repeat a delivery.
     """
 
     def __init__(self, channels: Mapping[str, Channel], engine: Engine, ways: Mapping[str, Way]) -> None:
-        """`ways`: how messages of each channel come in. The gateway's own page has no way."""
+        """`ways`: how each channel receives messages. The gateway's own page has no entry."""
         self._channels, self._engine, self._ways = channels, engine, ways
         self._started: set[str] = set()
         engine.context.unreached |= {name for name, one in channels.items() if not isinstance(one, CanAskAgain)}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, http: aiohttp.ClientSession) -> Self:
-        """Start all platforms at once. A platform that cannot be reached is retried until it can.
+        """Start all platforms concurrently. An unreachable platform is retried until reached.
 
-        Raises MissingSetting for a setting that a platform refuses.
+        Raises MissingSetting for a setting refused by a platform.
         """
         channels = list(self._channels.values())
         begun = await asyncio.gather(*(self._start(channel, http) for channel in channels), return_exceptions=True)
@@ -80,11 +80,11 @@ class Platforms:
                 log.error("%s could not be closed: %s", name, describe_error(error))
 
     def answering(self) -> dict[str, Json]:
-        """Return for each channel whether its platform took this process's last call."""
+        """Return for each channel whether the platform accepted this process's last call."""
         return {name: name not in self._engine.context.down for name in self._channels}
 
     async def _start(self, channel: Channel, http: aiohttp.ClientSession) -> float:
-        """Start a channel. Return the seconds to wait before it is retried, or 0 when it is started."""
+        """Start a channel. Return the seconds until the next attempt, or 0 after a successful start."""
         down = self._engine.context.down
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -108,7 +108,7 @@ class Platforms:
         return 0.0
 
     async def _keep(self, channel: Channel, http: aiohttp.ClientSession) -> None:
-        """Retry the start of a channel until it succeeds, then poll its platform if that is its way."""
+        """Retry the start of a channel until success, then poll the platform of a polled channel."""
         wait = 0.0 if channel.name in self._started else _AGAIN_SECONDS
         while wait:
             await asyncio.sleep(wait)
@@ -125,11 +125,11 @@ class Platforms:
 
 
 class Polled(Channel, CanPoll, Protocol):
-    """Channel that can be polled."""
+    """Channel with polling."""
 
 
 class Poller:
-    """The poller of one channel in one process."""
+    """The poller of a channel in a process."""
 
     def __init__(
         self, context: EngineContext, inbox: Inbox, channel: Polled, *, again_seconds: float = _AGAIN_SECONDS
@@ -167,7 +167,7 @@ class Poller:
         log.warning("%s is no longer polled by this process: its lease is lost", self._channel.name)
 
     async def _poll(self) -> None:
-        """Store the platform's events for ever. The platform is asked again for events that were not stored."""
+        """Store the platform's events for ever. The platform is asked again for unstored events."""
         name, context, logged = self._channel.name, self._context, ""
         while True:
             wait, events = self._again_seconds, self._channel.poll()

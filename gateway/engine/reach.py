@@ -1,4 +1,4 @@
-"""The private chats of approvers: where each of them can be asked."""
+"""The private chats of approvers, for asking each approver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.tools.pending_action import Ballot
 log = logging.getLogger("askfirst.approvers")
 
 _OPEN_SECONDS = 10.0
-"""The longest time that a platform has to open the private chats."""
+"""Time limit for a platform to open a private chat."""
 
 
 async def find_ballots(context: EngineContext, people: Iterable[str]) -> dict[str, Ballot]:
@@ -46,7 +46,7 @@ async def _find(context: EngineContext, person: str) -> Ballot:
 async def _private_chat(context: EngineContext, person: Person) -> Address:
     """Return the address of the private chat with a person. Raises LookupError and SendError.
 
-    A platform opens it if it can. Elsewhere its place is the id of the person: a number, or a session.
+    A channel with `CanOpen` opens the chat. Elsewhere the place is the person's id: a number, or a session.
     """
     if person.channel == DirectChannel.name:
         return own_place(person)

@@ -14,45 +14,45 @@ from gateway.stored import keys
 
 _REFUSED_NOTED = 10
 _REFUSED_SECONDS = 60.0
-"""Refused attempts of one person within some seconds that are logged. More are refused all the same."""
+"""At most ten refusals of a person are logged a minute. Further attempts are refused without a log line."""
 SECURITY_LINES = 1_000
 """The most lines of the security log of one partition."""
 _DAY, _HOUR = 86_400.0, 3600.0
 PAIRED_AN_HOUR = 16
-"""The most replies with a code at once, and in the hour after these. Half of both are for one channel."""
+"""The most replies with a code at once, and in the hour afterwards. A single channel gets half of both."""
 _LEAST_HOURS = 12
-"""A day's share lasts at least so long. Together with its refill it then lasts all day."""
+"""A day's share lasts at least so long. Together with the refill the share then lasts all day."""
 _STRANGERS_A_SECOND = 3
 
 
 def refusals(person: Person | None) -> Cell:
-    """Return the rate at which one person's refused attempts are logged."""
+    """Return the rate of logging a person's refused attempts."""
     return Cell(name=f"refused/{person}", burst=_REFUSED_NOTED, period_seconds=_REFUSED_SECONDS)
 
 
 def near_answers(name: str) -> Cell:
-    """Return the rate at which a person is told that their answer is not clear: once a minute, three at once."""
+    """Return the rate of notes to a person about an unclear answer: once a minute, three at once."""
     return Cell(name=name, burst=3, period_seconds=180.0)
 
 
 def questions(person: str, count: int) -> Cell:
-    """Return the rate of questions to one person over all places: 20 in 15 minutes. `count` are asked at once."""
+    """Return the rate of questions to a person over all places: 20 in 15 minutes. `count`: the questions asked now."""
     name = hashlib.sha256(person.encode("utf-8", "surrogatepass")).hexdigest()
     return Cell(name=f"asked/{name}", burst=20, period_seconds=900.0, cost=count)
 
 
 def once_a_minute(name: str) -> Cell:
-    """Return the rate of a reply that is sent once a minute."""
+    """Return the rate of a reply sent once a minute."""
     return Cell(name=name, burst=1, period_seconds=60.0)
 
 
 def stranger_replies(
     person: Person, address: Address, share: Share, *, pairing: bool = False, asks: bool = False
 ) -> list[Cell]:
-    """Return the rates of replies to strangers: a day, by the share, and a second.
+    """Return the rates of replies to strangers: by day, from `share`, and by second.
 
-    `pairing`: the rate of an hour leaves the later hours of a day their part, and other channels than a flooded one
-    half of it. `asks`: the person asks for their own name, which is counted apart from their other replies.
+    `pairing`: adds hourly rates. Later hours of a day keep a part, and a flooded channel leaves half of the hour to the
+    other channels. `asks`: the person asks for the own name, counted apart from the person's other replies.
     """
     what, place = "asks/" if asks else "", f"{address.channel}:{address.account}:{address.place}"
     rates = [(f"{what}person/{person}", share.person, _DAY), ("all", share.all, _DAY)]
@@ -70,9 +70,9 @@ def stranger_replies(
 
 
 def note_refusal(transaction: Transaction, what: str, person: Person | None, conversation: str, at: datetime) -> None:
-    """Add a line to the security log, for a press that belongs to no action's audit. `what`: why it was refused.
+    """Add a line to the security log, for a press outside any action's audit. `what`: the reason of the refusal.
 
-    The log keeps its last lines, so that no flood of presses fills the store.
+    The log keeps the last lines, so no flood of presses fills the store.
     """
     named = str(person) if person else None
     line: Json = {"what": what, "person": named, "at": at.isoformat(), "conversation": conversation}

@@ -1,13 +1,12 @@
-"""Reservations of budgets: the usage that running calls to the model are estimated to have, until it is booked.
+"""Reservations of budgets: the estimated usage of running model calls, until the usage is booked.
 
-Concurrent calls that are checked against the booked usage alone exceed a budget several times over. So a turn reserves
-the estimated usage of each call under its conversation before the call is made. A call is made when the booked usage
-and the reservations before its own are below the budget, and waits otherwise. A budget is exceeded by one estimate at
-most.
+Concurrent calls checked against the booked usage alone exceed a budget several times over. So a turn reserves the
+estimated usage of each call under the conversation, before making the call. A call is made when the booked usage and
+all earlier reservations are below the budget, and waits otherwise. A budget is exceeded by at most one estimate.
 
-The reservations of a holder, a person or the bot, are one record in the order in which they were made. The concurrent
-turns of a process write it together. A reservation of a process that died is replaced by the process that takes over
-the turn, and lapses after the time limit of its call.
+The reservations of a holder, a person or the bot, are a single record, in order of creation. The concurrent turns of a
+process write the record together. A reservation of a dead process is replaced by the process taking over the turn, and
+lapses after the time limit of the call.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 
 _LOOK_SECONDS: Final = 0.5
-"""The longest wait until the reservations are read again, since those of other processes end unseen."""
+"""The longest wait before reading the reservations again. The end of another process's reservation is not notified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An amount of usage, as budgets count it."""
+    """An amount of usage, as counted by budgets."""
 
     tokens: int = 0
     usd: float = 0.0
 
     @classmethod
     def of(cls, usage: Usage) -> Self:
-        """Return the amount of a usage. Its tokens of unknown price have the price that budgets assume."""
+        """Return the amount of a usage. Tokens of unknown price have the price assumed by budgets."""
         return cls(usage.total_tokens, usage.counted_usd)
 
     def __add__(self, other: Amount) -> Amount:
@@ -56,7 +55,7 @@ class _Reserved(NamedTuple):
     lane: str
     amount: Amount
     until: float
-    """When it lapses, in seconds since 1970."""
+    """The end of the reservation, in seconds since 1970."""
 
     def to_json(self) -> Json:
         return [self.lane, self.amount.tokens, self.amount.usd, self.until]
@@ -64,14 +63,14 @@ class _Reserved(NamedTuple):
 
 @dataclass(slots=True)
 class _Holder:
-    """The reservations of one holder, as this process knows them."""
+    """The reservations of a holder, as known to this process."""
 
     changes: dict[str, _Reserved | None] = field(default_factory=dict)
-    """Conversation -> its new reservation, which is not written yet. None: it is removed."""
+    """Conversation -> a new reservation, not written yet. None: the reservation is removed."""
     lanes: set[str] = field(default_factory=set)
     """The conversations of this process with a reservation."""
     reserved: Sequence[_Reserved] = ()
-    """All reservations, as this process last wrote them."""
+    """All reservations, as last written by this process."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and then replaced, when a reservation of this process has ended."""
@@ -85,7 +84,7 @@ class Reservations:
         self._holders: dict[str, _Holder] = {}
 
     async def put(self, holder: str, lane: str, amount: Amount, seconds: float) -> None:
-        """Replace the reservation of a conversation, and keep its place. It lapses after some seconds.
+        """Set the reservation of a conversation for these seconds. A replaced reservation keeps the place in the order.
 
         Raises StoreError.
         """
@@ -107,7 +106,7 @@ class Reservations:
                 self._holders.pop(holder, None)
 
     def before(self, holder: str, lane: str) -> Amount:
-        """Return the sum of the reservations before the one of a conversation, as they were last written."""
+        """Return the sum of the reservations before the conversation's own, as last written."""
         known = self._holders.get(holder)
         reserved = known.reserved if known is not None else ()
         return sum((each.amount for each in takewhile(lambda one: one.lane != lane, reserved)), Amount())
@@ -126,7 +125,7 @@ class Reservations:
                 await self._write(holder, known)
 
     async def _write(self, holder: str, known: _Holder) -> None:
-        """Write all changes of one holder that are not written yet. A reservation that is replaced keeps its place."""
+        """Write all unwritten changes of a holder. A replaced reservation keeps the place in the order."""
         key = keys.key(self._store, holder, keys.reserved)
         while True:
             record = (await self._store.get([key]))[key]
@@ -146,7 +145,7 @@ class Reservations:
 
 
 def _going(value: Json, now: float) -> list[_Reserved]:
-    """Return the reservations of a record that have not lapsed. An unreadable one counts as lapsed."""
+    """Return the reservations of a record that have not lapsed. An unreadable reservation counts as lapsed."""
     found = []
     for line in value if isinstance(value, list) else ():
         match line:

@@ -13,21 +13,21 @@ from typing import Self
 from gateway.store.errors import Conflict, StoreUnavailable
 
 _CONFLICTS = 50
-"""Conflicts of one change before the error is raised."""
+"""The most conflicts of a change before the error is raised."""
 _WAITS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0)
 
 
 class Attempt:
-    """One attempt at a change: ``async with attempt:`` around reading, changing and committing.
+    """An attempt at a change: ``async with attempt:`` around reading, changing and committing.
 
     The next attempt follows after a Conflict, and after a StoreUnavailable when the change is patient. Any other error,
-    and the last of these, is raised. Without an error there is no next attempt.
+    and the last of these errors, is raised. Without an error there is no next attempt.
     """
 
     def __init__(self, waits_left: Iterator[float], conflicts_left: int, *, outcome_unknown: bool) -> None:
         self._waits_left, self._conflicts_left = waits_left, conflicts_left
         self.outcome_unknown = outcome_unknown
-        """An earlier attempt may have been committed: its answer was lost."""
+        """An earlier attempt may have been committed: the answer was lost."""
         self.conflicted = self.unanswered = False
 
     async def __aenter__(self) -> Self:
@@ -48,13 +48,13 @@ class Attempt:
 
 
 def attempts(*, patient: bool = False) -> Iterator[Attempt]:
-    """Yield attempts at one change until one of them succeeds or raises.
+    """Yield attempts at a change until an attempt succeeds or raises.
 
         for attempt in attempts():
             async with attempt:
                 ...
 
-    `patient`: wait for a store that is unavailable, for about half a minute in all. Otherwise raise at once.
+    `patient`: wait for an unavailable store, for about half a minute in all. Otherwise raise at once.
     """
     waits_left, conflicts_left, outcome_unknown = iter(_WAITS_SECONDS) if patient else iter(()), _CONFLICTS, False
     while True:

@@ -1,4 +1,4 @@
-"""Signs that the bot is at work: a typing notice while it is, and one sentence when it takes long."""
+"""Signs of a bot at work: a typing notice during the work, and a single sentence during long work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.wording import say
 _TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
 """The delay before the first typing notice, and the interval between notices."""
 STILL_WORKING_SECONDS = 20.0
-"""The time after which the person is told that the turn goes on."""
+"""The delay before the message about a turn still running."""
 
 
 class SignsOfLife:
@@ -28,7 +28,7 @@ class SignsOfLife:
 
     @contextlib.asynccontextmanager
     async def typing(self, address: Address | None, under: str | None = None) -> AsyncIterator[None]:
-        """Show the bot as typing during the body, where the platform can. `under`: the message that it works on."""
+        """Show the bot as typing during the body, where the platform can. `under`: the message being worked on."""
         channel = self._can_type.get(address.channel) if address is not None else None
         if channel is None or address is None:
             yield
@@ -69,9 +69,9 @@ class SignsOfLife:
         is_shown: Callable[[], bool],
         decide: Callable[[str], Awaitable[object]],
     ) -> AsyncIterator[None]:
-        """Tell the person once that the turn goes on, when the body takes long and none of its text `is_shown`.
+        """Send the person a single message about the running turn, if the body takes long and no text `is_shown`.
 
-        Another process that takes the turn over does not tell it again. `decide` works off the conversation's events.
+        Another process taking over the turn does not repeat the message. `decide` works the conversation's events.
         """
 
         async def tell() -> None:

@@ -1,4 +1,4 @@
-"""Telling events in the engine: the ids of events and runs, and the events of a commit."""
+"""Emission of the engine's events: the ids of events and runs, and the events of a commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gateway.tools.pending_action import PendingAction
 
 
 def event_id_of(waiting: Waiting) -> str:
-    """Return the first id of an event. One of the gateway's own events is named by its kind and action."""
+    """Return the first id of an event. An event of the gateway has an `event_id`, or is named by kind and action."""
     ids = waiting.body.get("event_ids")
     if isinstance(ids, list | tuple) and ids:
         return str(ids[0])
@@ -43,17 +43,17 @@ def event_ids(events: Iterable[Waiting]) -> Sequence[str]:
 
 
 def run_of(waiting: Waiting) -> str:
-    """Return the id of the run that this event begins."""
+    """Return the id of the run begun by this event."""
     return run_id_of(waiting.conversation, event_id_of(waiting))
 
 
 def was_received(waiting: Waiting) -> bool:
-    """Return True for an event that a platform delivered, which was told as `MessageReceived`."""
+    """Return True for an event delivered by a platform and emitted as `MessageReceived`."""
     return not is_internal(waiting.body) and _address(waiting.conversation).channel != DirectChannel.name
 
 
 def cause_of_part(queued: QueuedPart, item: OutboxItem) -> tuple[str, str]:
-    """Return the id of the event that a part answers, and the id of its run. `item` is the part's decoded body."""
+    """Return the ids of the event answered by a part, and of the event's run. `item` is the part's decoded body."""
     cause = str(item.cause)
     return cause, run_id_of(queued.conversation, cause)
 
@@ -61,7 +61,7 @@ def cause_of_part(queued: QueuedPart, item: OutboxItem) -> tuple[str, str]:
 def tell_settled(
     events: Teller, run_id: str, conversation: str, taken: Sequence[Waiting], transaction: Transaction, how: str
 ) -> None:
-    """Tell that these events left their mailbox in this commit."""
+    """Emit `EventSettled`: these events left the mailbox in this commit."""
     events.tell_now(
         EventSettled,
         run_id,
@@ -75,13 +75,13 @@ def tell_settled(
 
 
 def tell_failed(events: Teller, queued: QueuedPart, reason: str, *, suppressed: bool = False) -> None:
-    """Tell that a part is a dead letter. `suppressed`: its person has opted out or left, so it is no error."""
+    """Emit `DeliveryFailed` for a dead letter. `suppressed`: the person has opted out or left, so this is no error."""
     cause, run_id = cause_of_part(queued, OutboxItem.from_json(queued.body))
     _tell_failed(events, run_id, queued.conversation, cause, reason, part_id=queued.part_id, suppressed=suppressed)
 
 
 def tell_lost(events: Teller, report: Waiting, reason: str) -> None:
-    """Tell a platform's report that a message did not arrive which the gateway no longer knows."""
+    """Emit `DeliveryFailed` for a platform's report of a lost message no longer known to the gateway."""
     _tell_failed(events, run_of(report), report.conversation, event_id_of(report), reason)
 
 
@@ -118,13 +118,13 @@ _UNTOLD = frozenset(
         *("ballot_asked", "ballot_shown", "ballot_voted", "ballot_ended"),
     }
 )
-"""The audit lines after which no event tells a change of the action: its record need not be read."""
+"""The audit lines without an event about a change of the action. The action's record need not be read."""
 
 
 def tell_audited(events: Teller, transaction: Transaction) -> None:
-    """Tell the changes of actions that a commit has stored, by its audit lines.
+    """Emit the stored changes of actions, from the audit lines of a commit.
 
-    Never raises and never waits: the commit is made, and an effect may follow under its lease.
+    Never raises and never waits: the commit is made, and an effect may follow under the lease.
     """
     for line in _audit(transaction):
         action_id, what, by = str(line["action"]), str(line["what"]), line.by
@@ -149,7 +149,7 @@ def _tell_change(events: Teller, action: PendingAction, what: str, person: str |
 
 
 def _action(sealed: Json) -> PendingAction | None:
-    """Return the action of a record that was sealed just now. None if it is none: the commit is made all the same."""
+    """Return the action of a freshly sealed record; None for an unreadable record, since the commit is already made."""
     try:
         return PendingAction.from_json(json.loads(str(sealed["body"]))) if is_sealed(sealed) else None
     except ValueError:

@@ -25,7 +25,7 @@ _LONGEST_PAUSE_SECONDS: Final = 0.5
 
 
 class ToolLocks:
-    """The locks that this process holds in the store. A lock of a process that died is free once its lease ends."""
+    """The tool locks of this process in the store. A lock of a dead process is free once the lease ends."""
 
     def __init__(self, store: Store, worker: str, lease_seconds: Callable[[], float]) -> None:
         self._store, self._worker, self._lease_seconds = store, worker, lease_seconds
@@ -33,9 +33,10 @@ class ToolLocks:
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncIterator[HeldLock]:
-        """Wait for the lock of this name, and hold it for the block, or until a call ends to which it is left.
+        """Wait for the lock of this name, and hold the lock for the block.
 
-        Raises NothingDone when the store does not answer before the lock is held.
+        A lock left to a call (`leave_to`) is held until the call ends. Raises NothingDone when the store does not
+        answer before the lock is held.
         """
         # The name has values of a person's call, so the record's name is its hash.
         key = keys.key(self._store, hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest(), keys.tool_lock)
@@ -54,7 +55,7 @@ class ToolLocks:
 
 
 class HeldLock:
-    """A lock that is held. Its lease is renewed by a task."""
+    """A held lock. A task renews the lease."""
 
     def __init__(self, name: str, lease: RecordLease) -> None:
         self._name, self._lease = name, lease
@@ -76,7 +77,7 @@ class HeldLock:
         call.add_done_callback(ended)
 
     async def release(self) -> None:
-        """Give the lock back, unless it was left to a call."""
+        """Release the lock, unless left to a call."""
         if not self._is_left:
             await self._end()
 

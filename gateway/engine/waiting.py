@@ -1,4 +1,4 @@
-"""The questions that wait for a person in groups, for /pending in their own chat."""
+"""The open questions to a person in groups, for /pending in the person's own chat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.stored.memory_events import MemoryEvent, QuestionWaits, person_lane
 from gateway.tools.pending_action import PendingAction
 
 _MOST: Final = 20
-"""The last questions of a person that are kept."""
+"""The most questions kept for a person."""
 _KEPT_SECONDS: Final = 2 * 86_400.0
 """Longer than any question stays open."""
 
@@ -23,7 +23,7 @@ _KEPT_SECONDS: Final = 2 * 86_400.0
 async def hand_to_people(
     transaction: Transaction, context: EngineContext, address: Address, asked: Sequence[PendingAction]
 ) -> None:
-    """Hand the questions of a group over to the lanes of the people that may answer them there."""
+    """Hand the questions of a group over to the lanes of the people allowed to answer there."""
     if not address.group:
         return
     events: list[tuple[str, MemoryEvent]] = []
@@ -50,9 +50,9 @@ async def keep_waiting(
 
 
 async def questions_elsewhere(context: EngineContext, address: Address, person: Person) -> list[PendingAction]:
-    """Return the open questions that this person may answer in groups.
+    """Return the open questions in groups for this person to answer.
 
-    None are returned in a group itself, since others read the answer there.
+    In a group the list is empty, since other people read the answer there.
     """
     if address.group:
         return []

@@ -1,4 +1,4 @@
-"""Guards: checks of texts on their way to the model, to a tool and to a person."""
+"""Guards: checks of texts on the way to the model, to a tool and to a person."""
 
 from gateway.guards.base import STAGES, Guardrail, GuardrailContext, GuardrailVerdict, Stage
 from gateway.guards.guardrails import InjectionGuardrail, LengthGuardrail, PiiGuardrail

@@ -28,8 +28,8 @@ class GuardrailContext:
 class GuardrailVerdict:
     """The verdict of a guard on a text: ``pass``, ``warn``, ``rewrite`` (to `text`) or ``block``.
 
-    `detail` is for the log and the trace: it must not hold the text itself. Raises ValueError for another action, and
-    for a rewrite without its text.
+    `detail` is for the log and the trace: never the text itself. Raises ValueError for another action, and for a
+    rewrite without a text.
     """
 
     __slots__ = ("action", "detail", "text")
@@ -50,7 +50,7 @@ class GuardrailVerdict:
 class Guardrail(Protocol):
     """A protocol for a guard. A check that raises or hangs counts as a block.
 
-    The text of ``tool_args`` is the JSON of the arguments. A rewrite of it must be JSON of an object too.
+    The text of ``tool_args`` is the JSON of the arguments. A rewrite of these must be JSON of an object too.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The guards that stand ready: against personal data, long texts and instructions to the model."""
+"""The ready-made guards: against personal data, long texts and instructions to the model."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _IBAN: Final = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11,30}(?!\w
 _SHORTEST_IBAN: Final = 15
 _PHONE_PIECE: Final = 4_000
 _LONGEST_PHONE: Final = 250
-"""The most characters of a number in a text, with its brackets, blanks and extension."""
+"""The most characters of a number in a text, with brackets, blanks and extension."""
 _MOST_CHARACTERS: Final = 100_000
-"""The most characters that are searched at once. A longer text counts as personal data: it is blocked."""
+"""The most characters searched at once. A longer text counts as personal data, and is blocked."""
 
 
 class PiiGuardrail:
     """A Guardrail for personal data. A rewrite puts ``[email]``, ``[phone]``, ``[card]`` or ``[iban]`` in its place.
 
     - `email`: an address with a domain of two parts or more.
-    - `phone`: a number that is valid in its country, in the international form with + in front.
+    - `phone`: a number valid in its country, in the international form with + in front.
     - `card`: 12 to 19 digits, also in groups, with a right check digit (Luhn).
     - `iban`: a bank account number of 15 characters or more with the right check digits.
 
-    It needs the extra `pii`.
+    Needs the extra `pii`.
     """
 
     name = "pii"
@@ -82,7 +82,7 @@ def _found(text: str) -> list[_Place]:
 
 
 def _ibans(text: str) -> Iterator[_Place]:
-    """Yield the bank accounts of a text. The word behind one may look like its last group."""
+    """Yield the bank accounts of a text. The word behind an account may look like its last group."""
     for match in _IBAN.finditer(text):
         start, end = match.span()
         while end - start >= _SHORTEST_IBAN:
@@ -114,7 +114,7 @@ def _is_iban(text: str) -> bool:
 
 @cache
 def _phone_finder() -> Callable[[str], Iterator[tuple[int, int]]]:
-    """Load the library, at the first check: that takes a tenth of a second."""
+    """Load the library, at the first check: the load takes a tenth of a second."""
     try:
         import phonenumbers
     except ImportError as error:
@@ -129,7 +129,7 @@ def _phone_finder() -> Callable[[str], Iterator[tuple[int, int]]]:
 
 
 class LengthGuardrail:
-    """A Guardrail for texts of more than `max_chars` characters. A rewrite cuts them."""
+    """A Guardrail for texts of more than `max_chars` characters. A rewrite cuts the text."""
 
     name = "length"
 
@@ -155,7 +155,7 @@ class LengthGuardrail:
 
 
 class InjectionGuardrail:
-    """A Guardrail for lines that read like instructions to the model (`screen`). A rewrite takes them out."""
+    """A Guardrail for lines that read like instructions to the model (`screen`). A rewrite takes these lines out."""
 
     name = "injection"
 

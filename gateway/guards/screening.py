@@ -1,7 +1,7 @@
 """The screening of texts from elsewhere for instructions to the model.
 
-It finds common wordings in English, also with invisible characters and look-alike letters in between. It is no proof
-that a text is harmless. A tool that asks still asks.
+The screening finds common wordings in English, also with invisible characters and look-alike letters in between, and
+proves no text harmless. A tool that asks still asks.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final, NamedTuple
 
 
 class Screened(NamedTuple):
-    """A screened text, and the kinds of instructions that were taken out of it."""
+    """A screened text, and the kinds of the removed instructions."""
 
     text: str
     kinds: tuple[str, ...]
 
 
 _LONGEST_LINE: Final = 2000
-"""A longer line is screened in pieces of this length, each with the end of the one before."""
+"""A longer line is screened in pieces of this length, each with the end of the previous piece."""
 _OVERLAP: Final = 200
 _LONGEST_NAME: Final = 500
 QUICK: Final = 2000
-"""A text of this length takes at most some 20 milliseconds, whatever it is."""
+"""Any text of this length takes at most some 20 milliseconds."""
 
 _BEFORE = (
     r"(?:all |any |the |your |of |these |those |my )*(?:previous|prior|earlier|above|preceding|former|original|system)"
@@ -47,12 +47,12 @@ _BEFORE_NO_COMMAND = (
     *("not", "n't", "never", r"\bto", "may", "might", "can", "could", "would", "will"),
     *("who", "they", "people", r"\bwe", r"\bI", "sometimes", "often"),
 )
-"""The words before a verb that is no command: a negation, another verb or a subject."""
+"""The words before a verb other than a command: a negation, another verb or a subject."""
 _BEFORE_A_NOUN = ("the", "our", "your", "this", r"\bmy", r"\ba")
 
 
 def _without(before: Sequence[str], words: str) -> str:
-    """Return a pattern of words, unless one of `before` stands in front of them."""
+    """Return a pattern of words, not preceded by any of `before`."""
     return rf"\b(?={words})" + "".join(rf"(?<!{word} )" for word in before) + words
 
 
@@ -196,20 +196,22 @@ _LOOK_ALIKES: Final = str.maketrans(
     "аАеЕоОрРсСхХуУіІјЈѕЅԁһҺкКмМнНтТвВзЗӏѵԛԝεΕοΟαΑρΡυΥιΙκΚνΝτΤχΧβΒμΜηΗζΖ",
     "aAeEoOpPcCxXyYiIjJsSdhHkKmMhHtTbB33lvqweEoOaApPuYiIkKvNtTxXbBuMnHzZ",
 )
-"""Letters of Cyrillic and Greek that are read as a letter of ASCII, and that letter."""
+"""Look-alike letters of Cyrillic and Greek, and the letter of ASCII for each."""
 
 
 _OTHER_WORDS: Final = re.compile(r"(?:[^\x00-\x7f]++ ?)++")
 
 
 async def screen_aside(text: str) -> Screened:
-    """Return what `screen` returns, without holding up the event loop: a long text can take a second."""
+    """Return the result of `screen` without holding up the event loop: a long text can take a second."""
     return screen(text) if len(text) <= QUICK else await asyncio.to_thread(screen, text)
 
 
 def screen(text: str) -> Screened:
-    """Return a text without invisible characters, and with a note in place of each line that reads like an
-    instruction."""
+    """Return a text without invisible characters and without lines that read like an instruction.
+
+    A note replaces each line, or the whole text for an instruction across lines.
+    """
     visible = _visible(text)
     kinds: dict[str, None] = {}
     lines: list[str] = []
@@ -227,7 +229,7 @@ def screen(text: str) -> Screened:
 
 
 def screened_name(filename: str) -> str:
-    """Return a file's name, or a neutral name if it is too long or reads like an instruction."""
+    """Return a file's name, or a neutral name for a name that is too long or reads like an instruction."""
     words = re.sub(r"[_\-.+]+", " ", filename[:_LONGEST_NAME])
     if len(filename) <= _LONGEST_NAME and not (_kinds(_visible(words)) or _kinds(_visible(filename))):
         return filename
@@ -236,9 +238,9 @@ def screened_name(filename: str) -> str:
 
 
 def _folded(piece: str) -> str:
-    """Return a piece of a line with letters of ASCII in place of letters that look like them.
+    """Return a piece of a line with look-alike letters replaced by letters of ASCII.
 
-    Words in other letters become a single word: they are no part of an instruction in English.
+    Words in other letters become a single word: no part of an instruction in English.
     """
     if piece.isascii():
         return piece
@@ -248,14 +250,14 @@ def _folded(piece: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """Return a text without its invisible characters."""
+    """Return a text without invisible characters."""
     if text.isascii():
         return text
     return "".join(char for char in text if unicodedata.category(char) != "Cf" and not 0xFE00 <= ord(char) <= 0xFE0F)
 
 
 def _kinds(line: str) -> list[str]:
-    """Return the kinds of instructions in a line. It is cut first: folding makes up to 18 characters of a letter."""
+    """Return the kinds of instructions in a line, cut first: folding makes up to 18 characters of a letter."""
     ends = range(_LONGEST_LINE, len(line) + _LONGEST_LINE, _LONGEST_LINE)
     pieces = [_folded(line[max(0, end - _LONGEST_LINE - _OVERLAP) : end]) for end in ends]
     return list(dict.fromkeys(kind for kind, pattern in _KINDS for piece in pieces if pattern.search(piece)))

@@ -1,8 +1,8 @@
-"""The exchange of one call: the request, and further ones with the input that the server wants before it answers.
+"""The exchange of a call: the request, and further requests with the input wanted by the server before the answer.
 
 A person cannot be asked in the middle of a call. So the call ends, the model asks the person and calls again, with the
-answers in an argument of their own. The new call is asked as any other, with the answers among its arguments. Then the
-server asks once more, and gets them. No state of a server is kept between the two calls.
+answers in a separate argument. The new call asks as any other, with the answers among the arguments. Then the server
+asks once more, and gets the answers. No state of a server is kept between the two calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DESCRIBED = (
 
 
 def with_input(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments with the one for the person's answers."""
+    """Return the schema of a tool's arguments with the argument for the person's answers."""
     added = {"type": "object", "description": _DESCRIBED}
     return {**schema, "properties": {**(schema.get("properties") or {}), INPUT: added}}
 
@@ -41,7 +41,7 @@ def with_input(schema: Mapping[str, Any]) -> dict[str, Any]:
 async def exchange(
     client: Client, name: str, arguments: Mapping[str, Json], clean: Cleaned
 ) -> mcp_types.CallToolResult:
-    """Call a tool, and return its result. Raises ToolFailed when the server wants input that is not there."""
+    """Call a tool, and return the result. Raises ToolFailed when the server wants missing input."""
     sent = {key: value for key, value in arguments.items() if key != INPUT}
     responses: mcp_types.InputResponses | None = None
     state: str | None = None
@@ -63,7 +63,7 @@ async def exchange(
 
 
 def _answers(requests: mcp_types.InputRequests, given: Json) -> mcp_types.InputResponses | None:
-    """Return the person's answers to all of these requests; None if one of them is not answered."""
+    """Return the person's answers to all of these requests; None if an answer is missing."""
     responses: mcp_types.InputResponses = {}
     for key, request in requests.items():
         form = _form(request)

@@ -1,6 +1,6 @@
 """The connection to a server in one event loop: opened on first use, kept by its own task, opened again after its end.
 
-The scopes of anyio are left by the task that entered them, so a task of its own enters and leaves the client.
+The scopes of anyio must be entered and left by the same task, so a separate task enters and leaves the client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.mcp.sieve import MOST_TOOLS, sifted
 
 @dataclass(slots=True)
 class Backoff:
-    """Growing pauses: one second after the first failure, twice as much after each further one, a minute at most."""
+    """Growing pauses: one second after the first failure, doubled after each further failure, a minute at most."""
 
     failures: int = 0
     until: float = 0.0
@@ -39,56 +39,56 @@ class Backoff:
         self.failures = min(self.failures + 1, 6)
 
     def worked(self) -> None:
-        """Note a success: the next failure is the first again."""
+        """Note a success: the next failure counts as the first again."""
         self.failures, self.until = 0, 0.0
 
 
 log = logging.getLogger("askfirst.mcp")
 
 _FIRST_VERSION = "2025-11-25"
-"""The version until both sides have agreed. No list is asked for before."""
+"""The version until both sides have agreed. No list is requested before."""
 _MOST_PAGES = 50
 
 
 class NoConnection(Exception):
-    """There is no connection to the server. The text says why."""
+    """There is no connection to the server. The text gives the reason."""
 
     def __init__(self, why: str, *, is_paused: bool = False) -> None:
         super().__init__(why)
         self.is_paused = is_paused
-        """True if no try was made, because the last one was a moment ago."""
+        """True if no try was made, because the last try was a moment ago."""
 
 
 class _Connection:
-    """One connection: it is opening, open, or at its end."""
+    """A connection: opening, open, or at its end."""
 
     def __init__(self) -> None:
         self.opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self.stop = asyncio.Event()
         self.why = "it has not answered yet"
-        """The reason of its end."""
+        """The reason of the end."""
         self.version = _FIRST_VERSION
-        """The version of the protocol that both sides speak."""
+        """The version of the protocol spoken by both sides."""
 
     def end(self, why: str) -> None:
-        """Note that the connection is of no use any more."""
+        """Note that the connection is no longer usable."""
         if not self.stop.is_set():
             self.why = why
             self.stop.set()
 
 
 class Link:
-    """The connections to a server, one after another, and the age of its list of tools."""
+    """The connections to a server, one after another, and the age of the list of tools."""
 
     def __init__(
         self, label: str, transport: Callable[[Callable[[str], None]], Any], *, timeout_seconds: float
     ) -> None:
-        """`transport` makes a transport of the `mcp` library, which calls its argument when it ends."""
+        """`transport` makes a transport of the `mcp` library. Its argument is called at the end of a process."""
         self.label = label
         self.stale = True
-        """True if the server's list may differ from the one that was taken over this connection."""
+        """True if the server's list may differ from the last list over this connection."""
         self.takes_input = False
-        """True if the server may want more input for a call, and get it with a further request."""
+        """True if the server may want more input for a call, and get the input with a further request."""
         self.listed_at = 0.0
         self._transport, self._timeout_seconds = transport, timeout_seconds
         self._backoff = Backoff()
@@ -103,7 +103,7 @@ class Link:
         return now is not None and now.opened.done() and not now.stop.is_set()
 
     async def client(self) -> Client:
-        """Return the client of the connection, which is opened if need be. Raises NoConnection."""
+        """Return the client of the connection, opened if need be. Raises NoConnection."""
         now = self._now
         if now is None or now.stop.is_set():
             if (left := self._backoff.left(asyncio.get_running_loop().time())) > 0:
@@ -202,7 +202,7 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def _listening(self, client: Client) -> AsyncIterator[None]:
-        """Hear of changes of the list inside the block."""
+        """Follow the changes of the list inside the block."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             yield
@@ -215,7 +215,7 @@ class Link:
             await asyncio.wait({task})
 
     async def _listen(self, client: Client) -> None:
-        """Ask for the changes of the list. Since revision 2026-07-28 a server tells them only to those who ask."""
+        """Subscribe to the changes of the list. Since revision 2026-07-28 a server notifies only subscribers."""
         try:
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
@@ -227,7 +227,7 @@ class Link:
 
 
 async def _cancelled(context: ClientRequestContext, params: Any) -> mcp_types.ElicitResult:
-    """Answer a question of a server in the middle of a call, at which time no person can be asked."""
+    """Cancel a question of a server in the middle of a call, because no person can be asked then."""
     return mcp_types.ElicitResult(action="cancel")
 
 

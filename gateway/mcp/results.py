@@ -22,7 +22,7 @@ from gateway.tools.results import LONGEST
 
 
 def told(result: mcp_types.CallToolResult, ctx: ToolContext, clean: Cleaned) -> str | None:
-    """Return the text of a result, and emit its files. Raises ToolFailed when the server says that the call failed."""
+    """Return the text of a result, and emit the files. Raises ToolFailed if the server reports a failure."""
     texts = list(_texts(result.content, ctx))
     if result.structured_content is not None and not _says(texts, result.structured_content):
         texts.append(json.dumps(result.structured_content, ensure_ascii=False))
@@ -54,7 +54,7 @@ def _texts(content: Sequence[Any], ctx: ToolContext) -> Iterator[str]:
 
 
 def _emitted(data: str, mime_type: str | None, name: str, ctx: ToolContext, files: int) -> str:
-    """Emit a file, and return a note about it for the model."""
+    """Emit a file, and return a note about the file for the model."""
     kind = one_line(mime_type or "application/octet-stream", 100)
     if files >= MAX_PER_RUN:
         return f"(a file of type {kind} is left out: at most {MAX_PER_RUN} of one call)"
@@ -69,7 +69,7 @@ def _emitted(data: str, mime_type: str | None, name: str, ctx: ToolContext, file
 
 
 def _says(texts: Sequence[str], structured: Any) -> bool:
-    """Return True if a text is the structured result: servers send it in both forms."""
+    """Return True if a text is the structured result: servers send both forms."""
     inner = structured.get("result") if isinstance(structured, dict) and len(structured) == 1 else None
     for text in texts:
         if text == inner:
@@ -84,20 +84,20 @@ def _says(texts: Sequence[str], structured: Any) -> bool:
 
 
 _REFUSED = frozenset({mcp_types.METHOD_NOT_FOUND, mcp_types.INVALID_PARAMS, mcp_types.URL_ELICITATION_REQUIRED})
-"""The codes with which a server refuses a call before it begins."""
+"""The codes for a server's refusal of a call before the begin of the call."""
 _REFUSED_STATUS = frozenset({*range(300, 400), 400, 401, 403, 404, 405, 413, 429})
 _LONGEST = 500
 
 
 def is_closed(error: Exception, sending: Sending) -> bool:
-    """Return True if the connection is of no use any more: it has ended, or the server has forgotten it."""
+    """Return True if the connection is no longer usable: ended, or forgotten by the server."""
     if isinstance(error, MCPError):
         return error.code == mcp_types.CONNECTION_CLOSED or sending.status == 404
     return isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError)
 
 
 def failure(error: Exception, sending: Sending, label: str, clean: Cleaned) -> ToolError:
-    """Return the error of a call as one of those of tools."""
+    """Return the error of a call as an error of tools."""
     said = clean(one_line(error.message, _LONGEST)) if isinstance(error, MCPError) else describe_error(error)
     if isinstance(error, TimeoutError):
         said = "it has not answered in time"

@@ -32,28 +32,28 @@ log = logging.getLogger("askfirst.mcp")
 _FIRST_WAIT_SECONDS = 10.0
 """The longest wait for a server before the first turn. A later list comes with a later turn."""
 _WAIT_SECONDS = 2.0
-"""The longest wait of a turn for a server that was connected before, or has failed."""
+"""The longest wait of a turn for a server connected before, or after a failure."""
 _FRESH_SECONDS = 60.0
-"""The age of a list after which it is taken again, also from a server that says when it changes."""
+"""The age of a list after which the list is requested again, also from a server with notifications of changes."""
 _MOST_STDERR_LINES = 100
-"""The most lines of stderr that the log takes in a minute."""
+"""The most lines of stderr in the log in a minute."""
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}")
 _T = TypeVar("_T")
 _Unquoted: TypeAlias = Annotated[_T, SkipValidation]
-"""An option that is checked here, because pydantic's errors quote values, and these may hold a secret."""
+"""An option checked here, because pydantic's errors quote values, and values may hold a secret."""
 
 
 class MCPServer:
-    """The tools of an MCP server, among the tools of an Agent. Each asks unless `policy` allows it.
+    """The tools of an MCP server, among the tools of an Agent. Each tool asks unless `policy` allows it.
 
-    - `url`: the address of a server that speaks streamable HTTP. `headers` are sent with each request to it.
-    - `command`: the command line of a server that is a process and speaks over its standard input and output. `env` is
-      its environment, beside HOME, LOGNAME, PATH, SHELL, TERM and USER.
-    - `prefix`: the beginning of the names that its tools get, for example ``github_``.
+    - `url`: the address of a server with streamable HTTP. `headers` are sent with each request to the server.
+    - `command`: the command line of a server that is a process and speaks over standard input and output. `env` is the
+      environment of the process, beside HOME, LOGNAME, PATH, SHELL, TERM and USER.
+    - `prefix`: the beginning of the names of the tools here, for example ``github_``.
     - `policy`: the tools that run at once, ask or never run, by their names with the prefix. None: all ask.
     - `timeout_seconds`: the limit of one call, of connecting and of listing the tools.
 
-    It is connected on first use, once in each process, and again after the connection ended.
+    The server is connected on first use, once in each process, and again after the connection ended.
     """
 
     @checked
@@ -68,8 +68,10 @@ class MCPServer:
         policy: ToolPolicy | None = None,
         timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0,
     ) -> None:
-        """Raises WrongOption for a wrong value, and unless exactly one of `url` and `command` is given. Raises
-        MissingSetting for a server in clear on another host that ASKFIRST_CLEAR does not allow."""
+        """Raises WrongOption for a wrong value, and unless exactly one of `url` and `command` is given.
+
+        Raises MissingSetting for a server in clear on another host that ASKFIRST_CLEAR does not allow.
+        """
         _check(url, command, env, headers, prefix)
         refuse_clear("mcp", url or "", "MCPServer(url=)")
         self._url, self._command = url, tuple(command or ())
@@ -91,11 +93,11 @@ class MCPServer:
         return f"<{self.label}>"
 
     def listed(self) -> Sequence[Tool]:
-        """Return the tools of the last list. It is the same object until the list changes."""
+        """Return the tools of the last list: the same object until the list changes."""
         return self._tools
 
     async def refresh(self) -> None:
-        """Bring the list up to date. A server that cannot be reached keeps its last list, and the log says it."""
+        """Bring the list up to date. An unreachable server keeps the last list, with a line in the log."""
         link = self._link()
         if not self._is_old(link):
             return
@@ -103,7 +105,7 @@ class MCPServer:
         await asyncio.wait({self._refresh(link)}, timeout=_FIRST_WAIT_SECONDS if first else _WAIT_SECONDS)
 
     async def close(self) -> None:
-        """Close the connection of this event loop. A later use opens it again."""
+        """Close the connection of this event loop. A later use opens a new connection."""
         loop = asyncio.get_running_loop()
         if (task := self._refreshing.pop(loop, None)) is not None and not task.done():
             task.cancel()
@@ -114,7 +116,7 @@ class MCPServer:
     async def lists(self, tool: MCPTool, within_seconds: float | None = None) -> bool:
         """Return False if the server lists the tool no more, or with another definition.
 
-        A server that cannot be reached counts as unchanged.
+        An unreachable server counts as unchanged.
         """
         link, limit = self._link(), min(self.timeout_seconds, within_seconds or self.timeout_seconds)
         running = self._refreshing.get(asyncio.get_running_loop())
@@ -148,7 +150,7 @@ class MCPServer:
         raise AssertionError("the second try ends the loop")
 
     async def _connected(self, link: Link, tool: MCPTool) -> Any:
-        """Return the client of a connection over which this tool was listed as it is. Raises NothingDone."""
+        """Return the client of a connection over which this tool was listed unchanged. Raises NothingDone."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 client = await link.client()
@@ -180,7 +182,7 @@ class MCPServer:
         return not link.open or link.stale or age >= _FRESH_SECONDS
 
     def _refresh(self, link: Link) -> asyncio.Task[None]:
-        """Return the task that takes the list. There is one at a time, and it ends by itself."""
+        """Return the task that requests the list. There is a single task at a time, which ends by itself."""
         loop = asyncio.get_running_loop()
         task = self._refreshing.get(loop)
         if task is None or task.done():
@@ -219,7 +221,10 @@ def _check(
     headers: Mapping[str, str] | None,
     prefix: str | None,
 ) -> None:
-    """Raise WrongOption for options that do not fit together. No value is named: it may hold a secret."""
+    """Raise WrongOption for options that do not fit together.
+
+    Only the value of `prefix` is named: the other values may hold a secret.
+    """
     wrong: dict[str, str] = {}
     if (url is None) == (command is None):
         wrong["url"] = "or command has to be given, and not both"
@@ -250,7 +255,7 @@ def _are_texts(texts: object) -> bool:
 
 
 def _name(url: str | None, command: Sequence[str], prefix: str) -> str:
-    """Return the name of a server in logs and lists: no address and no argument, which may hold a secret."""
+    """Return the name of a server in logs and lists: without address and arguments, because both may hold a secret."""
     if named := prefix.strip("_-"):
         return named
     return urlsplit(url).netloc.rpartition("@")[2] if url is not None else PurePath(command[0]).name

@@ -1,6 +1,7 @@
-"""The lists of a server without the definitions that the protocol does not take.
+"""The lists of a server without invalid definitions.
 
-The library refuses a whole list for one tool without a name. Here such a definition is taken out before it is read.
+The library refuses a whole list for a single tool without a name. Here an invalid definition is removed before the
+library reads the list.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ log = logging.getLogger("askfirst.mcp")
 
 _METHOD: Final = "tools/list"
 MOST_TOOLS: Final = 200
-"""The most tools of a server. Of a page one more is read, which tells that there are more."""
+"""The most tools of a server. A page is read up to one more tool: the sign of a longer list."""
 
 
 @asynccontextmanager
 async def sifted(
     transport: AbstractAsyncContextManager[Any], label: str, version: Callable[[], str]
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Yield the streams of a transport. `version` returns the version of the protocol that both sides speak."""
+    """Yield the streams of a transport. `version` returns the version of the protocol spoken by both sides."""
     async with transport as (reading, writing, *_):
         yield _Sieve(reading, label, version), writing
 
 
 class _Sieve:
-    """A stream of messages that takes wrong definitions out of lists of tools."""
+    """A stream of messages without the wrong definitions in lists of tools."""
 
     def __init__(self, stream: Any, label: str, version: Callable[[], str]) -> None:
         self._stream, self._label, self._version = stream, label, version
@@ -66,7 +67,7 @@ class _Sieve:
         await self._stream.aclose()
 
     def _sift(self, item: Any) -> Any:
-        """Return a message. A list of tools has only the ones that the protocol takes."""
+        """Return a message. A list of tools is reduced to the valid tools of the protocol."""
         message = item.message if isinstance(item, SessionMessage) else None
         if not isinstance(message, JSONRPCResponse) or not isinstance(message.result.get("tools"), list):
             return item

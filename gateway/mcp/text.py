@@ -1,4 +1,4 @@
-"""The words of a server: bounded, without the secrets that it was given, and told as a stranger's."""
+"""The words of a server: bounded, without the configured secrets, and marked as a stranger's."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Cleaned: TypeAlias = Callable[[str], str]
-"""A function that takes the secrets of a server's configuration out of a text."""
+"""A function to take the secrets of a server's configuration out of a text."""
 
 _LONGEST_DESCRIPTION = 1_000
 _LONGEST_IN_SCHEMA = 300
 
 
 def bounded(text: str, longest: int) -> str:
-    """Return a text of at most so many characters, with a note of its full length."""
+    """Return a text of at most so many characters, with a note of the full length."""
     return text if len(text) <= longest else f"{text[:longest]}… (cut: it has {len(text)} characters)"
 
 
 def one_line(text: str, longest: int) -> str:
-    """Return a bounded text in one line, without characters that are not printed."""
+    """Return a bounded text in one line, without unprintable characters."""
     return bounded(" ".join("".join(char if char.isprintable() else " " for char in text).split()), longest)
 
 
@@ -36,7 +36,7 @@ def described(label: str, description: str) -> str:
 def bounded_schema(schema: Any) -> Any:
     """Return a schema of a server with bounded texts, and without patterns.
 
-    Matching a pattern may take for ever. The server checks its own.
+    Matching a pattern may take for ever. The server checks the server's own patterns.
     """
     if isinstance(schema, list):
         return [bounded_schema(each) for each in schema]

@@ -1,4 +1,4 @@
-"""The tools of a server. They ask unless the operator's policy allows them."""
+"""The tools of a server. A tool asks unless the operator's policy allows it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class ToolServer(Protocol):
 
 
 class MCPTool(SchemaTool):
-    """A tool of an MCP server. It asks, unless the policy of the server's operator allows it."""
+    """A tool of an MCP server. Asks, unless the policy of the server's operator allows the tool."""
 
     def __init__(self, listed: mcp_types.Tool, server: ToolServer, *, takes_input: bool) -> None:
-        """Raises ToolValidationError for a definition that is of no use."""
+        """Raises ToolValidationError for an unusable definition."""
         name = f"{server.prefix}{_NO_NAME.sub('_', listed.name)}"
         schema = bounded_schema(listed.input_schema)
         fitting = _with_fitting_defaults(name, schema)
@@ -73,31 +73,31 @@ class MCPTool(SchemaTool):
         self.origin = f"of {server.label}{_hints(listed.annotations)}"
 
     def under(self, policy: ToolPolicy | None) -> ToolPolicy | None:
-        """Return the strictest of the policies for each call: the agent's, the server's, and that answers are asked."""
+        """Return the strictest of the policies for each call: the agent's, the server's, and `_ANSWERS_ASK`."""
         own = self._server.policy
         if own is None:
             return policy  # the tool asks in any case
         return Strictest(*([policy] if policy is not None else []), own, _ANSWERS_ASK)
 
     def compares(self, action: PendingAction) -> bool:
-        """Return True: the server is asked for its definition again right before the launch."""
+        """Return True: the definition is requested from the server again right before the launch."""
         return True
 
     async def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
-        """Return an empty text: a stranger's words go to the model, which answers the person."""
+        """Return an empty text: a stranger's words go to the model, and the model answers the person."""
         return ""
 
     async def preview(
         self, args: Mapping[str, Json], ctx: ToolContext, *, timeout_seconds: float | None = None
     ) -> Preview:
-        """Return the preview of a call. Raises ValueError when the server has changed the tool since it was asked."""
+        """Return the preview of a call. Raises ValueError when the server has changed the tool since the question."""
         if ctx.action is not None and not await self._server.lists(self, timeout_seconds):
             raise ValueError(f"{self._server.label} has changed this tool since it was asked")
         return await super().preview(args, ctx, timeout_seconds=timeout_seconds)
 
 
 class Strictest(ToolPolicy):
-    """Policies of which the strictest decides."""
+    """Several policies: the strictest decides."""
 
     def __init__(self, *policies: ToolPolicy) -> None:
         super().__init__()
@@ -108,16 +108,16 @@ class Strictest(ToolPolicy):
         return [rule for policy in self._policies for rule in policy.rules_for(tool_name)]
 
     def decide(self, tool_name: str, args: Mapping[str, Json]) -> tuple[Decision, str]:
-        """Return the decision for this call, and the rule that made it."""
+        """Return the decision for this call, and the deciding rule."""
         order: tuple[Literal["deny", "review", "allow"], ...] = ("deny", "review", "allow")
         return min((policy.decide(tool_name, args) for policy in self._policies), key=lambda each: order.index(each[0]))
 
 
 class _AnswersAsk(ToolPolicy):
-    """A policy by which a person confirms the answers that a model gives to a server in their name."""
+    """A policy for answers given by a model to a server in a person's name: the person confirms these answers."""
 
     def decide(self, tool_name: str, args: Mapping[str, Json]) -> tuple[Decision, str]:
-        """Return the decision for this call, and the rule that made it."""
+        """Return the decision for this call, and the deciding rule."""
         return ("review", "it has answers in the person's name") if INPUT in args else ("allow", "it has no answers")
 
 
@@ -125,7 +125,7 @@ _ANSWERS_ASK = _AnswersAsk()
 
 
 def made(listed: Iterable[mcp_types.Tool], server: ToolServer, *, takes_input: bool) -> tuple[Tool, ...]:
-    """Return the tools of a list. A definition that is of no use is left out, and the log says why."""
+    """Return the tools of a list. An unusable definition is left out, with the reason in the log."""
     tools: dict[str, Tool] = {}
     size = 0
     for each in listed:
@@ -165,7 +165,7 @@ def _version(listed: mcp_types.Tool, identity: str) -> str:
 
 
 def _hints(annotations: mcp_types.ToolAnnotations | None) -> str:
-    """Return the server's hints about the effects of a tool. They are a stranger's, and no decision follows them."""
+    """Return the server's hints about the effects of a tool. Hints are a stranger's words: no decision follows them."""
     if annotations is None:
         return ", which says nothing about its effects"
     hints = {

@@ -1,7 +1,7 @@
 """The ways to a server: a process behind pipes, and streamable HTTP, both with bounds.
 
-If a request may have arrived, the outcome of a call that fails is unknown: `sending` observes that. The library's own
-transport over pipes bounds neither a line nor their number, and its stderr has to be a file.
+If a request may have arrived, the outcome of a failed call is unknown: `sending` observes this. The library's own
+transport over pipes bounds neither a line nor the number of lines, and needs a file for stderr.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 LARGEST = 64 * 1024 * 1024
-"""The most bytes of one message, or of one HTTP answer. A server that sends more is cut off."""
+"""The most bytes of one message, or of one HTTP answer. A server is cut off beyond this limit."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Sending:
     """The state of one request."""
 
     begun: bool = False
-    """True once bytes of it have left this process."""
+    """True from just before the first byte of the request leaves this process."""
     status: int | None = None
     """The status of the HTTP answer; None for none yet."""
 
@@ -45,7 +45,7 @@ _current: ContextVar[Sending | None] = ContextVar("askfirst_mcp_sending", defaul
 
 @contextmanager
 def sending() -> Iterator[Sending]:
-    """Observe the request that is sent inside the block, also by tasks that have a copy of the context."""
+    """Observe the request sent inside the block, also by tasks with a copy of the context."""
     state = Sending()
     token = _current.set(state)
     try:
@@ -68,17 +68,17 @@ def refused_with(status: int) -> None:
 
 _CHUNK = 64 * 1024
 _MOST_IN_A_SECOND = 5_000
-"""The most lines of one second. A server that writes more is cut off, because it would keep the event loop busy."""
+"""The most lines of one second. A server beyond this limit is cut off, to keep the event loop free."""
 _LONGEST_STDERR = 500
 _GRACE_SECONDS = 1.0
-"""The time to end by itself after its input ends, and again after SIGTERM."""
+"""The time to end by itself after the end of the input, and again after SIGTERM."""
 _POLL_SECONDS = 0.01
 
 Received = SessionMessage | Exception
 
 
 class Process:
-    """A transport of the `mcp` library to a process that it starts. `why` says how the connection ended."""
+    """A transport of the `mcp` library to a new process. `on_end` is called with the reason of the connection's end."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Process:
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Received], _ProcessInput]:
-        """Start the process. Raises OSError and ValueError when it cannot be started."""
+        """Start the process. Raises OSError and ValueError for a failed start."""
         return await self._stack.enter_async_context(self._started())
 
     async def __aexit__(
@@ -165,7 +165,7 @@ class Process:
 
 
 class _ProcessInput:
-    """The stream of messages to the process. A message is written by the task that sends it."""
+    """The stream of messages to the process. The sending task writes the message."""
 
     def __init__(self, process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter) -> None:
         self._process, self._stdin = process, stdin
@@ -192,7 +192,7 @@ class _ProcessInput:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes | None]:
-    """Yield the lines of a stream, and then None if it broke a limit."""
+    """Yield the lines of a stream, and then None after a broken limit."""
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
     size, count, since = 0, 0, loop.time()
@@ -214,7 +214,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes | None]:
 async def _end(
     process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, tasks: list[asyncio.Task[None]]
 ) -> None:
-    """Close the input of a process, and kill it and its children if it does not end by itself."""
+    """Close the input of a process. Kill the process and its children if the process does not end by itself."""
     stdin.close()
     for deadly in (signal.SIGTERM, signal.SIGKILL):
         if await _ended(process):
@@ -230,7 +230,7 @@ async def _end(
 
 
 async def _ended(process: asyncio.subprocess.Process) -> bool:
-    """Return True once the process has ended, and False after the grace. `wait` would wait for its children too."""
+    """Return True once the process has ended, and False after the grace. `wait` would also wait for the children."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _GRACE_SECONDS
     while process.returncode is None:

@@ -1,4 +1,4 @@
-"""The memory of conversations: the transcript, its window, and the facts taken out of it for later turns."""
+"""The memory of conversations: the transcript, the window, and the facts extracted for later turns."""
 
 from gateway.memory.context import Remembered
 from gateway.memory.entities import Entity, EntityMemory

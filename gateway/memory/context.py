@@ -1,4 +1,4 @@
-"""The part of the system prompt with the memories. It stands behind the stable part."""
+"""The part of the system prompt with the memories, behind the stable part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INTRO: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """The memories that one turn reads, each as lines."""
+    """The memories for one turn, each as lines."""
 
     summary: str = ""
     entities: Sequence[str] = ()
@@ -36,7 +36,7 @@ class Remembered:
         extracted: Iterable[tuple[Extraction, Json]],
         facts: tuple[Sequence[str], Sequence[str]] = ((), ()),
     ) -> Self:
-        """Return what a turn with these messages reads of these values. `facts`: the lasting and the recent ones."""
+        """Return the part of these values for a turn with these messages. `facts`: the lasting and the recent facts."""
         lines = {memory.extracts: memory.lines(value, about(said, memory)) for memory, value in extracted}
         lasting, recent = facts
         return cls(
@@ -48,9 +48,9 @@ class Remembered:
         )
 
     def text(self) -> str:
-        """Return the text for the system prompt; empty if there is no item.
+        """Return the text for the system prompt; empty without any item.
 
-        Each item is quoted, so that none can begin a section, or pass for the words of the prompt.
+        Each item is quoted, so no item can begin a section, or pass for the words of the prompt.
         """
         sections = {
             "Conversation Summary": [self.summary] if self.summary else [],
@@ -68,9 +68,9 @@ class Remembered:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a JSON string on one line. It can neither end its quotes nor hide anything.
+    """Return a text as a JSON string on one line. The string cannot end the quotes early or hide any character.
 
-    A line end, an invisible character, and one that changes the direction of a text is an escape.
+    A line end, an invisible character, and a character for another text direction are escaped.
     """
     shown = json.dumps(text, ensure_ascii=False)
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in shown)

@@ -1,4 +1,4 @@
-"""Extraction: a model takes facts out of the messages of a conversation, for the turns that come later."""
+"""Extraction: a model takes facts out of the messages of a conversation, for later turns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ModelName: TypeAlias = Annotated[str, Field(min_length=1)]
 Extracts: TypeAlias = Literal["entities", "relations"]
 
 _MOST_OF_A_MESSAGE: Final = 2000
-"""The characters of one message that the model reads."""
+"""The most characters of one message for the model."""
 _MOST_TOKENS: Final = 800
 """The tokens of the reply with the facts."""
 
@@ -32,40 +32,40 @@ class Learned:
 
     value: Json
     count: int
-    """The number of facts that the reply named."""
+    """The number of facts in the reply."""
 
 
 @runtime_checkable
 class Extraction(Protocol):
-    """A memory of one conversation, which a model fills from the messages of each turn."""
+    """A memory of one conversation, filled by a model from the messages of each turn."""
 
     extracts: ClassVar[Extracts]
     system: ClassVar[str]
-    """The instruction for the model that extracts."""
+    """The instruction for the extracting model."""
     provider: str | Completes | None
     model: str | None
     relevance_window: int
     alone: Json
     """The value for `Agent.run`, which has no store."""
     runs: int
-    """The calls to a model that made `alone`."""
+    """The number of calls to a model behind `alone`."""
 
     def learn(self, known: Json, reply: str, *, at: datetime, turn: int) -> Learned:
-        """Return the value with the facts of a model's reply. Raises ValueError for a reply that cannot be read."""
+        """Return the value with the facts of a model's reply. Raises ValueError for an unreadable reply."""
         ...
 
     def lines(self, known: Json, about: str) -> list[str]:
-        """Return the lines of its section, for a turn `about` this text."""
+        """Return the lines of the memory's section, for a turn `about` this text."""
         ...
 
 
 def about(messages: Sequence[ModelMessage], memory: Extraction) -> str:
-    """Return the text of the last messages, by which a memory chooses the lines of its section."""
+    """Return the text of the last messages, for a memory to choose the lines of the memory's section."""
     return "\n".join(message.content for message in with_words(messages)[-memory.relevance_window :])
 
 
 def with_words(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages of people and of the bot that have a text. A memory reads and counts no others."""
+    """Return the messages of people and of the bot with a text. A memory reads and counts no others."""
     return [message for message in messages if message.role in ("user", "assistant") and message.content]
 
 
@@ -74,9 +74,9 @@ async def extract(
 ) -> Learned:
     """Return the value of a memory with the facts of these messages, by one small call to a model.
 
-    `messages` are those of `with_words`. `aside` has the provider, the model, the timeout and the book of the usage.
-    `turn`: the number of this call. Raises ProviderError, also for a reply that cannot be read. The caller then keeps
-    the earlier value.
+    `messages` come from `with_words`. `aside` has the provider, the model, the timeout and the book of the usage.
+    `turn`: the number of this call. Raises ProviderError, also for an unreadable reply. The caller then keeps the
+    earlier value.
     """
     response = await aside.ask(_conversation_text(messages), system=memory.system, max_tokens=_MOST_TOKENS)
     try:

@@ -1,4 +1,4 @@
-"""The graph of a conversation: the relations between the entities that it names."""
+"""The graph of a conversation: the relations between the named entities."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _WORD: Final = re.compile(r"\w{2,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triple:
-    """One relation that a conversation states."""
+    """One relation stated in a conversation."""
 
     subject: str
     relation: str
     object: str
     confidence: float = 1.0
     turn: int
-    """The number of the extraction that found it last."""
+    """The number of the last extraction with this relation."""
     at: datetime
 
 
 class KnowledgeGraphMemory:
-    """A memory of the relations that each conversation states, read from the messages of each turn after its reply.
+    """A memory of the relations stated in each conversation, extracted from the messages of each turn after the reply.
 
-    `provider` and `model` extract; None: as the agent has them. At most `max_triples` are kept, the newest, and a turn
-    reads at most `max_context_triples` of them: the ones that share words with its messages first, then the newest.
-    `relevance_window`: the number of the last messages that are read for both. `storage` changes nothing: the relations
-    of a chat are in the bot's store, and those of `Agent.run` in memory. Raises WrongOption for a number below 1.
+    `provider` and `model` extract; None: the agent's own. At most `max_triples` are kept, the newest, and a turn reads
+    at most `max_context_triples`: first the relations with the most words of the turn's messages, then the newest.
+    `relevance_window`: the number of the last messages read for both. `storage` changes no behaviour: the relations of
+    a chat are in the bot's store, and the relations of `Agent.run` in memory. Raises WrongOption for a number below 1.
     """
 
     extracts: ClassVar[Extracts] = "relations"
@@ -69,7 +69,7 @@ class KnowledgeGraphMemory:
 
     @property
     def triples(self) -> tuple[Triple, ...]:
-        """The relations of `Agent.run`, the newest last. A chat has its own in the store."""
+        """The relations of `Agent.run`, the newest last. The relations of a chat are in the store."""
         return tuple(_read(self.alone))
 
     def learn(self, known: Json, reply: str, *, at: datetime, turn: int) -> Learned:
@@ -85,7 +85,7 @@ class KnowledgeGraphMemory:
         return Learned(value=_adapter().dump_python(kept, mode="json"), count=len(found))
 
     def lines(self, known: Json, about: str) -> list[str]:
-        """Return one line for each relation that a turn `about` this text reads."""
+        """Return one line for each relation in a turn `about` this text."""
         words = _words(about)
         newest = list(reversed(_read(known)))
         # The sort is stable: of two with as many of the words, the newer one stays first.

@@ -1,4 +1,4 @@
-"""Knowledge: facts that the model notes about one person, for all their later conversations with the bot."""
+"""Knowledge: a model's notes of facts about one person, for all later conversations of the person with the bot."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway.config.options import checked
 from gateway.memory.extraction import Positive, one_line
 
 MOST_OF_A_FACT = 500
-"""The characters of one fact."""
+"""The most characters of one fact."""
 _MOST_OF_A_CATEGORY = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedFact:
-    """A fact that the model wants to note, before it is kept."""
+    """A fact noted by the model, not yet stored."""
 
     content: str
     category: str = "general"
@@ -35,12 +35,12 @@ class Fact:
     content: str
     category: str = "general"
     persistent: bool = False
-    """True for a fact that is told in every turn; False for one of the recent days only."""
+    """True for a fact in every turn; False for a fact of the recent days only."""
     at: datetime
 
 
 class KnowledgeMemory:
-    """A memory of facts about each person, which the model notes by the tool ``remember``. No other person reads them.
+    """A memory of facts about each person, noted by the model with the tool ``remember``. No other person reads them.
 
     A turn in a person's private chat reads the persistent facts, and the facts of the last `recent_days` days: at most
     `max_context_chars` characters, the newest first. At most `max_entries` facts are kept of a person, the newest.
@@ -56,7 +56,7 @@ class KnowledgeMemory:
         """Person -> the facts of `Agent.run`, which has no store."""
 
     def added(self, known: Json, facts: Sequence[NotedFact], at: datetime) -> Json:
-        """Return the facts of a person with new ones. A fact that is known already becomes the newest."""
+        """Return the facts of a person with new facts. A repeated fact becomes the newest."""
         kept = {fact.content: fact for fact in _read(known)}
         for fact in facts:
             content = one_line(fact.content, MOST_OF_A_FACT)
@@ -71,7 +71,7 @@ class KnowledgeMemory:
         return value
 
     def lines(self, known: Json, now: datetime) -> tuple[list[str], list[str]]:
-        """Return the lines of the persistent facts and of the recent ones, the oldest first."""
+        """Return the lines of the persistent facts and of the recent facts, the oldest first."""
         left, since = self.max_context_chars, now - timedelta(days=self.recent_days)
         lasting: list[str] = []
         recent: list[str] = []

@@ -1,4 +1,4 @@
-"""The summary of messages that have left the window of a conversation."""
+"""The summary of messages outside of the window of a conversation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gateway.providers.aside import Aside
 from gateway.providers.base import ModelMessage, ProviderError
 
 SENTENCES: Final = "2 or 3 sentences"
-"""The length that is asked of a summary."""
+"""The requested length of a summary."""
 _MOST_OF_A_MESSAGE, _MOST_IN_ALL = 2_000, 24_000
-"""The most characters of one message, and of all of them, that the model reads."""
+"""The most characters of one message, and of all messages, for the model."""
 _CHARACTERS_PER_TOKEN = 8
-"""More characters a token are longer than any model writes: a server has not obeyed the limit of tokens."""
+"""More characters a token than any model writes: a server has ignored the limit of tokens."""
 _SYSTEM = (
     "You keep the summary of a conversation between people and an assistant. Write one summary of the summary so far "
     "and of the messages after it, in {length}, in the language of the people. Keep names, ids, numbers, dates, "
@@ -36,14 +36,15 @@ async def summarize(
     length: str = SENTENCES,
     most_characters: int = _MOST_IN_ALL,
 ) -> str:
-    """Return one summary of an earlier summary and of the messages after it, by one small call to a model.
+    """Return a summary of an earlier summary and of the messages after it, by a small call to a model.
 
-    `aside` has the provider, the model, the timeout and the book of the usage. `earlier`: the summary so far, which the
-    new one takes in; empty at first. `max_tokens` bounds the summary: one that is longer is not cut, but written again
-    by a second call. `most_characters` bounds the text of the messages that the model reads; the oldest beyond it are
+    `aside` has the provider, the model, the timeout and the book of the usage. `earlier`: the summary so far, included
+    in the new summary; empty at first. `max_tokens` bounds the summary: a longer summary is not cut, but written again
+    by a second call. `most_characters` bounds the text of the messages for the model; the oldest messages beyond are
     left out.
 
-    Raises ProviderError, also for a summary that is empty or too long twice. The caller then keeps the earlier one.
+    Raises ProviderError, also for an empty summary, or after two too long summaries. The caller then keeps the earlier
+    summary.
     """
     data = {"summary so far": earlier, "messages": _shown(messages, most_characters)}
     system = _SYSTEM.format(length=length)
@@ -58,7 +59,7 @@ async def summarize(
 
 
 async def _ask(aside: Aside, prompt: str, system: str, max_tokens: int) -> tuple[str, bool]:
-    """Return a text of the model, and whether it is within its limit. A text that the model refuses is empty."""
+    """Return a text of the model, and True if the text is within the limit. A refusal of the model is an empty text."""
     response = await aside.ask(prompt, system=system, max_tokens=max_tokens)
     text = "" if response.finish == "refused" else response.content.strip()
     is_over = response.finish == "length" or len(text) > max_tokens * _CHARACTERS_PER_TOKEN

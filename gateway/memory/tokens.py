@@ -1,7 +1,7 @@
-"""The count of tokens: how much of a model's context messages take.
+"""The count of tokens: the size of messages in a model's context.
 
-Only a vendor can count the tokens of its models. The vendor's own count of the last call is taken for the next ones,
-and before the first a token for four bytes of UTF-8 text. No table is fetched for it.
+Only a vendor can count the tokens of its models. The vendor's own count of the last call serves for the next calls, and
+before the first call a token counts as four bytes of UTF-8 text. No table is fetched.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from channels import Media
 from gateway.providers.base import ModelMessage
 
 _FEWEST_PER_BYTE, _MOST_PER_BYTE = 1 / 8, 1.0
-"""The limits of a count, which a server may get wrong."""
+"""The limits of a count, against wrong counts of a server."""
 _COUNTED_FROM: Final = 4_000
-"""The least request, in bytes, whose count is taken: in a short one the vendor's own additions weigh too much."""
+"""The least request, in bytes, with a usable count: in a short request the vendor's own additions weigh too much."""
 _IMAGE_SIZE, _LARGEST_PDF_SIZE = 6_400, 400_000
 """The size of a file in the window, in bytes of text: a large picture has about 1,600 tokens, a PDF some 2,000 a page
 (https://platform.claude.com/docs/en/build-with-claude/pdf-support)."""
@@ -24,7 +24,7 @@ _IMAGE_SIZE, _LARGEST_PDF_SIZE = 6_400, 400_000
 
 @dataclass(slots=True)
 class TokenCount:
-    """The tokens that a byte of text has, as the last call's count says."""
+    """The tokens in a byte of text, by the last call's count."""
 
     per_byte: float = 1 / 4
 
@@ -48,7 +48,7 @@ def size(messages: Sequence[ModelMessage]) -> int:
 
 
 def message_size(message: ModelMessage) -> int:
-    """Return the size of one message in bytes, its calls and files included."""
+    """Return the size of one message in bytes, calls and files included."""
     calls = sum(len(call.name) + len(str(call.args)) for call in message.tool_calls)
     text = message.content
     text_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

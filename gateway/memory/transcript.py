@@ -1,4 +1,4 @@
-"""The transcript: the messages of a conversation as the model reads them again."""
+"""The transcript: the messages of a conversation, as read again by the model."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from gateway.store.codec import decode_all
 log = logging.getLogger("askfirst.memory")
 
 HISTORY = 60
-"""The number of messages that a turn of a bot without a memory reads again. Notes do not count, so that they push no
-message out."""
+"""The number of messages read again in a turn of a bot without a memory. Notes do not count, and so push no message
+out."""
 _LINES_READ = 80
-"""The number of stored lines that are read for HISTORY messages.
+"""The number of stored lines to read for HISTORY messages.
 
-A turn writes at most one line of notes, and two or more lines beside it.
+A turn writes at most one line of notes, beside two or more other lines.
 """
 _LINES_MORE = 20
-"""The lines that are read beyond two for each message of a memory: one for the message, and one for notes before it."""
+"""The lines to read beyond two for each message of a memory: one for the message, and one for earlier notes."""
 
 RESET: Json = {"role": "reset"}
 """The line of a reset: the transcript is empty from here on."""
 
 _MOST_CONVERSATIONS, _MOST_CHARACTERS = 256, 32_768
-"""The conversations kept in memory, and the most characters of one of them: 16 MB in total at most."""
+"""The conversations kept in memory, and the most characters of each: 16 MB in total at most."""
 
 
 def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
@@ -51,9 +51,9 @@ def from_entries(lines: Sequence[Json]) -> list[ModelMessage]:
 
 
 def readable_end(lines: Sequence[Json]) -> list[ModelMessage]:
-    """Return the messages of the last lines: all, or those behind the last line that cannot be read.
+    """Return the messages of the last lines: all, or only the lines behind the last unreadable line.
 
-    Such a line ends the history as a reset does, so that no result of a tool stands without its call.
+    An unreadable line ends the history as a reset does, so no result of a tool is separated from the call.
     """
     with suppress(ValueError):
         return from_entries(lines)
@@ -66,19 +66,19 @@ def readable_end(lines: Sequence[Json]) -> list[ModelMessage]:
 
 
 def lines_read(memory: ConversationMemory | None) -> int:
-    """Return how many of the last stored lines a turn reads. It does not grow with the conversation."""
+    """Return the number of stored lines read in a turn, independent of the length of the conversation."""
     return _LINES_READ if memory is None else 2 * memory.max_messages + _LINES_MORE
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedLines:
-    """The lines that a turn has read, and the message of each. A message is None when it must be decoded again."""
+    """The lines read in a turn, and the message of each. None in place of a message: decode the line again."""
 
     lines: tuple[str, ...]
     said: Sequence[ModelMessage | None]
 
     def beginning(self, lines: tuple[str, ...]) -> Sequence[ModelMessage | None]:
-        """Return the messages of the first of `lines`, as far as they are the last lines that were read."""
+        """Return the messages of the first of `lines`, as far as identical with the last cached lines."""
         for first, line in enumerate(self.lines):
             if line == lines[0] and self.lines[first:] == lines[: len(self.lines) - first]:
                 return self.said[first:]
@@ -86,19 +86,19 @@ class _CachedLines:
 
 
 class Transcripts:
-    """Reader of transcripts, with a cache of the messages that the last turn of a conversation read."""
+    """Reader of transcripts, with a cache of the messages read in the last turn of a conversation."""
 
     def __init__(self, memory: ConversationMemory | None = None, tokens: TokenCount | None = None) -> None:
-        """`memory` has the limits of each conversation, and `tokens` counts its tokens."""
+        """`memory` has the limits of each conversation, and `tokens` counts the tokens."""
         self._memory, self._tokens = memory, tokens or TokenCount()
         self._known: OrderedDict[str, _CachedLines] = OrderedDict()
-        """The conversations with the most recent turns, in the order of their turns."""
+        """The conversations with the most recent turns, in the order of the turns."""
 
     def read(self, conversation: str, lines: Sequence[str]) -> list[ModelMessage]:
         """Return the messages since the last reset, within the limits of the memory.
 
-        Without a memory they are at most HISTORY without notes, and the first one is a person's or a note, so that no
-        result of a tool stands without its call. `lines` are from `to_entries`, as JSON text.
+        Without a memory the limit is HISTORY messages, notes not counted. The first message is a person's or a note, so
+        no result of a tool is separated from the call. `lines` are from `to_entries`, as JSON text.
         """
         lines = tuple(lines)
         known = self._known.pop(conversation, None)
@@ -127,9 +127,9 @@ class Transcripts:
         return recent[first:]
 
     def trim(self, history: Sequence[ModelMessage], added: Sequence[Json]) -> Trim | None:
-        """Return the trim of this history and the lines that a turn adds to it. None without a memory.
+        """Return the trim of this history and the added lines of a turn. None without a memory.
 
-        The next turn reads the messages that it keeps.
+        The next turn reads the kept messages.
         """
         if self._memory is None or RESET in added:
             return None
@@ -153,9 +153,9 @@ def _window(recent: Sequence[ModelMessage]) -> int:
 
 
 def _lasts(message: ModelMessage) -> bool:
-    """Return True if a message may be cached: it cannot change.
+    """Return True for an immutable message, safe to cache.
 
-    The arguments of a call are a dictionary, which a caller could change.
+    The arguments of a call are a dictionary, open to changes by a caller.
     """
     return not (message.tool_calls or message.echo)
 

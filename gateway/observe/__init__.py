@@ -1,4 +1,4 @@
-"""The record of a run: its events, their readers, its trace, its result."""
+"""Observe runs: events, readers, traces and results."""
 
 from gateway.observe.feed import Feed, Notice
 from gateway.observe.logging_observer import LoggingObserver

@@ -1,8 +1,8 @@
-"""The OpenTelemetry names of spans: the GenAI semantic conventions, in this one place.
+"""The OpenTelemetry names of spans: the GenAI semantic conventions, all in this module.
 
-The names are of the conventions' first release of their own, v0.1.0, which all stand at the stage "Development". A
-later release may rename them: https://github.com/open-telemetry/semantic-conventions-genai. What the conventions do not
-know has a name under ``askfirst.``.
+The names are from v0.1.0, the first release of the conventions in a repository of their own. All names have the
+stability "Development". A later release may rename them: https://github.com/open-telemetry/semantic-conventions-genai.
+Names outside of the conventions begin with ``askfirst.``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def gateway_span(
     links: Sequence[Mapping[str, str]] = (),
     error_type: str | None = None,
 ) -> dict[str, Any]:
-    """Return a span of the gateway in the trace of a run: its root without an `own_id`, else a child of the root."""
+    """Return a span of the gateway in the trace of a run: the root without an `own_id`, else a child of the root."""
     root = span_id(run_id, 0)
     known = {**attributes, ERROR_TYPE: error_type}
     return {
@@ -92,14 +92,14 @@ def root_link(run_id: str) -> dict[str, str]:
 
 
 def trace_id(run_id: str) -> str:
-    """Return the trace id of a run: its own id if that is one, else 32 hex digits that follow from it."""
+    """Return the trace id of a run: the run id if valid as a trace id, else 32 hex digits hashed from the run id."""
     if _TRACE_ID.fullmatch(run_id) and run_id.strip("0"):
         return run_id
     return hashlib.blake2b(run_id.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def span_id(run_id: str, number: int) -> str:
-    """Return the span id of a step, counted from 1; 0 is the run itself."""
+    """Return the span id of a step, counted from 1. The number 0 is the run."""
     return hashlib.blake2b(f"{run_id}/{number}".encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 

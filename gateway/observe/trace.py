@@ -1,7 +1,7 @@
-"""The trace of a run: its steps in order, as text, as JSON and as OpenTelemetry spans.
+"""The trace of a run: the steps in order, as text, as JSON and as OpenTelemetry spans.
 
-A trace is for operators. It holds arguments and results of tools and texts of the model, so it is never written to a
-log, and only `to_otel_spans(content=True)` gives them to a collector.
+A trace is for operators. The arguments and results of tools and the texts of the model are never written to a log, and
+only `to_otel_spans(content=True)` passes these to a collector.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from gateway.observe import genai
 from gateway.tools.pending_action import json_text
 
 FORM: Final = 1
-"""The form of a trace as JSON. A release that reads the form n ignores fields that it does not know."""
+"""The version of the JSON form of a trace. A reader of the form n ignores unknown fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
-    """One step of a run.
+    """A step of a run.
 
-    A step of a tool call has its `call_id`. Only `error_type` is sure to have no text of people.
+    Steps of tool calls have a `call_id`. Only `error_type` is certain to contain no text of people.
     """
 
     type: str
     started_at: datetime
     duration_ms: float | None = 0.0
-    """0: the step is a moment. None: it is unknown."""
+    """0: the step is a moment. None: the duration is unknown."""
     summary: str = ""
     error: str | None = None
     reasoning: str | None = None
@@ -50,17 +50,17 @@ class TraceStep:
     """US dollars; None: the price is unknown."""
     call_id: str | None = None
     from_checkpoint: bool = False
-    """An earlier attempt at the turn made this step, so its duration is unknown."""
+    """An earlier attempt at the turn made this step, so the duration is unknown."""
     provider: str | None = None
     error_type: str | None = None
     """The class of the error, for statistics."""
     requested_model: str | None = None
-    """The model that was asked, when `model` names another one: that which answered."""
+    """The requested model, if the answering model (`model`) has another name."""
     left_out: int = 0
-    """The number of steps that this step of the type ``left_out`` stands for."""
+    """The number of steps replaced by this step. For the type ``left_out``."""
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the step as JSON, without the fields that are not set."""
+        """Return the step as JSON, without unset fields."""
         value: dict[str, Json] = {
             "type": self.type,
             "started_at": self.started_at.astimezone(UTC).isoformat(),
@@ -73,7 +73,7 @@ class TraceStep:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Json]) -> Self:
-        """Return the step that `to_dict` gave. Raises ValueError."""
+        """Return the step from the JSON of `to_dict`. Raises ValueError."""
         return cls(
             type=_of_kind(value, "type", str),
             started_at=_time(_of_kind(value, "started_at", str)),
@@ -83,7 +83,7 @@ class TraceStep:
 
 
 _OPTIONAL: Final = tuple((each.name, each.default) for each in fields(TraceStep)[3:])
-"""The fields that the JSON form of a step may lack, with their defaults."""
+"""The optional fields in the JSON form of a step, with the defaults."""
 _KINDS: Final[Mapping[str, Any]] = {name: str | None for name, _ in _OPTIONAL} | {
     "summary": str,
     "tool_args": dict | None,
@@ -93,16 +93,16 @@ _KINDS: Final[Mapping[str, Any]] = {name: str | None for name, _ in _OPTIONAL} |
     "from_checkpoint": bool,
     "left_out": int,
 }
-"""The kinds of these fields."""
+"""The kinds of the optional fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTrace:
-    """The steps of one run, in order. It may be iterated, and has a length."""
+    """The steps of one run, in order. Iterable, and has a length."""
 
     run_id: str
     parent_run_id: str | None = None
-    """The run that handed this one its task."""
+    """The run that started this run with a task."""
     metadata: Mapping[str, Json] = field(default_factory=dict)
     steps: tuple[TraceStep, ...] = ()
     started_at: datetime
@@ -121,7 +121,7 @@ class AgentTrace:
         return [step for step in self.steps if step.type == type]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the trace as JSON. Its times are ISO 8601 in UTC."""
+        """Return the trace as JSON. Times are ISO 8601 in UTC."""
         value: dict[str, Json] = {
             "form": FORM,
             "run_id": self.run_id,
@@ -140,7 +140,7 @@ class AgentTrace:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Json]) -> Self:
-        """Return the trace that `to_dict` gave, also from a later release that has further fields.
+        """Return the trace from the JSON of `to_dict`, also of a later release with further fields.
 
         Raises ValueError for another form, or a value that is no trace.
         """
@@ -161,9 +161,9 @@ class AgentTrace:
         )
 
     def to_json(self, path: str | Path) -> None:
-        """Write the trace to a file, atomically: the file has its old content, or all of the new one.
+        """Write the trace to a file, atomically: the file has either the old content or all of the new content.
 
-        Only its owner may read a new file. Raises OSError.
+        Only the owner may read a new file. Raises OSError.
         """
         target, content = Path(path), _indented(self.to_dict())
         with tempfile.NamedTemporaryFile(prefix=f".{target.name}.", dir=target.parent, delete=False) as file:
@@ -178,7 +178,7 @@ class AgentTrace:
                 raise
 
     def timeline(self) -> str:
-        """Return the trace as text: a line for the run, and one for each step, with its offset from the start."""
+        """Return the trace as text: a line for the run, and a line for each step, with the offset from the start."""
         count = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
         lines = [f"run {self.run_id}: {self.stop_reason or 'not ended'}, {self.total_duration_ms:.1f} ms, {count}"]
         for step in self.steps:
@@ -191,9 +191,9 @@ class AgentTrace:
     def to_otel_spans(self, *, content: bool = False, agent_name: str = "") -> list[dict[str, Any]]:
         """Return the trace as OpenTelemetry spans: a root and one child for each step.
 
-        The names are of the GenAI semantic conventions (`gateway.observe.genai`). The trace id is the run id, and the
-        same trace always gives the same span ids. A run of another run links to it. Arguments, results, the model's
-        text, error texts and the metadata are left out unless `content` is set.
+        The names are from the GenAI semantic conventions (`gateway.observe.genai`). The trace id is the run id, and the
+        same trace always gives the same span ids. The root of a child run links to the parent run. Arguments, results,
+        the model's text, error texts and the metadata are left out unless `content` is set.
         """
         tools = {step.tool_name for step in self.steps if step.type != "tool_selection"}
         steps = (_child(self, number, step, content, tools) for number, step in enumerate(self.steps, start=1))
@@ -204,7 +204,7 @@ _MISSING: Final = object()
 
 
 def _of_kind(value: Mapping[str, Json], key: str, kind: Any, default: Any = _MISSING) -> Any:
-    """Return a field of the JSON form. Raises ValueError if it is missing without a default, or of another kind."""
+    """Return a field of the JSON form. Raises ValueError for a missing field without a default, or a wrong kind."""
     found = value.get(key, default)
     if found is _MISSING or not isinstance(found, kind):
         raise ValueError(f"not a trace: its field {key} is " + ("missing" if found is _MISSING else "of a wrong kind"))
@@ -224,9 +224,9 @@ def _described(step: TraceStep) -> str:
 
 
 def _indented(value: Any) -> bytes:
-    """Return JSON for a person to read.
+    """Return indented JSON.
 
-    A value that orjson cannot write (lone surrogates, integers of more than 64 bits) is written in ASCII.
+    A value beyond the limits of orjson (lone surrogates, integers of more than 64 bits) is written in ASCII.
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
@@ -235,7 +235,7 @@ def _indented(value: Any) -> bytes:
 
 
 _FAILED = frozenset({"error", "provider_error"})
-"""The stop reasons of a run that failed."""
+"""The stop reasons of failed runs."""
 
 
 def _root(trace: AgentTrace, content: bool, agent_name: str) -> dict[str, Any]:
@@ -327,5 +327,5 @@ def _span(trace: AgentTrace, number: int, name: str, kind: str, attributes: dict
 
 
 def _attribute(value: Any) -> Any:
-    """Return a value that a span may hold as an attribute."""
+    """Return a value allowed as an attribute of a span."""
     return value if value is None or isinstance(value, (str, bool, int, float)) else json_text(value)

@@ -1,8 +1,9 @@
-"""The watchdog of the event loop: a loop that stands still is logged with the place where it stands.
+"""The watchdog of the event loop: logs a stalled loop with the place of the stall.
 
-A thread looks at the beat of the loop, since nothing on the loop runs while it stands still. A call in C may hold the
-interpreter as well: then the place is read as soon as the thread runs again, and is that call or one shortly after.
-`aiodebug` and asyncio's debug mode time each callback, report it when it ends, and do not work with uvloop.
+A thread watches the beat of the loop, because a stalled loop runs no code. A call in C may hold the interpreter as
+well. Then the place is read as soon as the thread runs again, and is the call itself or a call shortly after. Unlike
+the watchdog, `aiodebug` and asyncio's debug mode time each callback, report only at the end, and do not work with
+uvloop.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from gateway.timing.loop_lag import BEAT_SECONDS, LoopLag
 log = logging.getLogger("askfirst.watchdog")
 
 STALL_SECONDS: Final = 1.0
-"""The standstill of the loop that counts as a stall."""
+"""The shortest standstill of the loop counted as a stall."""
 _LOOK_SECONDS: Final = 0.25
 _MOST_PLACES: Final = 12
-"""The innermost calls of a stack that are logged."""
+"""The number of innermost calls logged from a stack."""
 
 
 class Stall(NamedTuple):
-    """A stall that has ended. `at` is the time of its end by the watchdog's clock."""
+    """An ended stall. `at` is the time of the end by the watchdog's clock."""
 
     at: float
     seconds: float
@@ -44,7 +45,7 @@ class Watchdog:
         self._now, self._cpu = now, cpu
         self.lag = LoopLag(now)
         self.stalls, self.stalled_seconds = 0, 0.0
-        """The number of stalls since the start, and their sum."""
+        """The number of stalls since the start, and the sum of the durations."""
         self.last: Stall | None = None
         self._thread_of_loop = 0
         self._stopped = threading.Event()
@@ -60,7 +61,7 @@ class Watchdog:
         await asyncio.to_thread(self._thread.start)
 
     async def stop(self) -> None:
-        """Watch no more. The thread has ended when this returns."""
+        """Stop watching. The thread has ended on return."""
         self.lag.stop()
         self._stopped.set()
         if self._thread is not None:
@@ -68,7 +69,7 @@ class Watchdog:
             self._thread = None
 
     def stalled_within(self, seconds: float) -> Stall | None:
-        """Return the last stall if it ended less than some seconds ago; else None."""
+        """Return the last stall if the end was less than `seconds` ago, else None."""
         return self.last if self.last is not None and self._now() - self.last.at < seconds else None
 
     def _watch(self) -> None:
@@ -76,7 +77,7 @@ class Watchdog:
             self.look()
 
     def look(self) -> None:
-        """Log a loop that stands still, once for each stall, and count a stall that has ended."""
+        """Log a stalled loop, once for each stall, and count an ended stall."""
         ended, beat, now = self.lag.take_longest(), self.lag.beat_at, self._now()
         if ended >= STALL_SECONDS:
             if not self._is_logged:
@@ -100,7 +101,7 @@ class Watchdog:
 
 
 def places(frame: FrameType | None) -> str:
-    """Return the calls of a stack, the innermost first: files, lines and functions, without any values."""
+    """Return the calls of a stack, the innermost first: files, lines and functions, without values."""
     stack = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=_MOST_PLACES, lookup_lines=False)
     shown = [f"{'/'.join(PurePath(each.filename).parts[-2:])}:{each.lineno} {each.name}" for each in stack]
     return " < ".join(shown) or "an unknown place"

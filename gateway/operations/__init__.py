@@ -1,1 +1,1 @@
-"""Operations: the commands of an operator on a store, beside a running server or without one."""
+"""Operations: the operator's commands on a store, beside a running server or without a server."""

@@ -1,4 +1,4 @@
-"""An operator's commands on the audit: read it, and verify it."""
+"""Commands on the audit: read and verify."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gateway.store.types import Key
 from gateway.stored import keys
 
 LINES_TOLD: Final = 1_000
-"""The most lines that are told, the newest ones."""
+"""Limit of the returned lines. The newest lines are returned."""
 _PAGE: Final = 1_000
-"""The most lines that are read in one call of the store."""
+"""Limit of the lines read in a call of the store."""
 _ACTIONS = keys.action("")
 
 
@@ -27,11 +27,11 @@ class AuditCommands(StoreCommands):
     async def audit(self, action_id: str = "", person: str = "", since: str = "") -> list[JsonObject]:
         """Return the last lines of the audit, oldest first: at most `LINES_TOLD`.
 
-        `action_id`: only of actions whose id begins so. `person`: only with this person, like ``telegram:123:456``, or
-        with this pseudonym. `since`: only from this day of UTC on, like ``2026-11-01``. Raises NotDone for a `since`
-        that is no day.
+        `action_id`: only of actions with an id beginning with this text. `person`: only with this person, like
+        ``telegram:123:456``, or with this pseudonym. `since`: only from this day of UTC on, like ``2026-11-01``. Raises
+        NotDone for a `since` that is no day.
 
-        ``person`` is the person of a line. Beside it stands the ``pseudonym`` that the line is stored with, and the
+        ``person`` is the person of a line. Beside ``person`` stand the stored ``pseudonym`` of the line, and the
         ``run`` while the action's record is kept. A ``forgotten`` person has the pseudonym alone.
         """
         day = await self._day(since)
@@ -50,7 +50,7 @@ class AuditCommands(StoreCommands):
         return [{**runs.get(str(line.get("action")), {}), **line} for _, line in newest]
 
     async def verify_audit(self, action_id: str = "") -> JsonObject:
-        """Check the chains of all actions, or of the actions whose id begins so.
+        """Check the chains of all actions, or of the actions with an id beginning with `action_id`.
 
         Return the number of lines, the number of actions, and the faults by action.
         """
@@ -76,7 +76,7 @@ class AuditCommands(StoreCommands):
                     yield line
 
     async def _runs(self, wanted: Collection[Key]) -> dict[str, JsonObject]:
-        """Return the id of the run that asked, by action, of the actions whose records are kept."""
+        """Return the id of the asking run, by action, of the actions with a stored record."""
         found: dict[str, JsonObject] = {}
         for partition in {key.partition for key in wanted}:
             snapshot = await self._store.get([key for key in wanted if key.partition == partition])
@@ -100,7 +100,7 @@ class AuditCommands(StoreCommands):
 
 
 def _told(named: str, people: Mapping[str, str]) -> JsonObject:
-    """Return how the person of a line is told."""
+    """Return the fields for the person of a line."""
     if not is_pseudonym(named):
         return {}
     told: JsonObject = {"person": people.get(named, named), "pseudonym": named}

@@ -1,7 +1,7 @@
-"""The ground of an operator's commands: the store, the outbox, and the error of a command that cannot be done.
+"""Base of the operator's commands: the store, the outbox, and the error of an impossible command.
 
-Commands work on the store alone, so they do the same within a running server and beside a stopped one. Replies go into
-the outbox, and the next process that sends delivers them. Results are JSON, because they may cross a socket.
+Commands work on the store alone, so the effect is the same within a running server and beside a stopped server. Replies
+go into the outbox, and the next sending process delivers them. Results are JSON, because a result may cross a socket.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gateway.wording import FALLBACK
 
 
 async def claim(store: Store, bot: str) -> None:
-    """Make a store that several processes share this bot's. Raises StoreRefused when it is another bot's.
+    """Claim a shared store for this bot. Raises StoreRefused for the store of another bot.
 
-    Two bots on one store would take each other's messages, because the process that leases a conversation answers in
-    it. The bot of an embedded store may have been renamed: the store has one owner.
+    Two bots on a store would take each other's messages, because the process with the lease of a conversation answers
+    there. The bot of an embedded store may have been renamed: the store has a single owner.
     """
     if not store.shared:
         return
@@ -49,16 +49,16 @@ async def claim(store: Store, bot: str) -> None:
 
 
 async def served_bot(store: Store) -> str | None:
-    """Return the name of the bot that was last served from this store, or None."""
+    """Return the name of the bot last served from this store, or None."""
     key = _key(store)
     name = (await store.get([key]))[key].value
     return name if isinstance(name, str) else None
 
 
 async def record_served(store: Store, bot: str | None) -> None:
-    """Record the name of the bot that is served, for commands beside the server.
+    """Record the name of the served bot, for commands beside the server.
 
-    A store that is full takes no new record, so the record is written only when it changes.
+    A full store takes no new record, so the record is written only for a changed name.
     """
     if await served_bot(store) != bot:
         key = _key(store)
@@ -73,11 +73,11 @@ JsonObject: TypeAlias = dict[str, Json]
 
 
 class NotDone(AskfirstError):
-    """A command cannot be done, and has changed no record. The message says why."""
+    """A command cannot be done, and has changed no record. The message gives the reason."""
 
 
 class StoreCommands:
-    """Commands on one store."""
+    """Commands on a store."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class StoreCommands:
         bot: str | None,
         artifacts: ArtifactStore | None = None,
     ) -> None:
-        """`bot` is the name of the bot that is served from this store, if it is known. `artifacts` are its files."""
+        """`bot` is the name of the bot served from this store, if known. `artifacts` are the bot's files."""
         self._store, self._channels, self._keyring, self._bot = store, channels, keyring, bot
         self._artifacts = artifacts
 
     async def _day(self, since: str) -> date | None:
-        """Return the day of UTC that a command begins with, or None for an empty text. Raises NotDone for others."""
+        """Return the first UTC day of a command, or None for an empty text. Raises NotDone for other texts."""
         try:
             return date.fromisoformat(since) if since else None
         except ValueError as error:
@@ -101,13 +101,13 @@ class StoreCommands:
             raise NotDone(f"since is a day such as {today}, not {since!r}") from error
 
     async def _bot_name(self) -> str | None:
-        """Return the name of the bot of this store, or None if no bot was ever served from it."""
+        """Return the name of the bot of this store, or None if no bot was ever served from this store."""
         return self._bot if self._bot is not None else await served_bot(self._store)
 
     def _render(
         self, conversation: str, address: Address, replies: list[OutgoingReply], *, language: str = FALLBACK
     ) -> list[QueuedPart]:
-        """Return the parts of replies to an address. Raises NotDone when its channel is off."""
+        """Return the parts of replies to an address. Raises NotDone when the address's channel is off."""
         if address.channel not in self._channels:
             raise NotDone(f"{address.channel} is not on: its settings are needed to write to {address}")
         renderer = PartRenderer(self._channels, self._keyring)

@@ -115,7 +115,7 @@ async def _answer(operator: Operator, request: web.Request) -> web.Response:
 
 
 def _bind(name: Path) -> tuple[socket.socket, Path]:
-    """Bind a socket at this name that its owner alone may use. Return it with its real path."""
+    """Bind a socket at this name, for the owner's use alone. Return the socket with the real path."""
     name.unlink(missing_ok=True)
     place = name
     if len(os.fsencode(name)) > LONGEST_PATH:

@@ -1,4 +1,4 @@
-"""The commands of an operator on conversations: their waiting events, writing a message, and their histories."""
+"""The operator's commands on conversations: waiting events, a new message, and histories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class ConversationCommands(StoreCommands):
     """Commands on the conversations of a store."""
 
     async def waiting(self) -> JsonObject:
-        """Return how much waits in all, the conversations in which most events wait, and the limits reached lately."""
+        """Return the total of waiting events, the conversations with most waiting events, and the limits reached
+        lately."""
         stats = await self._store.stats()
         return {
             "waiting": stats.waiting,
@@ -37,7 +38,8 @@ class ConversationCommands(StoreCommands):
         }
 
     async def put_aside(self, conversation: str) -> JsonObject:
-        """Make dead letters of all waiting events of a conversation. `replay` puts them back. Raises NotDone."""
+        """Make dead letters of all waiting events of a conversation. `replay` puts dead letters back. Raises
+        NotDone."""
         if await self._store.is_held(conversation):
             raise NotDone(f"a turn of {conversation} runs: try again once it has ended, or write /stop there")
         many = 0
@@ -91,10 +93,10 @@ class ConversationCommands(StoreCommands):
 
 
 class HistoryCommands(StoreCommands):
-    """Commands on the histories of conversations. Arguments are texts, because they may cross a socket."""
+    """Commands on the histories of conversations. Arguments are texts, because an argument may cross a socket."""
 
     async def conversations(self, person: str = "", limit: str = "100") -> list[str]:
-        """Return the names of the conversations, or of the ones in which a person has written. Raises NotDone."""
+        """Return the names of the conversations, or of the conversations with messages of a person. Raises NotDone."""
         return [*await (await self._histories()).list(person=person or None, limit=_number(limit))]
 
     async def history(self, conversation: str, last: str = "60") -> list[JsonObject]:
@@ -106,7 +108,7 @@ class HistoryCommands(StoreCommands):
         return [dict(line) for line in to_entries(messages) if isinstance(line, dict)]
 
     async def search(self, text: str, person: str = "", limit: str = "5") -> list[JsonObject]:
-        """Return the newest messages that contain a text. Raises NotDone."""
+        """Return the newest messages with a text. Raises NotDone."""
         try:
             found = await (await self._histories()).search(text, person=person or None, limit=_number(limit))
         except ValueError as error:
@@ -117,7 +119,7 @@ class HistoryCommands(StoreCommands):
         ]
 
     async def export(self, who: str) -> JsonObject:
-        """Return all that is kept of a conversation or of a person. Raises NotDone."""
+        """Return the whole stored data of a conversation or of a person. Raises NotDone."""
         try:
             return await (await self._histories()).export(who)
         except UnknownConversation as error:

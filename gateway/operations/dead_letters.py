@@ -12,15 +12,15 @@ from gateway.store.types import Dead, Key
 from gateway.stored import keys
 
 LETTERS_A_PAGE = 100
-"""Dead letters in one page of the list."""
+"""Dead letters on a page of the list."""
 
 
 class DeadLetterCommands(StoreCommands):
-    """Commands on the dead letters of a store, and on the shapes of payloads that no channel understood."""
+    """Commands on the dead letters of a store, and on the shapes of payloads not understood by any channel."""
 
     async def dead(self, after: str = "0") -> list[JsonObject]:
-        """Return a page of dead letters, oldest first, after the one with this `seq`. The last page ends with the
-        shapes. Raises NotDone."""
+        """Return a page of dead letters, oldest first, after the dead letter with this `seq`. The last page ends with
+        the shapes. Raises NotDone."""
         if not after.isdecimal():
             raise NotDone(f"{after!r} is no place in the list: give the number that the page before ends with")
         letters = await self._store.dead_letters(after=int(after), limit=LETTERS_A_PAGE)
@@ -28,7 +28,7 @@ class DeadLetterCommands(StoreCommands):
         return [*map(_summary, letters), *(shape for _, shape in shapes)]
 
     async def letter(self, dead_id: str) -> JsonObject:
-        """Return all of one dead letter, with the words of the person. Raises NotDone."""
+        """Return a dead letter in full, with the person's words. Raises NotDone."""
         for _, shape in await self._shapes(dead_id):
             return shape
         dead = await self._find_dead(dead_id)
@@ -36,7 +36,7 @@ class DeadLetterCommands(StoreCommands):
         return {**_summary(dead), "body": dict(held.body) if held is not None else None}
 
     async def replay(self, dead_id: str) -> JsonObject:
-        """Put a dead letter back into its mailbox or outbox. Raises NotDone."""
+        """Put a dead letter back into the mailbox or outbox. Raises NotDone."""
         dead = await self._find_dead(dead_id)
         if dead.incoming is None and dead.part is None:
             raise NotDone(f"{dead_id} holds nothing that could be replayed ({dead.reason}): drop it")
@@ -51,7 +51,7 @@ class DeadLetterCommands(StoreCommands):
         return _removed(dead, was_there=await self._store.drop(dead.dead_id))
 
     async def drop_all(self, reason: str = "") -> JsonObject:
-        """Delete all dead letters, or the ones with this text in their reason."""
+        """Delete all dead letters, or the dead letters with this text in the reason."""
         return {"dropped": await self._store.drop_all(reason or None)}
 
     async def _find_dead(self, dead_id: str) -> Dead:
@@ -64,7 +64,7 @@ class DeadLetterCommands(StoreCommands):
         return (exact or found)[0]
 
     async def _shapes(self, shape_id: str | None = None) -> list[tuple[Key, JsonObject]]:
-        """Return the shapes, or the one of this id, as lines of the list."""
+        """Return the shapes, or the shape of this id, as lines of the list."""
         found = [
             (key, _shape(key.name, record.value))
             for key, record in await self._store.scan(keys.SHAPES)

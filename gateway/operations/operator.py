@@ -1,4 +1,4 @@
-"""All commands of an operator on one store, with the commands on people and on the usage of the model."""
+"""All commands of an operator on a store, with the commands on people and on the usage of the model."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from gateway.wording import say
 
 
 class PeopleCommands(StoreCommands):
-    """Commands on the people that may talk to a bot."""
+    """Commands on the people with access to a bot."""
 
     async def people(self) -> JsonObject:
-        """Return the people that were turned away lately, and the people that were admitted by a code."""
+        """Return the people turned away lately, and the people admitted by a code."""
         newcomers, admitted = await Newcomers(self._store, self._keyring).listed()
         return {"turned_away": [asdict(each) for each in newcomers], "admitted": [asdict(each) for each in admitted]}
 
     async def admit(self, code: str) -> JsonObject:
-        """Admit the person with this code, and tell them. Raises NotDone."""
+        """Admit the person with this code, and notify the person. Raises NotDone."""
         newcomer = await Newcomers(self._store, self._keyring).admit(code, OPERATOR)
         if newcomer is None:
             raise NotDone(f"no newcomer has the code {code!r} now: `askfirst people list` shows those who wait")
@@ -79,7 +79,7 @@ class UsageCommands(StoreCommands):
         """Return the usage since a day of UTC (``2026-11-01``; empty: as long as usage is kept), by `by`.
 
         Days are in order. Other rows are ordered by cost and tokens, the most first. Raises NotDone for an unknown `by`
-        and for a `since` that is no day.
+        and for a `since` other than a day.
         """
         if by not in _SUBJECTS:
             raise NotDone(f"usage is listed by one of {', '.join(_SUBJECTS)}, not by {by!r}")
@@ -97,7 +97,7 @@ class UsageCommands(StoreCommands):
         return [{by: name, **_to_json(rows[name])} for name in order]
 
     async def _on(self, day: date, subject: Subject) -> Mapping[str, Mapping[str, int]]:
-        """Return the counts of one day by the name of their subject; the bot has none."""
+        """Return the counts of a day by the name of the subject. The bot has no name."""
         prefix = count_name("day", datetime.combine(day, time()), subject)
         found = await self._store.all_spent(prefix)
         return {name.removeprefix(prefix): counts for name, counts in found.items()}
@@ -108,7 +108,7 @@ def _rank(count: UsageCount) -> tuple[int, int]:
 
 
 def _to_json(count: UsageCount) -> JsonObject:
-    """Return a count. `cost_usd` is of the tokens with a known price; None if no token has one."""
+    """Return a count. `cost_usd` is of the tokens with a known price; None if no token has a price."""
     priced = count.total_tokens > count.unpriced_tokens or count.cost_nanos
     return {
         "calls": count.calls,
@@ -133,8 +133,8 @@ class Operator(
     SealCommands,
     UsageCommands,
 ):
-    """The commands of an operator. Each public method but `remember` is one, and its result is JSON."""
+    """The commands of an operator. Each public method but `remember` is a command with a JSON result."""
 
     async def remember(self) -> None:
-        """Record which bot is served from the store, for commands beside the server."""
+        """Record the name of the served bot in the store, for commands beside the server."""
         await record_served(self._store, self._bot)

@@ -1,4 +1,4 @@
-"""Seals of an old key: they are counted, and made anew with the first key of `ASKFIRST_SECRET`."""
+"""Seals of an old key: counted, and renewed with the first key of `ASKFIRST_SECRET`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _RECORDS: Final = {
     "memories": ("memory/", "knowledge/", keys.folded_notes(""), keys.overheard("")),
     "results": ("raw/", "cached/", keys.streamed("")),
 }
-"""The sealed records that stand alone: a word for them, and the beginnings of their names."""
+"""Independent sealed records: a word for each kind, and the prefixes of the names."""
 
 
 class SealCommands(StoreCommands):
-    """Commands on the seals of an old key. After a command that was killed, a repeat does the rest."""
+    """Commands on the seals of an old key. After a killed command, a repeat does the rest."""
 
     async def old_seals(self) -> JsonObject:
-        """Return the counts, by kind, of the seals that another key than the first one has made."""
+        """Return the number of seals made by any key other than the first, by kind."""
         return await self._look(mends=False)
 
     async def reseal(self) -> JsonObject:
@@ -103,7 +103,8 @@ class SealCommands(StoreCommands):
         return count
 
     async def _timers(self, *, mends: bool) -> int:
-        """A timer that fires meanwhile comes back, and its event is then a twin of the first one."""
+        """Count the timers with an old seal. `mends` renews the seals. A timer firing meanwhile comes back, and its
+        event is then a twin of the first event."""
         old = [
             each
             for each in await self._store.timers()

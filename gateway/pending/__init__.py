@@ -1,4 +1,4 @@
-"""Deferred confirmation: one confirmation, one exact side effect, once."""
+"""Deferred confirmation: a confirmation runs exactly the shown side effect, once."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ _LATER = frozenset(
         "SqlitePendingStore",
     }
 )
-"""The names of `seed`, which is imported at their first use: a bot's own questions need no pending store."""
+"""The names of `seed`, imported at first use: a bot's own questions need no pending store."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""The actions of one conversation: read once, changed by the rules, written back in one transaction.
+"""The actions of a conversation: read once, changed by the rules, written back in a single transaction.
 
 The rules are functions over a `ConversationActions`: `prompting` shows questions, `deciding` applies answers,
-`settling` launches and ends actions. They do no I/O. After a Conflict the caller repeats them on newly loaded actions.
+`settling` launches and ends actions. The rules do no I/O. After a Conflict the caller applies the rules again to newly
+loaded actions.
 """
 
 from __future__ import annotations
@@ -24,38 +25,40 @@ from gateway.store.transaction import Transaction
 from gateway.tools.pending_action import Detail, PendingAction
 
 Fits: TypeAlias = Callable[[Address, Reply], bool]
-"""Return True if a reply is one message of the platform, with all its buttons."""
+"""Return True if a reply fits into a single message of the platform, with all buttons."""
 Drift: TypeAlias = Callable[[PendingAction], Detail | None]
-"""Return the reason why an action may no longer run as it was shown: its tool is missing or changed, or the policy
-denies it now. None: it may run."""
+"""Return the reason why an action may no longer run as shown; None if the action may run.
+
+Its tool is missing or changed, or the policy denies the action now.
+"""
 
 _LAUNCH_GRACE = timedelta(seconds=5)
-"""The time that a launch under way has to commit before the approval is closed as too old."""
+"""The time for a launch under way to commit before the approval is closed as stale."""
 _DELIVERED_WITHIN = timedelta(minutes=10)
-"""An action whose prompt has not arrived by then is closed as undelivered."""
+"""The time to deliver a prompt. After this time the action is closed as undelivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingReply:
-    """A reply to send, and the actions that it asks about or tells of."""
+    """A reply to send, with the ids of its actions."""
 
     reply: Reply
     shows: tuple[str, ...] = ()
-    """The ids of the actions whose prompt it is."""
+    """The ids of the actions asked in the reply."""
     asks: tuple[str, ...] = ()
-    """The ids of the actions that count as not asked if it does not arrive; empty: the same as `shows`."""
+    """The ids of the actions not asked if the reply does not arrive; empty: the same as `shows`."""
     tells: tuple[str, ...] = ()
-    """The ids of the actions whose end it tells. A late bare reply after it still belongs to them."""
+    """The ids of the actions reported as ended in the reply. A late bare reply still belongs to these actions."""
     alone: bool = False
-    """True if it holds questions of the gateway's, or its list of them, alone: words may answer it."""
+    """True if the reply holds only the gateway's questions, or its list of questions: words may answer the reply."""
     listed: tuple[str, ...] = ()
-    """The ids of all actions of its numbered list, which may go on over several messages."""
+    """The ids of all actions of the numbered list, also if the list spans several messages."""
     intent: Intent | None = None
-    """The meaning of a number in answer to a list that asks which action a yes or a no meant."""
+    """The meaning of a number in answer to a list about an ambiguous yes or no."""
 
 
 def codes_of(actions: Iterable[PendingAction]) -> set[str]:
-    """Return the codes that decide these actions: their own, and those of the permissions that they offer."""
+    """Return the codes of these actions and of the permissions offered with the actions."""
     codes: set[str] = set()
     for action in actions:
         codes.add(action.code)
@@ -65,7 +68,7 @@ def codes_of(actions: Iterable[PendingAction]) -> set[str]:
 
 
 class ConversationActions:
-    """The open and the lately settled actions of one conversation, their changes, and the replies to send."""
+    """The open and recently settled actions of a conversation, with the changes and the replies to send."""
 
     def __init__(
         self,
@@ -84,17 +87,17 @@ class ConversationActions:
         capabilities: Capabilities | None = None,
         fits: Fits = lambda address, reply: True,
     ) -> None:
-        """`capabilities` are those of the channel, for prompts; None: it shows buttons and files. `fits` is its rule.
+        """`capabilities`: the channel's, for prompts; None means buttons and files. `fits`: the channel's size rule.
 
-        `rewrites`: all records are written in any case, because the index is broken.
+        `rewrites`: write all records in any case, because the index is broken.
         """
         self.conversation, self.partition, self.now = conversation, partition, now
         self.most_buttons = capabilities.buttons if capabilities is not None else 100
-        """The most buttons under one message."""
+        """The most buttons under a message."""
         self.has_numbers = capabilities is None or (capabilities.numbers and capabilities.bare_yes != "never")
         """True if a person can answer a list by its numbers."""
         self.can_edit = capabilities is None or capabilities.edit
-        """True if a message can be changed after it was sent."""
+        """True if the channel can edit sent messages."""
         self.fits = fits
         self.shows_files = capabilities is None or capabilities.text_files
         cheap = capabilities is not None and not capabilities.accents
@@ -113,15 +116,15 @@ class ConversationActions:
             actions=dict(actions) if rewrites else {},
         )
         self.says: list[OutgoingReply] = []
-        """The replies that the caller queues with the changes, in order."""
+        """The replies to queue with the changes, in order. The caller queues them."""
         self.filed: list[tuple[int, PendingAction]] = []
-        """The places in `says` of replies whose files are not written yet, with their questions; see `write_files`."""
+        """The places in `says` of replies without their files yet, and the questions; see `write_files`."""
         self.files: dict[str, Artifact] = {}
-        """Action id -> the file of its question. The caller stores the bytes before it queues the question."""
+        """Action id -> the file of the question. The caller stores the bytes before queueing the question."""
         self.near: str = ""
-        """The ids of the actions that an unclear answer was about, joined by spaces. The person was told so."""
+        """The ids of the actions of an unclear answer, joined by spaces. The person was asked for a clear answer."""
         self.refused: bool = False
-        """True if a person without the right tried to decide. Then only a line of the audit is written."""
+        """True if a person without the right tried to decide. Only an audit line is written then."""
 
     @property
     def has_buttons(self) -> bool:
@@ -134,30 +137,32 @@ class ConversationActions:
 
     @property
     def open(self) -> list[PendingAction]:
-        """The open actions, in the order they were asked."""
+        """The open actions, in the order of asking."""
         found = [self.by_id.get(entry.action_id) for entry in self.index.open]
         return [action for action in found if action is not None and action.open]
 
     def open_for(self, person: str) -> list[PendingAction]:
-        """Return the open actions that this person may answer."""
+        """Return the open actions within this person's rights."""
         return [action for action in self.open if transitions.may_refuse(action, person)]
 
     def changed_by(self, person: str) -> PendingAction | None:
-        """Return the open action that this person is changing, or None."""
+        """Return the open action being changed by this person, or None."""
         action = self.by_id.get(self.index.changing.get(person, ""))
         return action if action is not None and action.open else None
 
     @property
     def language(self) -> str | None:
-        """The language of the changed actions and of all sentences about them; else that of the newest question; None
-        without one."""
+        """The language of the changed actions and of all sentences about the changes.
+
+        Without changes: the language of the newest question; None without any.
+        """
         changed = next((action.language for action in self.changes.actions.values()), None)
         return changed or self.index.last_asked_language()
 
     # ── changing ──
 
     def ask(self, action: PendingAction) -> PendingAction:
-        """Open a new action, and set the deadline for the delivery of its prompt."""
+        """Open a new action, and set the deadline for the delivery of the prompt."""
         self.put(action, "asked", action.requester, self.now)
         self.due_delivery(action)
         return self.by_id[action.pending_action_id]
@@ -176,12 +181,12 @@ class ConversationActions:
         self.says.append(OutgoingReply(reply=Reply(text=text, exact=True), tells=tells))
 
     def note_decided(self, person: Person | None, at: datetime) -> None:
-        """Note that a person pressed or answered. A later bare reply is not about the other open actions."""
+        """Note a press or an answer of a person. A later bare reply is not about the other open actions."""
         if self.index.open:
             self.note_acted(person, at)
 
     def note_acted(self, person: Person | None, at: datetime) -> None:
-        """Note that a person wrote or pressed something. A later bare reply is not about an earlier question."""
+        """Note a message or a press of a person. A later bare reply is not about an earlier question."""
         if person is not None:
             self.index = self.index.acted_by(str(person), at)
 
@@ -206,5 +211,5 @@ class ConversationActions:
 
 
 def in_order(actions: Sequence[PendingAction]) -> list[PendingAction]:
-    """Return the actions in the order of their questions, which is the same in every showing."""
+    """Return the actions in the order of their questions, the same in every showing."""
     return sorted(actions, key=lambda action: (action.requested_at, action.pending_action_id))

@@ -1,17 +1,17 @@
-"""The audit of actions: for each a chain of lines, in which a line has the hash of itself and of the line before it.
+"""The audit of actions: a hash chain of lines per action. A line contains its own hash and the previous hash.
 
-The head of the chain stands in the sealed record of its action. As long as the record is kept, nobody without the key
-can change, remove or add a line that it covers.
+The sealed record of the action contains the head of the chain. As long as this record is kept, no line covered by the
+head can be changed, removed or added without the key.
 
-A line names its person by a pseudonym, and has nothing else that tells of a person:
-no conversation, and no hash that a guessed name or number could be checked against.
+A line names the person by a pseudonym and contains no other personal data: no conversation, and no hash of a guessable
+name or number.
 
-A pseudonym is an HMAC of the person under a random key of that person, 128 bits. A record holds the key and the
-person, one in each partition with lines about them, and is written in the same commit as the first of these lines.
-Without the record a line can be linked to no person, not even by trying every phone number with `ASKFIRST_SECRET` at
-hand. So deleting the records forgets the person, and the chains stay whole. The record has no seal. The pseudonym in
-the line proves it: another key or person gives another pseudonym. A seal would also have to outlive the secret that
-made it, because the record is kept for as long as the lines.
+A pseudonym is an HMAC of the person under a random key of this person, 128 bits. A record holds the key and the person:
+a record in each partition with lines about the person, written in the same commit as the first of these lines. Without
+the record a line can be linked to no person, not even by trying every phone number with `ASKFIRST_SECRET` at hand. So
+deleting the records forgets the person, and the chains stay whole. The record has no seal, because the pseudonym in the
+line proves the record: another key or person gives another pseudonym. A seal would also have to outlive its secret,
+because the record is kept for as long as the lines.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction, canonical_json
 
 OPERATOR = "operator"
-"""The name of an operator in the audit. It is no person, and has no pseudonym."""
+"""The name of an operator in the audit: not a person, and without a pseudonym."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """An event of an action that the audit will have a line for."""
+    """An event of an action, to be written as an audit line."""
 
     action_id: str
     what: str
@@ -48,12 +48,12 @@ class Noted:
 
     @property
     def person(self) -> str | None:
-        """The person that the line names, or None."""
+        """The person named in the line, or None."""
         return self.by if self.by != OPERATOR else None
 
 
 class AuditLine(dict[str, Json]):
-    """A line as it is stored, with the person in plain beside it for the events of this process."""
+    """A stored line, plus the person in plain text for the events of this process."""
 
     def __init__(self, line: Mapping[str, Json], by: str | None) -> None:
         super().__init__(line)
@@ -74,17 +74,17 @@ def chained(action: PendingAction, noted: Noted, pseudonyms: Mapping[str, str]) 
 
 
 class AuditCheck:
-    """A check of many chains at once. It is given every line once, in any order, and keeps little of each."""
+    """A check of many chains at once. Give every line exactly once, in any order; little of each line is kept."""
 
     def __init__(self, heads: Mapping[str, str]) -> None:
-        """`heads`: action id -> the head in its record, of every action that has a record. Read before the lines."""
+        """`heads`: action id -> the recorded head, for every action with a record. Read the heads before the lines."""
         self._heads = heads
         self._ends: dict[str, str] = {}
-        """Action -> the hash of the last line of its chain so far."""
+        """Action -> the hash of the last line of the chain so far."""
         self._early: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        """Action -> the lines that came before the line they follow: the hash of that line -> their own."""
+        """Action -> the lines read before their previous line: the previous hash -> the own hash."""
         self._found: set[str] = set()
-        """The actions with a line that is the head in the record."""
+        """The actions with the recorded head among the lines read."""
         self._faults: dict[str, str] = {}
 
     def take(self, line: Mapping[str, Json]) -> None:
@@ -107,10 +107,10 @@ class AuditCheck:
             self._early[action][before] = head
 
     def faults(self, *, was_cut: bool = False) -> dict[str, str]:
-        """Return why the chains are not whole, by action. It is empty when all of them are.
+        """Return the fault of each broken chain, by action; empty if all chains are whole.
 
-        `was_cut`: the oldest lines of the audit have expired. Then the chain of an action without a record, and of no
-        other, may begin with a line whose line before is gone.
+        `was_cut`: the oldest lines of the audit have expired. Only the chain of an action without a record may then
+        begin with a line without its previous line.
         """
         found = dict(self._faults)
         for action, early in self._early.items():
@@ -137,12 +137,12 @@ _PSEUDONYM = re.compile("~[0-9a-f]{32}")
 
 
 def is_pseudonym(name: object) -> bool:
-    """Return True for the text that a line has in place of a person."""
+    """Return True for a text in the form of a pseudonym."""
     return isinstance(name, str) and _PSEUDONYM.fullmatch(name) is not None
 
 
 class Pseudonyms:
-    """The pseudonyms of people in one store, made at the first use of each."""
+    """The pseudonyms of people in a store, each made at first use."""
 
     def __init__(self, store: Store, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._store, self._random = store, random
@@ -150,9 +150,8 @@ class Pseudonyms:
     async def name(self, people: Iterable[str], transaction: Transaction) -> dict[str, str]:
         """Return the pseudonym of each person for the lines of this transaction.
 
-        The transaction writes the records that are missing. It expects all of them to be as they were read: two first
-        uses make one record, and a line never names a person that was forgotten meanwhile by the deleted key. Raises
-        StoreUnavailable.
+        The transaction writes the missing records and expects all of these records unchanged: concurrent first uses
+        make a single record, and no line names a forgotten person by the deleted key. Raises StoreUnavailable.
         """
         places = {person: Key(transaction.partition, keys.pseudonym(person)) for person in dict.fromkeys(people)}
         if not places:
@@ -170,7 +169,7 @@ class Pseudonyms:
 
 
 async def people_by_pseudonym(store: Store) -> Mapping[str, str]:
-    """Return the person of each pseudonym whose record is there."""
+    """Return the person of each pseudonym with an existing record."""
     found = [_read(record.value) for _, record in await store.scan(keys.PSEUDONYMS)]
     return {known.pseudonym: known.person for known in found if known is not None}
 
@@ -188,7 +187,7 @@ class _Known(NamedTuple):
 
 
 def _read(stored: Json) -> _Known | None:
-    """Return the content of a record. None for an absent one, and for one that somebody broke."""
+    """Return the content of a record; None if the record is missing or cannot be read."""
     if not isinstance(stored, dict):
         return None
     person, key = stored.get("person"), stored.get("key")

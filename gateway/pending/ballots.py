@@ -1,7 +1,7 @@
-"""Ballots: the question of an action, as each approver is asked it in their own chat.
+"""Ballots: the question of an action, shown to each approver in their own chat.
 
-The action and its ballots are records of different partitions. Neither changes the other: each hands events over to the
-conversation of the other one. This module makes the events, and `voting` works them.
+The action and each of its ballots are records of different conversations. Neither record changes the other: each hands
+events over to the other conversation. This module makes the events; `voting` applies the events.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
 from gateway.tools.pending_action import Ballot, BallotOf, PendingAction
 
 ENDS = ("state", "reason", "detail", "decided_at", "decided_by", "decided_name", "remark")
-"""The fields of an action that tell its end."""
+"""The fields about the end of an action."""
 
 
 def ballot_id(action: PendingAction, person: str) -> str:
-    """Return the id of the ballot of this person: 128 bits in hex, like that of an action.
+    """Return the id of the ballot of this person: 128 bits in hex, like the id of an action.
 
-    It stands in the audit, so it is made with the salt of the action: without it, it proves no guess of the person.
+    The audit shows the id. With the salt of the action in the hash, the id alone cannot confirm a guess of the person.
     """
     return hashlib.sha256(
         f"{action.salt or action.pending_action_id}/{person}".encode("utf-8", "surrogatepass")
@@ -48,7 +48,7 @@ def marked(action: PendingAction, people: frozenset[str], state: Literal["asked"
 def ask_ballots(
     actions: ConversationActions, action: PendingAction, at: datetime, *, only: frozenset[str] | None = None
 ) -> None:
-    """Hand the question over to the chat of each approver whose ballot is ``asked``, or to the `only` ones."""
+    """Hand the question over to the chat of each approver with an ``asked`` ballot. `only`: to these people alone."""
     for ballot in action.ballots:
         if ballot.state == "asked" and (only is None or ballot.person in only):
             record = _ballot(action, ballot, at)
@@ -58,7 +58,7 @@ def ask_ballots(
 
 
 def end_ballots(actions: ConversationActions, action: PendingAction, at: datetime, *, only: str | None = None) -> None:
-    """Hand the end of the action over to its ballots, or to the `only` one of this person."""
+    """Hand the end of the action over to its sent ballots. `only`: to the ballot of this person alone."""
     stored = action.to_json()
     fields = {name: stored[name] for name in ENDS if name in stored}
     for ballot in action.ballots:
@@ -68,7 +68,7 @@ def end_ballots(actions: ConversationActions, action: PendingAction, at: datetim
 
 
 def remind_ballots(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
-    """Have the question shown again to each silent approver that has seen it."""
+    """Have the question shown again to each approver with a ``shown`` ballot and no vote."""
     voted = {vote.person for vote in action.votes}
     for ballot in action.ballots:
         if ballot.state == "shown" and ballot.person not in voted:
@@ -103,7 +103,7 @@ def _update(
 
 
 def _ballot(action: PendingAction, ballot: Ballot, at: datetime) -> PendingAction:
-    """Return the record that asks this person in their own chat, without its code."""
+    """Return the record of the question to this person in their own chat, without a code."""
     return PendingAction(
         pending_action_id=ballot_id(action, ballot.person),
         kind=action.kind,
@@ -151,7 +151,7 @@ def report(
     *,
     name: str | None = None,
 ) -> None:
-    """Hand the news of this ballot over to its action. `name` is that of the voter."""
+    """Hand the news of this ballot over to its action. `name` is the name of the voter."""
     if ballot.ballot_of is None:
         return
     once = f"{what}/{at.isoformat()}" if what in ("confirm", "cancel") else what

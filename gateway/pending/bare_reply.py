@@ -1,7 +1,7 @@
-"""The bare reply: a message of nothing but a yes or a no, or the numbers of a list, in a one-to-one chat.
+"""The bare reply: a whole message of a yes, a no or the numbers of a list, in a private chat.
 
-It decides by its place in the chat. It is judged at its own stamp: later messages and receipts make no difference to
-the question that it answers.
+The place in the chat selects the question. The reply is judged at its own stamp: later messages and receipts make no
+difference.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from gateway.tools.pending_action import PendingAction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareReply:
-    """A bare reply, and the state of the chat at the moment when it was written."""
+    """A bare reply, and the state of the chat at the time of writing."""
 
     at: datetime
     fresh: bool
-    """True if the person typed it here just now, as plain text in a message of its own."""
+    """True if the person typed the reply here just now, as plain text in a message of its own."""
     shown: tuple[Showing, ...]
-    """The bot's last messages before it that make one list; empty if there was none, or another was being sent."""
+    """The bot's last messages before the reply, forming a single list; empty without any, or during a send."""
     written: Literal["after", "unknown", "before"]
-    """The order of this message and the `shown` ones, as the platform tells."""
+    """The order of the reply and the `shown` messages, by the platform's own order."""
     acted: datetime | None = None
-    """The time when the person last wrote or pressed anything here before it."""
+    """The time of the person's previous message or press here."""
     beneath: str | None = None
-    """The id of the bot's message that began the thread in which it was written."""
+    """The id of the bot's message at the root of the reply's thread."""
     sending: tuple[str, ...] = ()
-    """The ids of the numbered list of which a message was being sent when it was written."""
+    """The ids of the numbered list, if a message of a list was being sent at the time of writing."""
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """The ids of the numbered list that was shown last, or is being shown."""
+        """The ids of the numbered list shown last or being shown."""
         return self.shown[-1].listed if self.shown else self.sending
 
     @property
     def intent(self) -> Intent | None:
-        """The meaning of a number in answer to the list; None: the list is of questions."""
+        """The meaning of a number in answer to the list; None for a list of questions."""
         return self.shown[-1].intent if self.shown else None
 
     def decides(
         self, intent: Intent, action: PendingAction, person: Person, *, doubted: datetime | None = None
     ) -> bool:
-        """Return True if it decides `action`, the only open action of this person here.
+        """Return True if the reply decides `action`, the only open action of this person here.
 
-        The question is the bot's last message and stands alone in it. A no was not written before the question. A yes
-        was written after it, within the answer window of that showing, by an approver who has written and pressed
-        nothing else since. In the thread beneath a prompt a yes counts until the action expires. A question that was
-        `doubted` was queued to be shown since then.
+        The question must be alone in the bot's last message. A no must not be written before the question. A yes must
+        be written after the question, within the answer window of this showing, by a person that may approve the action
+        and has written and pressed nothing since the question was queued. In the thread beneath a prompt a yes counts
+        until the action expires. `doubted`: only a showing queued at or after this time counts.
         """
         if len(self.shown) != 1 or self.shown[0].shows != {action.pending_action_id}:
             return False
@@ -63,7 +63,7 @@ class BareReply:
     def _decides(
         self, intent: Intent, action: PendingAction, person: Person, shown: Showing, doubted: datetime | None = None
     ) -> bool:
-        """Return True if it decides an action that this message of the bot shows."""
+        """Return True if the reply decides an action shown in this message of the bot."""
         prompts = action.prompts
         if not self.fresh or person.is_bot or not shown.alone:
             return False
@@ -84,10 +84,10 @@ class BareReply:
         return shown.queued <= self.at <= until and quiet and transitions.may_approve(action, str(person))
 
     def decides_list(self, items: Sequence[PendingAction], person: Person, doubts: Mapping[str, datetime]) -> bool:
-        """Return True if it decides these actions, which are all of the list that was shown last.
+        """Return True if the reply decides these actions, the whole list shown last.
 
-        Each message of the list has arrived. The rules of a bare reply to a single question hold, within the shortest
-        time of all. `doubts`: the time of the doubt about each action that is `doubted`.
+        Each message of the list must have arrived. The rules of a bare reply to a single question hold, within the
+        shortest time of all. `doubts`: action id -> the time of the doubt about a `doubted` action.
         """
         if not self.shown or any(each.shows for each in self.shown) != (self.intent is None):
             return False
@@ -105,9 +105,9 @@ class BareReply:
         )
 
     def meant_of(self, settled: Iterable[IndexEntry]) -> IndexEntry | None:
-        """Return the settled action that it answers too late, or None. `settled` begins with the newest one.
+        """Return the settled action of a late reply, or None. `settled` begins with the newest action.
 
-        None if the person or the bot has written since the action settled, except for the message that told its end.
+        None if the person or the bot has written since the action settled, except for the message about its end.
         """
         latest = next((entry for entry in settled if entry.at >= self.at - LATELY), None)
         if latest is None or (self.acted is not None and self.acted > latest.at):

@@ -1,4 +1,4 @@
-"""The changes of a conversation's actions, until one transaction writes all of them."""
+"""The uncommitted changes of a conversation's actions, written in a single transaction."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from gateway.stored.events import (
 from gateway.tools.pending_action import PendingAction, why_closed
 
 KEPT_SECONDS = 30 * 86400.0
-"""The time for which the record of a settled action is kept and can still be answered for."""
+"""The time during which the record of a settled action is kept and answers late replies."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """The changes of one conversation's actions, in the order in which they were made."""
+    """The uncommitted changes of a conversation's actions, in order."""
 
     conversation: str
     keyring: Keyring
     versions: dict[str, int]
-    """Action id -> the version of its record when it was read."""
+    """Action id -> the version of its record at the read."""
     index_read: Index
     index_version: int
     rewrites: bool = False
@@ -45,34 +45,34 @@ class Changes:
     actions: dict[str, PendingAction] = field(default_factory=dict)
     """Action id -> its new record."""
     tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """SHA-256 of a new token -> the id of its action, and the token's time to live in seconds."""
+    """SHA-256 of a new token -> the id of the action, and the token's time to live in seconds."""
     audit: list[Noted] = field(default_factory=list)
-    """The events that the audit gets a line for, in order."""
+    """The events to write into the audit, in order."""
     timers: list[Timer] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     """The ids of the timers to cancel."""
     approved: list[str] = field(default_factory=list)
     """The ids of the actions to execute."""
     settled: list[PendingAction] = field(default_factory=list)
-    """The ended actions that the model is told of."""
+    """The ended actions to report to the model."""
     again: list[PendingAction] = field(default_factory=list)
-    """The ended actions that are asked anew."""
+    """The ended actions to ask anew."""
     handed_over: list[Incoming] = field(default_factory=list)
     """The events for other conversations."""
     unreached: list[str] = field(default_factory=list)
     """The approvers out of reach, for the operator's log."""
     old_seals: bool = False
-    """True if an old key has sealed a record that was read."""
+    """True if a record with an old seal was read."""
     tampered: list[str] = field(default_factory=list)
-    """The ids of the actions that ended because their record was changed without the key."""
+    """The ids of the actions ended because of a record changed without the key."""
 
     @property
     def people(self) -> list[str]:
-        """The people that the lines of the audit name."""
+        """The people named in the lines of the audit."""
         return [noted.person for noted in self.audit if noted.person]
 
     def due(self, what: Deadline, action: PendingAction, at: datetime) -> None:
-        """Set a timer that brings this deadline back at its time, as an event of the decision lane."""
+        """Set a timer for this deadline, delivered at its time as an event of the decision lane."""
         timer_id = f"{what}/{action.pending_action_id}"
         event_id = f"{timer_id}/{at.isoformat()}"
         body = self._sealed(ActionDeadline(kind=what, event_id=event_id, action_id=action.pending_action_id))
@@ -91,7 +91,7 @@ class Changes:
         self.handed_over.append(incoming)
 
     def write(self, transaction: Transaction, index: Index, at: datetime, pseudonyms: Mapping[str, str]) -> None:
-        """Add all changes to a transaction of this partition. `pseudonyms`: those of `people`."""
+        """Add all changes to a transaction of this partition. `pseudonyms`: the pseudonyms of `people`."""
         self._write_audit(transaction, pseudonyms)
         seals: dict[str, str] = {}
         for action_id, action in self.actions.items():
@@ -113,7 +113,7 @@ class Changes:
         transaction.hand_over += self.handed_over
 
     def _write_audit(self, transaction: Transaction, pseudonyms: Mapping[str, str]) -> None:
-        """Add the lines of the audit, and the new heads of their chains to the records."""
+        """Add the lines of the audit to the transaction, and the new heads of the chains to the records."""
         for noted in self.audit:
             action = self.actions[noted.action_id]
             line = chained(action, noted, pseudonyms)
@@ -126,7 +126,7 @@ class Changes:
         transaction.puts[name] = Put(self.keyring.seal(name, index.to_text()), None if index.live else KEPT_SECONDS)
 
     def _again_event(self, action: PendingAction) -> Incoming:
-        """Return the event of a turn that asks the same anew. The event of a second press is a twin of it."""
+        """Return the event of a turn to ask the same anew. A second press makes a twin of this event."""
         event_id = f"again/{action.pending_action_id}"
         body = self._sealed(AskAgain(event_id=event_id, action_id=action.pending_action_id))
         return Incoming(conversation=self.conversation, event_ids=(event_id,), body=body)

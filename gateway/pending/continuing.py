@@ -1,4 +1,4 @@
-"""Texts that are nearly an answer: a yes that goes on, and words that only acknowledge."""
+"""Near answers: a yes followed by more words, and words of mere acknowledgement."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MARKS = " ,.;:!-–—"
 _APART = (",", ".", "!")
 _LONGEST_PREFIX = 3
 _MOST_WORDS = 6
-"""The most words of a yes, or of a text behind it."""
+"""The most words of a yes, or of the text behind a yes."""
 _MOST_SIGNS = 12
-"""The same in a language without spaces: its most characters."""
+"""The same in a language without spaces: the most characters."""
 
 
 def goes_on(text: str, words: Words) -> Literal["change", "add"] | None:
-    """Return how a folded text goes on behind its yes, in one language; None: it does not, or may be either."""
+    """Return how a folded text continues after its yes, in a single language; None without a clear continuation."""
     rest = _behind_yes(text, words)
     if not rest:
         return None
@@ -33,7 +33,7 @@ def goes_on(text: str, words: Words) -> Literal["change", "add"] | None:
 
 
 def adds(text: str, words: Words) -> bool:
-    """Return True for a folded text with a word of adding anywhere behind its yes: "yes, but 8 too"."""
+    """Return True for a folded text with a word of adding anywhere behind the yes: "yes, but 8 too"."""
     rest, table, beyond = _behind_yes(text, words) or text, words.continuing, 0
     for at in _starts(rest, words):
         change = len(_begin(rest[at:], table.change | table.instead, words, table.prefixes))
@@ -49,7 +49,7 @@ def acknowledges(text: str, words: Words) -> bool:
 
 
 def _behind_yes(text: str, words: Words) -> str:
-    """Return what follows the yes of a text, and the politeness behind it; empty without a yes."""
+    """Return the text behind the yes and its politeness; empty without a yes."""
     for yes in _prefixes(text, words):
         roles = {piece.role for piece in words.pieces.get(yes.strip(_MARKS), ()) if piece.intent == "confirm"} - {
             "after"
@@ -70,7 +70,7 @@ def _behind_yes(text: str, words: Words) -> str:
 
 
 def _begin(text: str, texts: Container[str], words: Words, prefixes: Container[str] = ()) -> str:
-    """Return the longest of these texts that a text begins with; empty if there is none."""
+    """Return the longest of these texts at the beginning of a text; empty without any."""
     whole = next((prefix for prefix in _prefixes(text, words) if prefix.strip(_MARKS) in texts), "")
     part = next(
         (text[:end] for end in range(min(len(text) - 1, 3), 0, -1) if text[:end] in prefixes and text[:end] in texts),
@@ -80,7 +80,7 @@ def _begin(text: str, texts: Container[str], words: Words, prefixes: Container[s
 
 
 def _prefixes(text: str, words: Words) -> Iterator[str]:
-    """Yield the begins of a text that end at the end of a word, the longest first."""
+    """Yield the beginnings of a text up to the end of a word, the longest first."""
     if not words.spaced:
         yield from (text[:end] for end in range(min(_MOST_SIGNS, len(text)), 0, -1))
         return
@@ -90,5 +90,5 @@ def _prefixes(text: str, words: Words) -> Iterator[str]:
 
 
 def _starts(text: str, words: Words) -> Iterator[int]:
-    """Yield the places where a word of a text begins."""
+    """Yield the indexes of the first characters of the words."""
     yield from (at for at in range(len(text)) if not words.spaced or at == 0 or text[at - 1] == " ")

@@ -1,7 +1,7 @@
 """Deciding: the effect of a press, a code, a reply or a bare reply on the actions of a conversation.
 
-A press and a call return their feedback, which the caller words. A reply is answered in the chat at once: `language` is
-the language of its writer. Sentences about an action are in the action's own language.
+A press and a call return their feedback; the caller words the text. A reply is answered in the chat at once: `language`
+is the language of the writer. Sentences about an action are in the action's own language.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
 Reads: TypeAlias = Callable[[str | None, str], Answer]
-"""Return the answer that a message gives to a question of this verb, asked in this language."""
+"""Return the answer of a message to a question of this verb and this language."""
 
 
 def press(
@@ -60,7 +60,7 @@ def press(
 def _press_standing(
     actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime
 ) -> PressFeedback:
-    """Confirm an action together with the standing permission that its prompt offers."""
+    """Confirm an action together with the standing permission offered in its prompt."""
     if not is_eligible(actions, action, "confirm", person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
@@ -68,7 +68,7 @@ def _press_standing(
 
 
 def _change(actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime) -> PressFeedback:
-    """Ask the requester how an open action is to be changed. Their next message goes to the model with it."""
+    """Ask the requester how to change an open action. The next message goes to the model with the action."""
     if person is None or not _is_requester(actions, action, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
@@ -92,7 +92,7 @@ def _is_requester(actions: ConversationActions, action: PendingAction, person: P
 def _press_all(
     actions: ConversationActions, ids: Sequence[str], intent: Intent, person: Person | None, at: datetime
 ) -> PressFeedback:
-    """Apply the press of a button for all questions of one message to the open ones that this person may answer."""
+    """Apply a press for all questions of a message to the open questions within this person's rights."""
     shown = [found for action_id in dict.fromkeys(ids) if (found := actions.get(action_id)) is not None]
     items = [item for item in shown if item.open] or shown[:1]
     may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
@@ -106,9 +106,9 @@ def _press_all(
 def _decide_items(
     actions: ConversationActions, items: Sequence[PendingAction], intent: Intent, person: Person | None, at: datetime
 ) -> PressFeedback:
-    """Apply one answer of an eligible person to several items, and return the feedback on the last one.
+    """Apply the same answer of an eligible person to several items, and return the feedback on the last item.
 
-    All that are refused are told in one message.
+    All refused items are reported in a single message.
     """
     feedback = PressFeedback(key="pressed_no", told=True)
     for item in items:
@@ -128,9 +128,9 @@ def select(
     said: BareReply,
     language: str,
 ) -> bool:
-    """Apply a message that names questions of the list that was shown last. Returns False for an ordinary message.
+    """Apply a selection of questions from the list shown last. Return False for an ordinary message.
 
-    Open questions that it does not name are shown again behind the outcome.
+    Open questions outside the selection are shown again after the outcome.
     """
     items = [found for action_id in said.listed if (found := actions.get(action_id)) is not None]
     selection = selects(len(said.listed)) if len(said.listed) >= LEAST_ITEMS else None
@@ -160,9 +160,9 @@ def select(
 def _meant(
     selection: Selection, items: Sequence[PendingAction], intent: Intent | None
 ) -> Sequence[tuple[Intent, frozenset[int]]] | None:
-    """Return the refused numbers of a selection and the confirmed ones; None in doubt.
+    """Return the refused and the confirmed numbers of a selection; None in doubt.
 
-    `intent` is that of a list which asks the meaning of a yes or a no. This list shows the questions in short.
+    `intent`: the intent of a list about an ambiguous yes or no. The questions stand in short in this list.
     """
     if intent == "cancel":
         return None if selection.refused else [("cancel", selection.confirmed)]
@@ -174,7 +174,7 @@ def _meant(
 
 
 def _show_left(actions: ConversationActions, left: Sequence[PendingAction], confirmed: Sequence[PendingAction]) -> None:
-    """Show open questions again: behind the outcome of the confirmed ones of their plan, else at once."""
+    """Show open questions again: after the outcome of the confirmed items of a single running plan, else at once."""
     running = [actions.by_id[item.pending_action_id] for item in confirmed]
     plans = {item.plan for item in running if item.state in ("approved", "running")}
     plan = plans.pop() if len(plans) == 1 else None
@@ -187,7 +187,7 @@ def _show_left(actions: ConversationActions, left: Sequence[PendingAction], conf
 def _ask_again(
     actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime
 ) -> PressFeedback:
-    """Have an ended action asked anew. Only its requester may do that."""
+    """Have an ended action asked again, at the request of its requester only."""
     if not _is_requester(actions, action, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
@@ -211,7 +211,7 @@ def code(
     *,
     remark: str = "",
 ) -> bool:
-    """Apply a message of a word and a code. Returns False if it answers no action of this conversation.
+    """Apply a message of a word and a code. Return False for a code of no action here, or for a word that is no answer.
 
     `remark` holds the person's words beside a no.
     """
@@ -231,10 +231,10 @@ def reply(
     *,
     in_thread: bool = False,
 ) -> bool:
-    """Apply a yes or no in reply to a prompt. Returns False if that message asked about no action.
+    """Apply a yes or no in reply to a prompt. Return False without an action in this message, or without a yes or no.
 
-    `in_thread`: it stands in the thread beneath the prompt, where another question may have been asked since. Only a no
-    counts there; a yes may still count as a bare reply.
+    `in_thread`: the reply stands in the thread beneath the prompt, possibly after another question. Only a no counts
+    there; a yes may still count as a bare reply.
     """
     entries = actions.index.by_prompt(message_id)
     if len(entries) > 1:
@@ -253,9 +253,9 @@ def reply(
 
 
 def word(actions: ConversationActions, reads: Reads, person: Person, said: BareReply, language: str) -> bool:
-    """Apply a bare reply, in a one-to-one chat. Returns False if it is an ordinary message here.
+    """Apply a bare reply in a private chat. Return False for an ordinary message.
 
-    A no that cannot be taken leaves the question to its button and its code, until it has been shown again.
+    A no not accepted as a decision leaves the question to its button and its code, until the question is shown again.
     """
     mine = actions.open_for(str(person))
     if not mine:
@@ -278,9 +278,9 @@ def word(actions: ConversationActions, reads: Reads, person: Person, said: BareR
 
 
 def in_group(actions: ConversationActions, person: Person, language: str) -> bool:
-    """Answer a bare reply in a group, where it decides no action. Only a person who may answer gets a reply.
+    """Answer a bare reply in a group, without any decision. Only a person with the right to answer gets a reply.
 
-    Returns False if no action is open.
+    Return False if no action is open.
     """
     mine = actions.open_for(str(person))
     if len(mine) > 1:
@@ -291,10 +291,10 @@ def in_group(actions: ConversationActions, person: Person, language: str) -> boo
 
 
 def almost(actions: ConversationActions, person: Person, shown: Sequence[Showing], language: str) -> bool:
-    """Answer a text that is nearly an answer, "ok" or a number, of an approver or the requester.
+    """Answer a near answer, "ok" or a number, of an approver or the requester.
 
-    `shown` are the bot's last messages. Returns False if none is a question to this person alone, or if the person
-    changes a question: the text is about another matter.
+    `shown` are the bot's last messages. Return False if none of these messages consists only of a question to this
+    person. Return False also while the person changes a question: the text is about another matter.
     """
     mine = actions.open_for(str(person)) if actions.changed_by(str(person)) is None else []
     ids = {action_id for showing in shown if showing.alone for action_id in (*showing.shows, *showing.listed)}
@@ -307,9 +307,9 @@ def almost(actions: ConversationActions, person: Person, shown: Sequence[Showing
 
 
 def decide(actions: ConversationActions, action_id: str, intent: Intent, person: Person, at: datetime) -> PressFeedback:
-    """Apply the decision of a trusted caller, which names its action, and return the feedback.
+    """Apply the decision of a trusted caller to the named action, and return the feedback.
 
-    Raises PermissionError for a person that may not decide it, and KeyError for an action that is not here.
+    Raises PermissionError for a person without the right to decide, and KeyError for an action not loaded here.
     """
     action = actions.by_id[action_id]
     if not is_eligible(actions, action, intent, person, at):
@@ -325,9 +325,10 @@ def withdraw(
     action_id: str | None = None,
     by: str | None = None,
 ) -> list[PendingAction]:
-    """Close actions before their launch, and return them: all of a requester (a stop, an opt-out), or one by hand.
+    """Close and return actions before their launch: all of a requester (stop, opt-out), or a single action by hand.
 
-    `by` is the name of the operator. Only with it the person is told here, because a stop has an answer of its own.
+    `by` is the name of the operator. Only with an operator the person is notified here: a stop has an answer of its
+    own.
     """
     withdrawn = [
         action
@@ -351,7 +352,7 @@ def _answered(
     code: str = "",
     remark: str = "",
 ) -> bool:
-    """Apply a reply to the first of these actions. Returns False if it is no answer. `code`: the written code."""
+    """Apply a reply to the first of these actions. Return False if the reply is no answer. `code`: the written code."""
     action = actions.get(entries[0].action_id)
     intent = reads(action.verb, action.language) if action is not None else "unclear"
     if action is None or intent == "unclear":
@@ -384,9 +385,9 @@ def _which(
     *,
     intent: Intent | None = None,
 ) -> bool:
-    """Ask which action a reply means, among the ones that this person may answer.
+    """Ask which action a reply means, among the actions within this person's rights.
 
-    `intent`: a number in answer to it means this.
+    `intent`: the meaning of a number in answer to this list.
     """
     named = [actions.get(entry.action_id) for entry in entries if _may_refuse(entry, person)]
     ask_which(actions, [action for action in named if action is not None], language, intent=intent)
@@ -407,9 +408,9 @@ def take_vote(
     digest: str,
     remark: str,
 ) -> PressFeedback:
-    """Apply a vote that an approver gave in their own chat at that moment, and return the feedback for them.
+    """Apply a vote given in the approver's own chat at this time, and return the feedback for the approver.
 
-    `digest` is that of the question they saw.
+    `digest` is the digest of the shown question.
     """
     if action.settled:
         return PressFeedback(key=outcome_key(action, at), language=action.language)
@@ -449,8 +450,8 @@ def apply(
 ) -> PressFeedback:
     """Apply the decision of an eligible person to this action. `by_code`: the person has given the action's code.
 
-    `together`: the caller tells the refusals of several actions in one message. `allows`: a yes also gives the standing
-    permission that the action offers, at its launch.
+    `together`: the caller reports the refusals of several actions in a single message. `allows`: a yes also gives the
+    offered standing permission, at the launch.
     """
     if action.ballot_of is not None:
         return _pass_on(actions, action, intent, person, at, by_code=by_code, remark=remark)
@@ -491,7 +492,7 @@ def _pass_on(
     by_code: bool,
     remark: str,
 ) -> PressFeedback:
-    """Hand the vote of an eligible person over to the action of this ballot. The action's answer comes from there."""
+    """Hand the vote of an eligible person over to the action of this ballot. The final answer comes from the action."""
     if ballot.settled or ballot.vote == intent:
         return PressFeedback(key=outcome_key(ballot, at), language=ballot.language)
     if intent == "confirm" and not by_code and ballot.filed:

@@ -1,4 +1,4 @@
-"""Folding: the one form in which texts, words and languages are compared."""
+"""Folding: the common form for comparing texts, words and languages."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _ARABIC = {
     **dict.fromkeys(map(ord, "ةہھۀە"), "ه"),
     ord("ک"): "ك",
 }
-"""Letters that keyboards for Arabic, Persian and Urdu write the same words with (Unicode Standard, chapter 9.2)."""
+"""Letters for the same words on keyboards for Arabic, Persian and Urdu (Unicode Standard, chapter 9.2)."""
 _NO_ACCENT = str.maketrans({"đ": "d", "ø": "o", "ł": "l", "ı": "i", "æ": "ae", "œ": "oe", "ß": "ss"})
 _VOWEL_SIGNS = re.compile("[\u0591-\u05bd\u05bf-\u05c7\u0640\u064b-\u0652\u0670]")
-"""The vowel signs of Arabic and Hebrew, which most people leave out."""
+"""The vowel signs of Arabic and Hebrew, usually left out."""
 
 
 def fold(text: str) -> str:
-    """Return the form that all ways of typing the same words share.
+    """Return the common form of all ways to type the same words.
 
-    It drops the differences of width, case, composed and decomposed accents, invisible characters, skin tones, kinds of
+    Dropped: the differences of width, case, composed and decomposed accents, invisible characters, skin tones, kinds of
     apostrophe, comma and full stop, the two Turkish i, Arabic letter variants and vowel signs, and space, also around a
-    comma. It keeps accents and the script of each letter.
+    comma. Kept: accents and the script of each letter.
     """
     text = text.translate(_APOSTROPHES)
     folded = text.lower() if text.isascii() else _fold_letters(text)

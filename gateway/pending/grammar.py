@@ -1,9 +1,9 @@
-"""The grammar of an answer: a message is cut into pieces that all say the same, or it is no answer.
+"""The grammar of an answer: all pieces of a message have the same meaning, or the message is no answer.
 
     answer = polite* piece (join piece)* polite*
 
 A piece is a text of the language's words (`words.Piece`), a join is a space, a comma or a full stop. The whole message
-must be used up, so a question, a condition, another object or an unknown word needs no rule of its own.
+must be used up. So a question, a condition, another object or an unknown word needs no rule of its own.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ _MOST_WORDS = 12
 _PER_WORD = 3
 _APART = (",", ".")
 _HEADS = {"confirm": 2, "cancel": 4}
-"""The most yeses or noes of an answer: "yes yes" is a yes, and more of them are impatience or a joke."""
+"""The most yeses or noes of an answer: "yes yes" is a yes; more of them are impatience or a joke."""
 _ENDS = frozenset({"cancel", "close", "drop", "leave", "reject", "skip", "stop"})
-"""Verbs of prompts that would end a thing."""
+"""Verbs of prompts for ending a thing."""
 _BLANK = "_"
 _TOKEN = re.compile(r"\s*([^\s,.!—–]+)((?:\s*[,.!—–]|\s-(?=\s))*)\s*")
 _DASHES = ("—", "–", "-")
 _MARKS = re.compile(r"\s*[,.!—–]+\s*|\s-\s")
 _LONGEST_POLITE = 6
-"""The most words of politeness; in a language without spaces, its most characters."""
+"""The most words of politeness; in a language without spaces, the most characters."""
 _LONG = re.compile(r"([^\s\d.,!—–-])\1{2,}")
 _LONG_END = re.compile(r"([^\W\d_])\1+(?=\W|$)")
 _DOUBLE = re.compile(r"([^\W\d_])\1+")
 _LONG_SIGNS = re.compile(r"([\u0900-\u0dff\uac00-\ud7af])\1+(?=\W|$)|(?<=[\u3040-\u30ff\u4e00-\u9fff])[ー〜~]+")
-"""The signs that only lengthen a word of a script with vowel signs, or a Japanese word."""
+"""The lengthening signs of a word in a script with vowel signs, or of a Japanese word."""
 _REPEATED = re.compile(r"(?<!\S)(\S{2,}?)(?:,? \1){1,3}(?![^\s,.!])")
-"""A word that is written two to four times."""
+"""A word written two to four times."""
 
 
 class Reading(NamedTuple):
-    """One way to read a whole message."""
+    """A possible reading of a whole message."""
 
     intent: Intent
     verb: str | None
-    """The verb of the message, which must be that of the prompt; None: it has no verb."""
+    """The verb of the message, required to be the prompt's verb; None: no verb."""
     headed: bool
-    """True if it holds a plain yes or no beside its verb."""
+    """True if the message holds a plain yes or no beside its verb."""
     no_verbs: frozenset[str]
-    """The verbs to whose prompts it is no answer; `UNKNOWN_VERB`: nor to one whose verb is not known."""
+    """The prompt verbs not answered by the message; with `UNKNOWN_VERB`, also no prompt with an unknown verb."""
 
 
 class _State(NamedTuple):
@@ -60,14 +60,14 @@ class _State(NamedTuple):
     polite: bool
     """True if politeness stands right before the first piece, without a comma."""
     said: bool
-    """True if one of its pieces is more than a repeat of the verb."""
+    """True if a piece is more than a repeat of the verb."""
     first: int
-    """The places of the first word of the first piece, and after the last word of the last one."""
+    """The index of the first word of the first piece; `end`: the index behind the last word of the last piece."""
     end: int
 
 
 def readings(text: str, words: Words) -> frozenset[Reading]:
-    """Return every way to read a folded text in one language, as it is spelt, else without lengthened letters."""
+    """Return every reading of a folded text in a language, as spelt, else without lengthened letters."""
     for spelling in _spellings(text, words):
         found = frozenset(_readings(spelling, words))
         if any(reading.intent == "confirm" for reading in found) and (
@@ -80,7 +80,7 @@ def readings(text: str, words: Words) -> frozenset[Reading]:
 
 
 def _spellings(text: str, words: Words) -> Iterator[str]:
-    """Yield a text as it is spelt, then with fewer of its repeated letters, signs and words."""
+    """Yield a text as spelt, then with fewer repeated letters, signs and words."""
     yield text
     tried = {text}
     once = _REPEATED.sub(lambda found: found[1] if _is_head(found[1], words) else found[0], text)
@@ -99,12 +99,12 @@ def _spellings(text: str, words: Words) -> Iterator[str]:
 
 
 def _is_head(word: str, words: Words) -> bool:
-    """Return True for a plain yes or no, which may be repeated. A repeated "not" may not."""
+    """Return True for a plain yes or no: only these may be repeated, "not" may not."""
     return any("head" in piece.role for piece in words.pieces.get(word, ()))
 
 
 def _is_unclear(text: str, words: Words) -> bool:
-    """Return True for a text that is no answer, although its pieces are."""
+    """Return True for a text that is no answer, although made of pieces of answers."""
     space = " " if words.spaced else ""
     tokens = [word for word, _ in _TOKEN.findall(text)]
     return space.join(tokens) in words.unclear or space.join(text.split()) in words.unclear_joined
@@ -138,7 +138,7 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
 
 
 def _doubtful(message: _CutMessage, state: _State, words: Words) -> frozenset[str]:
-    """Return the verbs to whose prompts a text may mean the opposite: "continue", and "I don't want it"."""
+    """Return the prompt verbs for which a text may mean the opposite: "continue", and "I don't want it"."""
     if state.last is None or state.last.intent == "cancel":
         return _ENDS if state.verb is None and words.says_to_want(message.text) else frozenset()
     text = message.text
@@ -149,7 +149,7 @@ def _doubtful(message: _CutMessage, state: _State, words: Words) -> frozenset[st
 
 
 def _is_politer(state: _State, ends: Sequence[_State]) -> bool:
-    """Return True if the yes of a text may be a part of its politeness: Malay "delete it, thanks ya"."""
+    """Return True if the yes of a text may be a part of the politeness: Malay "delete it, thanks ya"."""
     return any(
         not other.said and (other.first, other.end) != (state.first, state.end)
         for other in ends
@@ -171,7 +171,7 @@ def _says_neither(text: str, words: Words) -> bool:
 
 
 def _is_hollow(text: str, words: Words) -> bool:
-    """Return True for a text that has no yes beside acknowledgements, politeness and idioms: "yeah right, ok"."""
+    """Return True for a text without a yes beside acknowledgements, politeness and idioms: "yeah right, ok"."""
     space = " " if words.spaced else ""
     if (text if words.spaced else text.replace(" ", "")) in words.pieces:
         return False
@@ -190,7 +190,7 @@ def _is_hollow(text: str, words: Words) -> bool:
 
 
 def _is_idiom(parts: Sequence[str], words: Words) -> bool:
-    """Return True for words that are no answer together, although one of them may be: "ja ja, thanks"."""
+    """Return True for words that are no answer together, although a part may be an answer: "ja ja, thanks"."""
     return any(
         (said in words.unclear or (len(parts) == 1 and said in words.unclear_joined))
         and said not in words.pieces
@@ -200,7 +200,7 @@ def _is_idiom(parts: Sequence[str], words: Words) -> bool:
 
 
 def _cores(text: str, words: Words) -> Iterator[str]:
-    """Yield a text as it is, and without the politeness at its begin and its end."""
+    """Yield a text unchanged, and without the politeness at the beginning and the end."""
     space = " " if words.spaced else ""
     todo, seen = [text.split() if words.spaced else list(text.replace(" ", ""))], set[str]()
     while todo:
@@ -217,7 +217,7 @@ def _cores(text: str, words: Words) -> Iterator[str]:
 
 
 def _says_nothing(message: _CutMessage, state: _State, words: Words) -> bool:
-    """Return True for a text that is no answer once its politeness is left out: "exactly, thanks"."""
+    """Return True for a text that is no answer without the politeness: "exactly, thanks"."""
     tokens = message.tokens[state.first : state.end]
     return len(tokens) < len(message.tokens) and _is_unclear(message.text[tokens[0].start : tokens[-1].end], words)
 
@@ -226,19 +226,19 @@ class _Token(NamedTuple):
     start: int
     end: int
     join: str
-    """The join behind it: a space, a comma, a full stop; empty between the characters of a language without spaces."""
+    """The following join: a space, a comma, a full stop; empty between characters of a language without spaces."""
 
 
 class _CutMessage(NamedTuple):
     text: str
-    """The text with one space, or a comma and a space, between the words."""
+    """The text with a space, or a comma and a space, between the words."""
     tokens: list[_Token]
     verbs: list[tuple[int, int, Form]]
-    """The begin and the end of each form of a verb in the text."""
+    """The begin and the end of each verb form in the text."""
 
 
 def _cut(text: str, words: Words) -> _CutMessage | None:
-    """Return a text cut into words; None if it is too long for an answer, or has marks that join no words."""
+    """Return a text cut into words; None if too long for an answer, or with marks that join no words."""
     tokens, parts, at, length = list[_Token](), list[str](), 0, 0
     for match in _TOKEN.finditer(text):
         if match.start() != at or len(tokens) > _MOST_WORDS * _PER_WORD:
@@ -265,7 +265,7 @@ def _cut(text: str, words: Words) -> _CutMessage | None:
 
 
 def _begins(word: str, words: Words) -> bool:
-    """Return True for a word that an answer may begin with."""
+    """Return True for a word at which an answer may begin."""
     if word in words.first or words.prefixed:
         return True
     return any(word[:end] in words.first_of_forms for end in range(1, len(word) + 1))
@@ -307,14 +307,14 @@ def _steps(state: _State, message: _CutMessage, words: Words) -> Iterator[_State
 
 
 def _says_more(piece: Piece, last: Piece | None) -> bool:
-    """Return True unless a piece only acknowledges, or is only the verb. Both together are an answer."""
+    """Return True unless a piece only acknowledges or only repeats the verb. Both together are an answer."""
     if piece.acknowledges or piece.role == "after":
         return False
     return not piece.repeats or (last is not None and last.acknowledges)
 
 
 def _with_verb(message: _CutMessage, first: int, last: int, words: Words) -> Iterator[Piece]:
-    """Yield the pieces of a part of the message, with one of its verbs replaced by the name of its form."""
+    """Yield the pieces of a part of the message, with a verb replaced by the name of its form."""
     for start, end, form in message.verbs:
         if first <= start and end <= last:
             text = f"{message.text[first:start]}{{{form.name}}}{message.text[end:last]}"

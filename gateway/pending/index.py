@@ -1,6 +1,7 @@
-"""The index of a conversation: its open, running and lately settled actions, and the last messages of both sides.
+"""The index of a conversation: its open, running and recently settled actions, and the last messages of both sides.
 
-It is sealed, and it names the seal of each record's last write: only exactly that record may be decided or launched.
+The index is sealed and contains the seal of each record's last write. Only exactly this record may be decided or
+launched.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from gateway.store.codec import micros
 from gateway.tools.pending_action import PendingAction, State, canonical_json, json_text
 
 LATELY = timedelta(minutes=10)
-"""The time for which a settled action still takes a bare reply for itself."""
+"""The time during which a settled action still takes a bare reply."""
 AFTER_A_NO = timedelta(hours=1)
-"""The time after the no of an approver in which only a press of the requester asks the approvers again."""
+"""The time after an approver's no during which only a press of the requester asks the approvers again."""
 _MOST_PRESSES = 3
 _KEPT = 20
-"""The number of settled entries that are kept to answer a late code or reply. Their records live longer."""
+"""The number of settled entries kept to answer a late code or reply. Their records are kept longer."""
 _STOPS_KEPT = 100
 _SHOWINGS_KEPT = 10
 _UNKNOWN_KEPT = timedelta(days=30)
@@ -33,7 +34,7 @@ _GOING: frozenset[State] = frozenset({"approved", "running", "unknown"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """The entry of one action: the ways to find it, and the seal of its last record."""
+    """The entry of an action: its search keys, and the seal of its last record."""
 
     action_id: str
     seal: str = ""
@@ -43,37 +44,39 @@ class IndexEntry:
     requester: str
     approvers: tuple[str, ...] = ()
     language: str = "en"
-    """Stored only when it is another than this default."""
+    """Stored only if different from this default."""
     prompts: tuple[str, ...] = ()
     """The platform's ids of the messages of its prompts."""
     at: datetime
-    """The time when it was asked, decided or settled."""
+    """The time of the ask, the decision or the end."""
     refused: str = ""
-    """The `same_ask` of an action that was refused, expired, withdrawn or undelivered."""
+    """The `same_ask` of a refused, expired, withdrawn or undelivered action; else empty."""
     fence: int = 0
-    """The fence under which it was launched."""
+    """The fence of the launch."""
     standing_code: str = ""
-    """The code that confirms it and gives its standing permission."""
+    """The code to confirm the action and to give its standing permission."""
     doubted: datetime | None = None
-    """The time when a no in words could not be taken. Words count only in answer to a showing that was queued since."""
+    """The time of a no in words not accepted as a decision. Words count only in answer to a showing queued later."""
     ballots: tuple[tuple[str, str], ...] = ()
-    """Each approver that is asked in their own chat, with its conversation, until the action is settled.
+    """Approver and conversation of each question in an approver's own chat, until the action is settled.
 
-    An action whose record was changed ends there too.
+    An action with a changed record ends in these chats too.
     """
     salt: str = ""
-    """The salt of an action with ballots, by which they are found, until it is settled."""
+    """The salt of an action with ballots, needed for the ids of the ballots, until the action is settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingPermission:
-    """The way to find a standing permission: it is part of the record of the action that gave it."""
+    """The reference to a standing permission, stored in the record of the action that gave the permission."""
 
     action_id: str
     person: str
     seal: str = ""
-    """The seal of that record's last write. With any other record there is no permission, so that neither an old index
-    nor an old record that is put back revives it or renews its uses."""
+    """The seal of this record's last write. Any other record gives no permission.
+
+    So neither an old index nor a restored old record revives a permission or resets its uses.
+    """
 
 
 _Named = TypeVar("_Named", IndexEntry, StandingPermission)
@@ -81,21 +84,21 @@ _Named = TypeVar("_Named", IndexEntry, StandingPermission)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Showing:
-    """A message of the bot that arrived while an action was open."""
+    """A message of the bot delivered while an action was open."""
 
     at: datetime
     """The time of its receipt."""
     queued: datetime
     shows: frozenset[str] = frozenset()
-    """The ids of the actions that it asks about; empty if it is no prompt."""
+    """The ids of the actions asked in the message; empty if the message is no prompt."""
     tells: frozenset[str] = frozenset()
-    """The ids of the actions whose end it tells."""
+    """The ids of the actions reported as ended in the message."""
     alone: bool = False
-    """True if it holds questions of the gateway's, or its list of them, and no other words."""
+    """True if the message holds only the gateway's questions, or its list of questions."""
     listed: tuple[str, ...] = ()
-    """The ids of all actions of its numbered list, in order. The list may go on over several messages."""
+    """The ids of all actions of the numbered list, in order. The list may span several messages."""
     intent: Literal["confirm", "cancel"] | None = None
-    """The meaning of a number in answer to it, if it asks which action a yes or a no meant."""
+    """The meaning of a number in answer to a list about an ambiguous yes or no."""
     message_id: str | None = None
     sent_at: datetime | None = None
     """The platform's time of the message."""
@@ -103,18 +106,18 @@ class Showing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproversNo:
-    """An approver refused a call of a tool, so that only a press of its requester asks the approvers again."""
+    """An approver's refusal of a call: only a press of the requester asks the approvers again."""
 
     kind: str
     requester: str
     at: datetime
     pressed: tuple[datetime, ...] = ()
-    """The times when the requester had it asked again within the last hour."""
+    """The times of the requester's presses to ask again, within the last hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEnd:
-    """The end of one item of a plan, which the plan has not told yet."""
+    """The end of an item of a plan, not reported yet."""
 
     action_id: str
     place: int
@@ -124,48 +127,48 @@ class PlanEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanProgress:
-    """The confirmed items of a plan while they run: the ends to tell, and the questions to show behind them."""
+    """The confirmed items of a running plan: the ends to report, and the questions to show afterwards."""
 
     plan: str
     ends: tuple[PlanEnd, ...] = ()
     late: bool = False
-    """True once the first ends were told, because the others took too long. Each later end is told by itself."""
+    """True after the first ends were reported before the others finished. Each later end is reported alone."""
     rest: tuple[str, ...] = ()
-    """The ids of the open items that are shown again after the outcome."""
+    """The ids of the open items to show again after the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """The actions of a conversation in short: the open ones in the order of their asks, the others newest last."""
+    """The actions of a conversation in short: the open actions in the order of asking, the others newest last."""
 
     counter: int = 0
-    """Grows with every write, so that an older copy of the index is known as one."""
+    """Grows with every write. A lower counter reveals an older copy of the index."""
     open: tuple[IndexEntry, ...] = ()
     going: tuple[IndexEntry, ...] = ()
-    """The actions that are approved, running, or of unknown outcome."""
+    """The actions in state approved, running or unknown."""
     lately: tuple[IndexEntry, ...] = ()
     acted: Mapping[str, datetime] = field(default_factory=dict)
-    """Person -> the time when they last wrote or pressed anything here."""
+    """Person -> the time of the last message or press here."""
     stopped: Mapping[str, datetime] = field(default_factory=dict)
-    """Person -> the time of their last /stop here, for the 100 people who said it last."""
+    """Person -> the time of the last /stop here, for the 100 most recent people."""
     all_stopped: datetime | None = None
-    """The time of the last /stop of a person who is no longer in `stopped`. It holds for everybody."""
+    """The time of the last /stop no longer in `stopped`. This time applies to everybody."""
     said: tuple[Showing, ...] = ()
-    """The last messages of the bot that arrived, oldest first."""
+    """The last delivered messages of the bot, oldest first."""
     address: Address | None = None
     """The address of the conversation."""
     changing: Mapping[str, str] = field(default_factory=dict)
-    """Person -> the id of the action that they are changing. Their messages say how, until it is asked anew."""
+    """Person -> the id of the action being changed. Until the new ask, the person's messages describe the change."""
     reminded: Mapping[str, tuple[int, datetime]] = field(default_factory=dict)
-    """Person -> the number of open actions that they were told of in a line under a reply, and the time of it."""
+    """Person -> the number of open actions in the last reminder under a reply, and the time of this reminder."""
     permissions: tuple[StandingPermission, ...] = ()
     refusals: tuple[ApproversNo, ...] = ()
     """The refusals of approvers within the last hour."""
     plans: tuple[PlanProgress, ...] = ()
-    """The plans with ends that are not told yet."""
+    """The plans with ends not reported yet."""
 
     def to_text(self) -> str:
-        """Return the text that is stored and sealed."""
+        """Return the text to store and seal."""
         try:
             return _adapter().dump_json(self, exclude_defaults=True).decode()
         except ValueError:  # half of a surrogate pair in the id of a person
@@ -179,26 +182,26 @@ class Index:
 
     @property
     def live(self) -> tuple[IndexEntry, ...]:
-        """The entries whose record may still change."""
+        """The entries with a record that may still change."""
         return (*self.open, *self.going)
 
     @property
     def settled(self) -> tuple[IndexEntry, ...]:
-        """The entries that were decided or ended, the last one first."""
+        """The decided or ended entries, the last first."""
         return tuple(sorted((*self.going, *self.lately), key=lambda entry: entry.at, reverse=True))
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:
-        """All entries: the open ones, then the settled ones, the last one first."""
+        """All entries: the open entries, then the settled entries, the last first."""
         return (*self.open, *self.settled)
 
     def seal_of(self, action_id: str) -> str | None:
-        """Return the seal of the last write of an action's record; None if the index does not name the action."""
+        """Return the seal of the last write of an action's record; None for an action not in the index."""
         named: Sequence[IndexEntry | StandingPermission] = (*self.entries, *self.permissions)
         return next((each.seal for each in named if each.action_id == action_id), None)
 
     def last_asked_language(self) -> str | None:
-        """Return the language of the newest question; None if there is no question."""
+        """Return the language of the newest question; None without any."""
         latest = max(self.entries, key=lambda entry: entry.at, default=None)
         return latest.language if latest is not None else None
 
@@ -206,44 +209,46 @@ class Index:
         return next((entry for entry in self.entries if entry.action_id == action_id), None)
 
     def hears(self, person: str, at: datetime) -> bool:
-        """Return True if a message of this person must be noted: an action is live, or an action was settled lately
-        and they have not written since."""
+        """Return True if a message of this person must be noted.
+
+        This holds while an action is live, and after a recent end of an action until the person's next message.
+        """
         if self.live:
             return True
         since = max(at - LATELY, self.acted.get(person, at - LATELY))
         return any(entry.at >= since for entry in self.lately)
 
     def has_stopped(self, person: str, since: datetime) -> bool:
-        """Return True if this person said /stop after that moment, or may have."""
+        """Return True if this person certainly or possibly sent /stop after this time."""
         return any(when is not None and when > since for when in (self.stopped.get(person), self.all_stopped))
 
     def heeds(self, at: datetime) -> bool:
-        """Return True if a message of the bot must be noted: an action is live, or was settled lately."""
+        """Return True if a message of the bot must be noted: an action is live, or was settled recently."""
         return bool(self.live) or any(entry.at >= at - LATELY for entry in self.lately)
 
     def by_code(self, code: str) -> IndexEntry | None:
-        """Return the open entry with this code, else the last settled one."""
+        """Return the open entry with this code, else the last settled entry with the code."""
         return next((entry for entry in self.entries if code in (entry.code, entry.standing_code)), None)
 
     def by_prompt(self, message_id: str) -> tuple[IndexEntry, ...]:
-        """Return the entries that were asked in this message of the bot."""
+        """Return the entries of the actions asked in this message of the bot."""
         return tuple(entry for entry in self.entries if message_id in entry.prompts)
 
     def beside(self, action_ids: frozenset[str]) -> frozenset[str]:
-        """Return the ids of all actions that were asked in the same messages as these."""
+        """Return the ids of all actions asked in the same messages as these actions."""
         messages = {prompt for entry in self.entries if entry.action_id in action_ids for prompt in entry.prompts}
         return frozenset(entry.action_id for entry in self.entries if not messages.isdisjoint(entry.prompts))
 
     def refused_since(self, since: datetime, ask: str) -> bool:
-        """Return True if an equal ask was refused, expired, withdrawn or undelivered since then."""
+        """Return True if an equal ask was refused, expired, withdrawn or undelivered since this time."""
         return any(entry.refused == ask and entry.at >= since for entry in self.lately)
 
     def last_said(
         self, at: datetime, follows: Callable[[Showing], bool] = lambda showing: False
     ) -> tuple[Showing, ...]:
-        """Return the bot's last messages before this moment, oldest first: one, or several that make one list.
+        """Return the bot's last message before this time, or all messages of the last list, oldest first.
 
-        A message that was being sent at that moment counts if the answer `follows` it, in the platform's own order.
+        A message being sent at this time counts if the answer `follows` the message in the platform's own order.
         Otherwise the result is empty, because the message may have been on the screen before its receipt came.
         """
         said: list[Showing] = []
@@ -263,25 +268,25 @@ class Index:
         return tuple(found)
 
     def approvers_refused(self, kind: str, requester: str, now: datetime) -> ApproversNo | None:
-        """Return the last refusal of this tool and requester by an approver, if it is less than an hour old."""
+        """Return the last refusal of this tool and requester by an approver, within the last hour; else None."""
         found = [each for each in self.refusals if (each.kind, each.requester) == (kind, requester)]
         return next((each for each in found if now - each.at < AFTER_A_NO), None)
 
     def progress(self, plan: str) -> PlanProgress:
-        """Return the progress of a plan; an empty one if no end is held for it."""
+        """Return the progress of a plan; an empty progress without any held end."""
         return next((each for each in self.plans if each.plan == plan), PlanProgress(plan=plan))
 
     # ── changing ──
 
     def refused_by_approver(self, kind: str, requester: str, at: datetime) -> Index:
-        """Return the index with a note that an approver refused a call of this tool."""
+        """Return the index with a note of an approver's refusal of this tool."""
         known = self.approvers_refused(kind, requester, at)
         return self._with_refusal(
             replace(known, at=at) if known else ApproversNo(kind=kind, requester=requester, at=at)
         )
 
     def asked_again(self, kind: str, requester: str, at: datetime) -> Index | None:
-        """Return the index with a press that asks the approvers again; None after three presses within an hour."""
+        """Return the index with another press to ask the approvers again; None after three presses within an hour."""
         known = self.approvers_refused(kind, requester, at) or ApproversNo(kind=kind, requester=requester, at=at)
         lately = tuple(each for each in known.pressed if at - each < AFTER_A_NO)
         return None if len(lately) >= _MOST_PRESSES else self._with_refusal(replace(known, pressed=(*lately, at)))
@@ -301,8 +306,8 @@ class Index:
     def changed(self, action: PendingAction, at: datetime) -> Index:
         """Return the index after any change of a record.
 
-        Code, requester and approvers stay as they were asked, and no prompt is forgotten: if a changed record could
-        leave a prompt, a yes would seem to mean the other action of that prompt.
+        Code, requester and approvers stay as asked, and no prompt is removed: if a changed record could leave a prompt,
+        a yes would seem to mean the other action of this prompt.
         """
         known = self.get(action.pending_action_id)
         if known is None:
@@ -334,10 +339,10 @@ class Index:
         return replace(self, open=_without(self.open, entry), going=going, lately=lately)
 
     def written(self, seals: Mapping[str, str], at: datetime) -> Index:
-        """Return the index to store, with the seals of the records that are written with it.
+        """Return the index to store, with the seals of the records in the same write.
 
-        The counter becomes the time in microseconds, or one more than before. So it also grows after an index was
-        deleted at the end of its time to live.
+        The counter becomes the time in microseconds, or the previous counter plus 1. So the counter also grows after an
+        index was deleted at the end of its time to live.
         """
 
         def sealed(entries: Sequence[_Named]) -> tuple[_Named, ...]:
@@ -366,22 +371,22 @@ class Index:
         )
 
     def acted_by(self, person: str, at: datetime) -> Index:
-        """Return the index with a note that a person wrote or pressed something."""
+        """Return the index with a note of a message or press of a person."""
         return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]))
 
     def changed_by(self, person: str, action_id: str | None) -> Index:
-        """Return the index with a note that a person is changing an action; None: no action any more."""
+        """Return the index with the action being changed by a person; None: no action any more."""
         others = {other: held for other, held in self.changing.items() if other != person}
         return replace(self, changing=others if action_id is None else {**others, person: action_id})
 
     def doubted(self, action_ids: Iterable[str], at: datetime) -> Index:
-        """Return the index with a note that a no in words about these open actions could not be taken at this time."""
+        """Return the index with a note of a no in words about these open actions, not accepted as a decision."""
         ids = frozenset(action_ids)
         entries = tuple(replace(each, doubted=at) if each.action_id in ids else each for each in self.open)
         return replace(self, open=entries)
 
     def stopped_by(self, person: str, at: datetime) -> Index:
-        """Return the index with a note that a person said /stop. A note that is dropped holds for everybody."""
+        """Return the index with a note of a person's /stop. A dropped note applies to everybody."""
         stops = _noted(self.stopped, person, at)
         gone, kept = stops[:-_STOPS_KEPT], stops[-_STOPS_KEPT:]
         moments = [when for when in (self.all_stopped, *(when for _, when in gone)) if when is not None]
@@ -397,13 +402,13 @@ class Index:
         return replace(self, permissions=tuple(each for each in self.permissions if each.action_id != action_id))
 
     def showed(self, showing: Showing) -> Index:
-        """Return the index with a message of the bot that arrived, in the order of arrival."""
+        """Return the index with a delivered message of the bot, in the order of arrival."""
         said = sorted((*self.said, showing), key=lambda each: each.at)
         return replace(self, said=tuple(said[-_SHOWINGS_KEPT:]))
 
 
 def same_ask(kind: str, args: Mapping[str, Json], requester: str) -> str:
-    """Return a hash of tool, arguments and requester, which two asks share only if they are equal."""
+    """Return a hash of tool, arguments and requester. Only equal asks share a hash."""
     ask = canonical_json([kind, dict(args), requester])
     return hashlib.sha256(ask).hexdigest()[:32]
 

@@ -1,12 +1,13 @@
-"""The sealed lines of a transcript: a line that was changed or put in without the key is left out.
+"""The sealed lines of a transcript. Lines changed or added without the key are left out.
 
-A seal is over the conversation and the text of the line, which has its place. The store numbers a line only when it
-appends it, so that number cannot be sealed. The place is the time in microseconds, or one more than the place before.
-Places grow from line to line, because only the holder of the conversation's lease writes there. So a copy of a line is
-left out too, and a line that was moved behind a later one, also after the lines between were deleted. Deleted lines are
-not noticed: the seals form no chain, so that the oldest lines can expire and a person's can be forgotten.
+A seal covers the conversation and the text of the line, including the line's place. The store assigns the number of a
+line only at the append, so the number cannot be sealed. The place is the time in microseconds, or the previous place
+plus 1. Places grow from line to line, because only the holder of the conversation's lease writes there. Therefore a
+copied line is left out, and so is a line moved behind a later line, even after a deletion of the lines between. Deleted
+lines are not detected: the seals form no chain, because the oldest lines expire and the lines of a person can be
+forgotten.
 
-A reset is written without the lease, so its place is not compared: it ends the history wherever it stands.
+A reset is written without the lease. Its place is not compared: a reset ends the history at any position.
 """
 
 from __future__ import annotations
@@ -26,37 +27,37 @@ from gateway.store.types import LogEntry
 _PLACE: Final = ',"place":'
 _MAC: Final = ',"mac":"'
 _MAC_AT: Final = -(len(_MAC) + 32 + len('"}'))
-"""The place in the text of a line at which the seal begins, counted from the end."""
+"""The index in the text of a line at which the seal begins, counted from the end."""
 _RESET: Final = encode(RESET)
 _MOST_CONVERSATIONS, _MOST_CHARACTERS = 256, 32_768
-"""The conversations of which a reader remembers lines, and the most characters of one of them, as for transcripts."""
+"""The number of remembered conversations, and the most characters of each, as for transcripts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLines:
-    """The genuine lines of a transcript, as they were before they were sealed."""
+    """The genuine lines of a transcript, without place and seal."""
 
     lines: list[str]
     left_out: int = 0
-    """How many lines were changed, put in or moved without the key."""
+    """The number of lines changed, added or moved without the key."""
     is_old: bool = False
-    """True if another key than the first one sealed a line."""
+    """True if a key other than the first sealed a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadEntries:
-    """The genuine entries of a transcript, with their values as they were before they were sealed."""
+    """The genuine entries of a transcript, with values without place and seal."""
 
     entries: list[LogEntry]
     places: dict[int, int]
-    """The place of each entry, by its number."""
+    """Number of an entry -> its place."""
     left_out: int = 0
     old: tuple[LogEntry, ...] = ()
-    """The entries that another key than the first one sealed."""
+    """The entries sealed with a key other than the first."""
 
 
 def seal_line(keyring: Keyring, conversation: str, line: Json, place: int) -> Json:
-    """Return the stored form of a line at this place. Raises TypeError for a line that is no object."""
+    """Return the stored form of a line at this place. Raises TypeError for a line that is not an object."""
     if not isinstance(line, dict):
         raise TypeError("a line of a transcript is an object")
     placed: dict[str, Json] = {**line, "place": place}
@@ -72,13 +73,13 @@ def seal_lines(
 
 
 def last_place(keyring: Keyring, conversation: str, lines: Sequence[str]) -> int:
-    """Return the place of the last genuine line of these stored ones; 0 without any."""
+    """Return the place of the last genuine line among these stored lines; 0 without any."""
     opened = (_opened(keyring, conversation, line) for line in reversed(lines))
     return next((found.place for found in opened if found is not None and found.text != _RESET), 0)
 
 
 def read_entries(keyring: Keyring, conversation: str, entries: Sequence[LogEntry]) -> ReadEntries:
-    """Return the genuine ones of these entries."""
+    """Return the genuine entries among these entries."""
     found = list(_in_order(_opened(keyring, conversation, encode(entry.value)) for entry in entries))
     pairs = [(entry, line) for entry, line in zip(entries, found, strict=True) if line is not None]
     bare = [replace(entry, value=decode(line.text)) for entry, line in pairs]
@@ -88,7 +89,7 @@ def read_entries(keyring: Keyring, conversation: str, entries: Sequence[LogEntry
 
 
 def read_backwards(keyring: Keyring, conversation: str, lines: Sequence[str]) -> Iterable[tuple[Json, datetime]]:
-    """Yield the genuine ones of these stored lines back to the last reset, the newest first, with their times."""
+    """Yield the genuine lines of these stored lines with their times, from the newest back to the last reset."""
     for stored in reversed(lines):
         found = _opened(keyring, conversation, stored)
         if found is not None and found.text == _RESET:
@@ -98,12 +99,12 @@ def read_backwards(keyring: Keyring, conversation: str, lines: Sequence[str]) ->
 
 
 def sealed_anew(keyring: Keyring, conversation: str, log: str, read: ReadEntries) -> list[tuple[str, int, Json]]:
-    """Return the lines to rewrite in this log, so that the first key seals all of these entries."""
+    """Return log, number and new form of each line in this log with an old seal, sealed with the first key."""
     return [(log, each.seq, seal_line(keyring, conversation, each.value, read.places[each.seq])) for each in read.old]
 
 
 class _GenuineLine(NamedTuple):
-    """A genuine line: its text before it was sealed, its place, and the number of the key that sealed it."""
+    """A genuine line: its text without place and seal, its place, and the number of the sealing key."""
 
     text: str
     place: int
@@ -111,13 +112,13 @@ class _GenuineLine(NamedTuple):
 
 
 class _LinesBefore(NamedTuple):
-    """The stored lines that were read before, each with its genuine line: None if it was left out."""
+    """The stored lines of the previous read, each with its genuine line; None for a line left out."""
 
     stored: tuple[str, ...]
     found: Sequence[_GenuineLine | None]
 
     def beginning(self, lines: tuple[str, ...]) -> Sequence[_GenuineLine | None]:
-        """Return the genuine lines of the first of `lines`, as far as they are the last ones that were read."""
+        """Return the known genuine lines for the beginning of `lines`, from the end of the previous read."""
         for first, line in enumerate(self.stored):
             if line == lines[0] and self.stored[first:] == lines[: len(self.stored) - first]:
                 return self.found[first:]
@@ -125,15 +126,15 @@ class _LinesBefore(NamedTuple):
 
 
 class LineReader:
-    """Reader of sealed lines. It remembers the last lines of a conversation, whose seals it does not compute again."""
+    """A reader of sealed lines. The last lines of a conversation are remembered, and their seals not computed again."""
 
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
         self._known: OrderedDict[str, _LinesBefore] = OrderedDict()
-        """The conversations that were read last, in that order."""
+        """The remembered conversations, the least recently read first."""
 
     def read(self, conversation: str, lines: Sequence[str]) -> ReadLines:
-        """Return the genuine ones of these stored lines, which are JSON text."""
+        """Return the genuine lines among these stored lines, each a JSON text."""
         stored = tuple(lines)
         known = self._known.pop(conversation, None)
         found = [*known.beginning(stored)] if known and stored else []
@@ -150,7 +151,7 @@ class LineReader:
 
 
 def _in_order(lines: Iterable[_GenuineLine | None], last: int = 0) -> Iterable[_GenuineLine | None]:
-    """Yield each line, or None for one that is not genuine or not behind the places before it, and behind `last`."""
+    """Yield each line; None for a line without a valid seal, or with a place not above all places before and `last`."""
     for line in lines:
         if line is None or line.text == _RESET:
             yield line

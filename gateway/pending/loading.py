@@ -1,7 +1,7 @@
-"""Reading sealed records: the index of a conversation, and the actions that it names.
+"""Reading sealed records: the index of a conversation, and its actions.
 
-An action whose record was edited, copied, put back or deleted without the key ends here at once, and the person is
-told. The other actions go on.
+An action with a record edited, copied, restored or deleted without the key ends here at once, and the person is
+notified. The other actions are not affected.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _COUNTERS = 2_000
 _LIVE = frozenset({"pending", "approved", "running"})
 
 Find: TypeAlias = Callable[[Index], Iterable[str]]
-"""Return the ids of the actions to read beside the live ones, once the index is known."""
+"""Return the ids of the actions to read in addition to the live actions, given the index."""
 
 _Verdict: TypeAlias = Literal["held", "tampered", "unknown"]
 
 
 class Counters:
-    """The newest index of each conversation that this process has read, for the last 2,000 conversations.
+    """The last index of each conversation read by this process, for the last 2,000 conversations.
 
-    An index with a lower counter than the newest one is an old copy that was put back. The same index is decoded once.
+    An index with a lower counter is an old copy put back into the store. An unchanged index is not decoded again.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[Json, Index]] = OrderedDict()
 
     def get(self, conversation: str, stored: Json) -> Index | None:
-        """Return the decoded index of this stored value if it is the one that was read last, else None."""
+        """Return the decoded index of this stored value if the value equals the last read, else None."""
         known = self._known.get(conversation)
         return known[1] if known is not None and known[0] == stored else None
 
     def is_old(self, conversation: str, counter: int) -> bool:
-        """True if an index with a higher counter was read before."""
+        """Return True if an index with a higher counter was read before."""
         known = self._known.get(conversation)
         return known is not None and counter < known[1].counter
 
     def note(self, conversation: str, stored: Json, index: Index) -> None:
-        """Remember the stored value and the index that it decodes to."""
+        """Remember the stored value and the decoded index."""
         self._known[conversation] = stored, index
         self._known.move_to_end(conversation)
         if len(self._known) > _COUNTERS:
@@ -62,11 +62,11 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class ReadIndex:
-    """An index as it was read."""
+    """The index of a conversation, as read from the store."""
 
     index: Index
     version: int
-    """The version of its record, which the next write expects."""
+    """The version of the index record, expected by the next write."""
     kind: Literal["sealed", "broken"]
     stored: Json = None
 
@@ -74,7 +74,7 @@ class ReadIndex:
 def read_index(keyring: Keyring, counters: Counters, conversation: str, record: Record) -> ReadIndex:
     """Return the index of a conversation.
 
-    A broken index still names its actions, as far as it can be decoded, so that they can be ended.
+    A broken index still names its actions, as far as decoding succeeds, so that these actions can be ended.
     """
     value = record.value
     if value is None:
@@ -107,10 +107,10 @@ async def load_actions(
     fits: Fits = lambda address, reply: True,
     seen: Snapshot | None = None,
 ) -> ConversationActions:
-    """Read the index of the conversation, its live actions, those that gave a standing permission, the actions of
-    `also` and of `find`, and all actions that were asked in one message with any of them.
+    """Read the index and the needed actions of a conversation.
 
-    `seen` holds the index when it was read already.
+    These are the live actions, the givers of standing permissions, the actions of `also` and `find`, and all actions
+    asked in the same message as any of these. `seen` holds the index if already read.
     """
     read, records, now = await _read_together(
         store, conversation, keyring=keyring, counters=counters, also=also, find=find, seen=seen
@@ -157,7 +157,7 @@ async def _read_together(
     find: Find,
     seen: Snapshot | None,
 ) -> tuple[ReadIndex, dict[str, Record], datetime]:
-    """Return the index, the records of the actions to read, by their ids, and the moment at which all of it was so."""
+    """Return the index, the records of the actions to read by action id, and the time of this consistent state."""
     partition = store.partition(conversation)
     index_key = Key(partition, keys.index(conversation))
     snapshot = seen or await store.get([index_key])
@@ -178,10 +178,10 @@ async def _read_together(
 def _judged(
     keyring: Keyring, name: str, value: Json, entry: IndexEntry | None, read: ReadIndex
 ) -> tuple[PendingAction | None, _Verdict]:
-    """Return a record as far as it can be decoded, and the verdict on it.
+    """Return the action, as far as decoding succeeds, and the verdict on the record.
 
-    ``held``: the record of the last write, which may be decided, launched and told of. ``tampered``: it takes the place
-    of a live action. ``unknown``: any other, which is left alone.
+    ``held``: the record of the last write. Its action may be decided, launched and reported. ``tampered``: the record
+    takes the place of a live action. ``unknown``: any other record; ignored.
     """
     action, seal = _opened(keyring, name, value)
     if read.kind == "broken":
@@ -199,15 +199,15 @@ def _judged(
 
 
 def stored_action(keyring: Keyring, key: Key, record: Record) -> PendingAction | None:
-    """Return the action of a record if its own seal holds, else None.
+    """Return the action of a record if the record's own seal holds, else None.
 
-    Only the index of its conversation tells whether the record is that of the last write.
+    Whether the record is the last write is not checked: this needs the index of the conversation.
     """
     return _opened(keyring, key.name.removeprefix(keys.action("")), record.value)[0]
 
 
 def conversation_of(stored: Json) -> str | None:
-    """Return the conversation that a record names, or None. The record may be forged: its seal is not checked here."""
+    """Return the conversation named in a record, or None. The record may be forged: the seal is not checked here."""
     if is_sealed(stored):
         try:
             stored = json.loads(str(stored["body"]))
@@ -218,7 +218,7 @@ def conversation_of(stored: Json) -> str | None:
 
 
 def _opened(keyring: Keyring, name: str, value: Json) -> tuple[PendingAction | None, str]:
-    """Return the action and its seal, or None if the record's own seal does not hold or it cannot be read."""
+    """Return the action and its seal; None for an unreadable record or a record without a valid seal of its own."""
     sealed = keyring.open(keys.action(name), value)
     if sealed is None:
         return None, "none"
@@ -229,7 +229,7 @@ def _opened(keyring: Keyring, name: str, value: Json) -> tuple[PendingAction | N
 
 
 def _end(actions: ConversationActions, found: PendingAction | None, entry: IndexEntry | None, *, trusted: bool) -> None:
-    """End an action that was changed without the key. Its state is taken from the index if that is `trusted`."""
+    """End an action changed without the key. With `trusted`, the index gives the state of the action."""
     state = entry.state if entry is not None and trusted else found.state if found is not None else "pending"
     if found is None and entry is not None:
         found = _stub(entry, actions)
@@ -238,7 +238,7 @@ def _end(actions: ConversationActions, found: PendingAction | None, entry: Index
 
 
 def _stub(entry: IndexEntry, actions: ConversationActions) -> PendingAction:
-    """Return a stand-in for a record that cannot be decoded: enough to end it and to name it by its code."""
+    """Return a stand-in for an unreadable record: enough to end the action and to name the action by its code."""
     return PendingAction(
         pending_action_id=entry.action_id,
         kind="",

@@ -1,4 +1,4 @@
-"""Seals of an old key on the actions of a conversation: they are found, and made anew with the first key."""
+"""Find old seals on the actions of a conversation, and seal these records with the first key."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gateway.stored import keys
 
 
 class OldSeals(NamedTuple):
-    """The old seals of a conversation's index and of the records that it names."""
+    """The old seals of a conversation's index and of the records named in the index."""
 
     many: int
     named: Set[str]
-    """The names of all records of actions that the index names."""
+    """The names of all records of actions in the index."""
 
 
 async def look_at_actions(store: Store, keyring: Keyring, conversation: str, *, mends: bool) -> OldSeals:
-    """Return the old seals of a conversation. With `mends` they are made anew.
+    """Return the old seals of a conversation. With `mends`, seal these records with the first key.
 
-    An index names the seals of the records of its actions, so all of them are written together. A record without a
-    valid seal stays as it is. Raises Conflict while the actions change, and StoreUnavailable.
+    An index contains the seals of its records, so all of them are written together. A record without a valid seal is
+    not changed. Raises Conflict while the actions change, and StoreUnavailable.
     """
     key = keys.key(store, conversation, keys.index)
     record = (await store.get([key]))[key]

@@ -1,7 +1,7 @@
-"""Plans: several actions of one reply of the model, shown as one numbered message.
+"""Plans: several actions of a single reply of the model, shown as a numbered message.
 
-Each item is an action of its own. The confirmed ones run in their order, one at a time. Their ends are kept in the
-index of the conversation, with the plan, and told together once none of them is left to run.
+Each item is an action of its own. The confirmed items run in order, one at a time. Their ends are kept in the index of
+the conversation, with the plan, and reported together once no confirmed item is left to run.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from gateway.tools.pending_action import PendingAction
 _MARKS = {"done": "✅", "failed": "❌", "unknown": "❔"}
 _NOT_DONE = "🚫"
 _HELD_AT_MOST = timedelta(seconds=30)
-"""The time after which the ends of a plan are told although other items still run."""
+"""The longest wait before the ends of a plan are reported although other items still run."""
 
 
 def items_of(actions: ConversationActions, plan: str) -> list[PendingAction]:
-    """Return the items of a plan that are loaded, in the order of their questions."""
+    """Return the loaded items of a plan, in the order of their questions."""
     return in_order([action for action in actions.by_id.values() if action.plan == plan])
 
 
 def is_next(actions: ConversationActions, action: PendingAction) -> bool:
-    """Return True if a confirmed action may run now: no item of its plan runs, and no earlier one is confirmed."""
+    """Return True if a confirmed action may run now: no item of the plan runs, and no earlier item is confirmed."""
     for item in items_of(actions, action.plan) if action.plan is not None else ():
         if item.pending_action_id == action.pending_action_id:
             continue
@@ -37,7 +37,7 @@ def is_next(actions: ConversationActions, action: PendingAction) -> bool:
 
 
 def launch_in_order(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
-    """Have an action that was confirmed just now executed, at once or after the earlier items of its plan."""
+    """Have a newly confirmed action executed, at once or after the earlier items of its plan."""
     actions.due_launch(action, at)
     if is_next(actions, action):
         actions.changes.approved.append(action.pending_action_id)
@@ -52,9 +52,9 @@ def launch_next(actions: ConversationActions, plan: str) -> None:
 
 
 def hold(actions: ConversationActions, action: PendingAction, text: str, at: datetime) -> bool:
-    """Keep the end of a confirmed item until the plan tells it. Returns False if it is to be told now.
+    """Keep the end of a confirmed item until the plan reports all ends. Return False to report the end now.
 
-    It is kept while other confirmed items are still to run, for 30 seconds at most from the first end on.
+    An end is kept while other confirmed items are still to run, for 30 seconds at most from the first end on.
     """
     progress = actions.index.progress(action.plan or "")
     if progress.late or not _others_run(actions, action):
@@ -69,10 +69,10 @@ def hold(actions: ConversationActions, action: PendingAction, text: str, at: dat
 def release(
     actions: ConversationActions, action: PendingAction, text: str, *, late: bool = False
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return the text of the held ends and of this one, the ids of these items, and the ids to show behind the text.
+    """Return the text of the held ends and of this end, the ids of these items, and the ids to show after the text.
 
-    `text` is that of this end; empty: another message tells it. While other confirmed items are still to run, the held
-    ends stay held and the result is `text` alone. `late`: the held ends are told all the same.
+    `text` is the text of this end; empty: another message reports this end. While other confirmed items are still to
+    run, the held ends stay held and the result is `text` alone. `late`: report the held ends all the same.
     """
     mine = action.pending_action_id
     progress = actions.index.progress(action.plan or "")
@@ -97,7 +97,7 @@ def release(
 
 
 def show_later(actions: ConversationActions, plan: str, rest: Sequence[PendingAction]) -> None:
-    """Have these open items shown again behind the outcome of the confirmed ones."""
+    """Have these open items shown again after the outcome of the confirmed items."""
     progress = actions.index.progress(plan)
     ids = tuple(action.pending_action_id for action in rest)
     actions.index = actions.index.progressed(replace(progress, rest=ids))

@@ -1,6 +1,6 @@
-"""The texts of a prompt: the question, and its text once the action has ended.
+"""The texts of a prompt: the question, and the note after the end of the action.
 
-The gateway writes them from the frozen record. No text of the model is part of them.
+The gateway writes these texts from the frozen record. No text of the model is included.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gateway.wording import clock_time, date_and_time, duration, isolated, listi
 
 _QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
 _LONGEST_QUESTION = 3_000
-"""The most characters of Markdown of a question. A longer one is sent as a file."""
+"""The most characters of Markdown of a question. A longer question is sent as a file."""
 _LONGEST_TITLE = 600
 _LONGEST_ESCAPE = 12
-"""The most characters of Markdown that one character is escaped to."""
+"""The most characters of Markdown to escape a single character."""
 _LONGEST_BRIEF = 300
 NoteForm: TypeAlias = Literal["whole", "no remark", "no rows", "sentence", "mark"]
 NOTES: tuple[NoteForm, ...] = get_args(NoteForm)
-"""The forms of a note about the end of a question, each shorter than the one before."""
+"""The forms of a note about the end of a question, each shorter than the previous form."""
 _LONGEST_FIXED = 80
-"""The most characters of a value that is named again beside its question."""
+"""The most characters of a value repeated beside its question."""
 _WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
 _WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
 """The spaces of formatted amounts and dates."""
@@ -42,7 +42,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 def brief(preview: str) -> str:
-    """Return a preview for a list or a repetition, as `plain`. Past 300 characters its end is left out."""
+    """Return a preview for a list or a repetition, as `plain`, cut after 300 characters."""
     text = preview.strip()
     if len(text) > _LONGEST_BRIEF:
         text = f"{text[:_LONGEST_BRIEF]}…"
@@ -51,7 +51,7 @@ def brief(preview: str) -> str:
 
 
 def statement(preview: str) -> str:
-    """Return a preview for a sentence that asks nothing any more: as `brief`, without question marks around it."""
+    """Return a preview for a statement: as `brief`, without question marks around the text."""
     return brief(preview.strip().strip(_QUESTION_MARKS))
 
 
@@ -79,32 +79,32 @@ def full_text(action: PendingAction) -> str:
 
 
 def attached(action: PendingAction) -> Artifact:
-    """Return the file with the whole question. It is always the same for one action."""
+    """Return the file with the whole question, always the same for an action."""
     content = full_text(action).encode("utf-8", "backslashreplace")
     return Artifact.of(content, f"{action.code}.txt", _TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """The place of a message in a numbered list of questions, which may need several messages."""
+    """The place of a message in a numbered list of questions. The list may span several messages."""
 
     first: int = 1
-    """The number of its first question."""
+    """The number of the first question."""
     total: int = 1
     """The number of questions of the whole list."""
     words: bool = False
-    """True if the list can be answered by its numbers."""
+    """True if numbers can answer the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ButtonTokens:
-    """The tokens of the buttons of one message. An empty one has no buttons."""
+    """The tokens of the buttons of a message. Without tokens the message has no buttons."""
 
     each: Sequence[tuple[str | None, str]] = ()
-    """The tokens to confirm and to cancel each question. Without the first, only its code confirms."""
+    """The tokens to confirm and to cancel each question. Without the first token, only the code confirms."""
     change: str | None = None
     standing: str | None = None
-    """The token that confirms a single question and gives its permission."""
+    """The token to confirm a single question and to give its permission."""
     for_all: tuple[str, str] | None = None
     """The tokens to confirm and to cancel all questions of the message."""
 
@@ -119,11 +119,11 @@ def prompt(
     letters: Callable[[str], str] = str,
     note: NoteForm = "whole",
 ) -> Reply:
-    """Return a message that asks one question or several: buttons for each, or how to answer in words.
+    """Return a message with a question or several: buttons for each, or how to answer in words.
 
-    A question that has been answered shows its outcome. `listed` is the place of the message in a longer list; None: it
-    is the whole list. `intro` is a sentence in front. `now` is the time of this showing, from which the time left is
-    counted. `letters` respells the gateway's own words for the channel. `note` is the form of the notes.
+    An answered question shows its outcome. `listed` is the place of the message in a longer list; None: the message is
+    the whole list. `intro` is a sentence in front. `now` is the time of this showing, the start of the remaining time.
+    `letters` respells the gateway's own words for the channel. `note` is the form of the notes.
     """
     language = actions[0].language
     listed = listed or Listed(total=len(actions))
@@ -156,7 +156,7 @@ def prompt(
 def _buttons(actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Listed) -> tuple[Button, ...]:
     """Return the buttons under a prompt, each pair beside each other.
 
-    The buttons of a question that has been answered stay, so that a second tap does not hit those of the next one.
+    The buttons of an answered question stay, so that a second tap does not hit the buttons of the next question.
     """
     language = actions[0].language
     buttons: list[Button] = []
@@ -181,14 +181,14 @@ def _buttons(actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Lis
 
 
 def plan_of(actions: Sequence[PendingAction]) -> PendingAction | None:
-    """Return the first open item of the plan that these actions are; None if they are none."""
+    """Return the first open item of the plan formed by these actions; None without a plan or an open item."""
     open_items = [action for action in actions if action.open]
     plans = {action.plan for action in actions}
     return open_items[0] if open_items and len(actions) > 1 and len(plans) == 1 and None not in plans else None
 
 
 def labels(action: PendingAction, *, several: bool) -> list[tuple[str, Intent]]:
-    """Return the label and the intent of each button of an open action. If only the code confirms, it has no yes."""
+    """Return the label and the intent of each button of an open action; no yes if only the code confirms."""
     both = _both(action, several=several, language=action.language)
     return both[1:] if action.filed else both
 
@@ -203,7 +203,7 @@ def _both(action: PendingAction, *, several: bool, language: str) -> list[tuple[
 
 
 def settled(action: PendingAction, at: datetime) -> Settled:
-    """Return the state of an action for the channel, with the time that `settled_note` writes."""
+    """Return the state of an action for the channel, with the time written in `settled_note`."""
     match action.state:
         case "pending":
             return Settled(state="open")
@@ -219,10 +219,10 @@ def settled(action: PendingAction, at: datetime) -> Settled:
 
 
 def settled_note(action: PendingAction, at: datetime, form: NoteForm = "whole") -> str:
-    """Return the text that replaces the question once it is decided: the question in short, and its outcome.
+    """Return the text to replace a decided question: the question in short, and the outcome.
 
-    `at` is the time of this change of the message, for an action that has not ended. `form` is one of `NOTES`. The
-    shortest one is shorter than any question.
+    `at` is the time of this edit, used for an action without an end. `form` is an item of `NOTES`. The shortest form is
+    shorter than any question.
     """
     if form == "mark":
         return _MARKS.get(action.state, _MARKS["closed"])
@@ -235,20 +235,20 @@ def settled_note(action: PendingAction, at: datetime, form: NoteForm = "whole") 
 
 
 def receipt(action: PendingAction, at: datetime, language: str) -> str:
-    """Return an ended action and its outcome in one line, as Markdown. `at` is the time of its end."""
+    """Return an ended action and its outcome in a single line, as Markdown. `at` is the time of the end."""
     return f"{date_and_time(at, language)}: **{statement(action.preview)}** {_note(action, at, language)}"
 
 
 def ending(action: PendingAction, at: datetime | None) -> str:
-    """Return the question of a ballot in short, and how its action has ended, as Markdown. `at` None: it has not."""
+    """Return the question of a ballot in short, with the action's outcome, as Markdown. `at` None: no outcome yet."""
     lines = [f"**{statement(action.preview)}**"]
     return "\n".join(lines if at is None else [*lines, _note(action, at, action.language)])
 
 
 def asker(action: PendingAction) -> str:
-    """Return the asker, as Markdown: their own name, and their handle and id on the platform.
+    """Return the asker, as Markdown: the self-chosen name, and the platform's handle and id.
 
-    The platform's own handle and id stand in brackets, because anybody can give themselves any name.
+    The handle and id of the platform stand in brackets, because anybody can choose any name.
     """
     person = Person.parse(action.requester)
     platform = _PLATFORMS.get(person.channel, person.channel)
@@ -258,28 +258,28 @@ def asker(action: PendingAction) -> str:
 
 
 def asks_others(action: PendingAction) -> bool:
-    """Return True if other people than the requester decide where the question is shown: it names the asker there."""
+    """Return True if people other than the requester decide here. The question then names the asker."""
     others = {*action.approvers} - action.elsewhere - {action.requester}
     return action.ballot_of is not None or bool(others)
 
 
 def with_asker(action: PendingAction, text: str) -> str:
-    """Return the text of a question for a list, as Markdown: behind its asker, if it asks others than them."""
+    """Return the text of a question for a list, as Markdown, with the asker in front if other people are asked."""
     return f"{asker(action)}: {text}" if asks_others(action) else text
 
 
 def deciders(name: str | None, language: str) -> str:
-    """Return the approvers, as Markdown: by the author's `name` for them, by no address."""
+    """Return the approvers, as Markdown: the author's `name` for the approvers, never an address."""
     return plain(visible(name)) if name else say("deciders", language)
 
 
 def is_confirmed_here(action: PendingAction) -> bool:
-    """Return False if all approvers are asked in other chats, so that a person can only refuse here."""
+    """Return False if all approvers are asked in other chats. A person can only refuse here then."""
     return not action.approvers or not action.elsewhere.issuperset(action.approvers)
 
 
 def is_shown_in_brief(action: PendingAction) -> bool:
-    """Return True if the line of an action in a list has all that its question says."""
+    """Return True if the line of an action in a list shows the whole question."""
     return not action.filed and not _rows(action) and len(action.preview.strip()) <= _LONGEST_BRIEF
 
 
@@ -289,13 +289,13 @@ def is_in_group(action: PendingAction) -> bool:
 
 
 def waits_for(action: PendingAction, letters: Callable[[str], str]) -> str:
-    """Return the line that names the people whose approval an open action waits for."""
+    """Return the line about an open action with the awaited approvers."""
     values = {"people": deciders(action.approvers_name, action.language), "preview": statement(action.preview)}
     return say("waits_for", action.language, letters, **values)
 
 
 def _note(action: PendingAction, at: datetime, language: str) -> str:
-    """Return the sentence about the outcome of an action, or that it runs."""
+    """Return the sentence about the outcome of an action, or about its running."""
     time, name = clock_time(action.finished_at or at, language), decided_by(action)
     match action.state, action.reason:
         case "done", _:
@@ -325,7 +325,7 @@ def decided_by(action: PendingAction) -> str:
 
 
 def is_you(action: PendingAction) -> bool:
-    """Return True if the person who decided it is the only reader and has no name, so that the text says "you"."""
+    """Return True if the decider is the only reader and has no recorded name. The text then reads "you"."""
     reader = action.approvers[0] if action.ballot_of is not None else action.requester
     if action.decided_name or action.address is None or action.address.group or action.decided_by != reader:
         return False
@@ -338,12 +338,12 @@ def remark(action: PendingAction) -> str:
 
 
 def what_became(action: PendingAction, at: datetime) -> str:
-    """Return the answer to a button or a reply that comes too late for this action, in the action's language."""
+    """Return the answer to a late button or reply for this action, in the action's language."""
     return say(outcome_key(action, at), action.language)
 
 
 def outcome_key(action: PendingAction, at: datetime) -> str:
-    """Return the name of the sentence of `what_became`."""
+    """Return the key of the sentence in `what_became`."""
     match action.state, action.reason:
         case "approved", _ if action.ballot_of is not None:
             return "vote_passed_on"
@@ -371,7 +371,7 @@ def _headline(action: PendingAction) -> str:
 
 
 def _shortened(action: PendingAction, letters: Callable[[str], str]) -> str:
-    """Return the question of an action with a file: a short title and the file's name."""
+    """Return the question of an action with a file: a short title and the name of the file."""
     headline = _headline(action)
     title = plain(headline) if len(headline) <= _LONGEST_TITLE else headline  # cut first: each character is looked at
     if len(title) > _LONGEST_TITLE or not is_quick(title):
@@ -381,7 +381,7 @@ def _shortened(action: PendingAction, letters: Callable[[str], str]) -> str:
 
 
 def _rows(action: PendingAction) -> list[tuple[str, str]]:
-    """Return names and values: the preview's own table, then every argument whose exact value is not shown yet."""
+    """Return names and values: the preview's own table, then every argument, except values already shown exactly."""
     table = [(name, _cell(value)) for name, value in action.table]
     args = [(name, shown(value)) for name, value in action.args.items()]
     if len(args) == 1 and action.template and _is_said(action.preview, next(iter(action.args.values()))):
@@ -390,7 +390,7 @@ def _rows(action: PendingAction) -> list[tuple[str, str]]:
 
 
 def _cell(value: str) -> str:
-    """Return a value of a preview's table, which is always a text."""
+    """Return a value of a preview's table, always a text."""
     value = _WIDE_OR_NARROW.sub(" ", value)
     return value if _WORD_LIKE.fullmatch(value) else f"“{visible(value)}”"
 
@@ -414,7 +414,7 @@ def _is_said(headline: str, value: Json) -> bool:
 
 
 def _person(written: str) -> str:
-    """Return the written form of a person as Markdown code. A channel may show its own name for them instead."""
+    """Return the written form of a person as Markdown code. A channel may show its own name for the person."""
     return f"`{written}`" if _PERSON.fullmatch(written) else named(written) if written else ""
 
 
@@ -446,7 +446,7 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
 
 
 def offered(action: PendingAction, offer: StandingOffer, letters: Callable[[str], str]) -> str:
-    """Return the text of the permission that a prompt offers: all that it covers, and its code."""
+    """Return the text of the permission offered in a prompt: the covered calls, and the code."""
     language, (yes, _) = action.language, safe_words(action.language)
     values = {
         "duration": duration(offer.seconds, language),
@@ -459,7 +459,7 @@ def offered(action: PendingAction, offer: StandingOffer, letters: Callable[[str]
 
 
 def described(giver: PendingAction, now: datetime, language: str, letters: Callable[[str], str] = str) -> str:
-    """Return the sentence that tells the permission of an action, with the uses that are left and its end."""
+    """Return the sentence about the permission of an action, with the remaining uses and the end."""
     grant, offer = giver.grant, giver.standing
     if grant is None or offer is None:
         raise ValueError(f"action {giver.pending_action_id} gave no permission")
@@ -472,9 +472,9 @@ def described(giver: PendingAction, now: datetime, language: str, letters: Calla
 
 
 def covered(giver: PendingAction, language: str, letters: Callable[[str], str] = str) -> str:
-    """Return what the permission of an action covers, as Markdown: the tool, what stays the same, what may differ.
+    """Return the coverage of an action's permission, as Markdown: the tool, the fixed and the varying arguments.
 
-    A long value is cut: its question shows the whole.
+    A long value is cut: the question shows the whole value.
     """
     offer = giver.standing
     if offer is None:
@@ -494,20 +494,20 @@ def covered(giver: PendingAction, language: str, letters: Callable[[str], str] =
 
 
 def fixed_arguments(action: PendingAction, offer: StandingOffer) -> dict[str, Json]:
-    """Return the arguments of an action that a permission fixes, with their values."""
+    """Return the arguments fixed by a permission, with their values."""
     return {name: value for name, value in action.args.items() if name not in offer.varying}
 
 
 def end_of_permission(grant: Grant, now: datetime, language: str) -> str:
-    """Return the time at which a permission ends, with its day if that is another one."""
+    """Return the end time of a permission, with the day unless today."""
     written = clock_time if grant.until.date() == now.date() else date_and_time
     return written(grant.until, language)
 
 
 def _cut(value: str) -> str:
-    """Return a value, or the beginning of one that is too long for a list.
+    """Return a value, cut if too long for a list.
 
-    The quotation mark and the isolate of a beginning are closed.
+    The quotation mark and the isolate of a cut value are closed.
     """
     if len(value) <= _LONGEST_FIXED:
         return value

@@ -1,4 +1,4 @@
-"""Prompting: showing the prompts of open actions, showing them again, and editing them when an action has ended."""
+"""Prompting: show the prompts of open actions, show prompts again, and edit the prompts of ended actions."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from gateway.tools.pending_action import ButtonIntent, PendingAction, Token
 from gateway.wording import say
 
 _HANDED_OVER_WITHIN = timedelta(seconds=10)
-"""The time after a deadline in which votes of other chats that were given before it still arrive."""
+"""The time to wait after a deadline for votes given before the deadline in other chats."""
 _RESHOWN_AT_MOST = 2
 _REMINDED_EVERY = timedelta(hours=1)
 _LONGEST_TOGETHER = 6_000
-"""The most characters of Markdown of several questions in one message, so that a person still reads them."""
+"""The most characters of Markdown of several questions in a message, short enough for a person to read."""
 _DRAFT = "x" * 24, "x" * 24
-"""Tokens of the right length, to see if a message has room for its buttons."""
+"""Tokens of the right length, to check if a message has room for its buttons."""
 _DRAFT_NUMBER = 10
 _DRAFT_INTRO = "x" * 200
-"""Room for any sentence in front of a question that is shown again."""
+"""Room for any sentence in front of a question shown again."""
 
 
 def show_prompt(
@@ -59,9 +59,9 @@ def show_prompt(
 ) -> None:
     """Queue the prompt of these open actions, with new tokens. The tokens of earlier showings stay valid.
 
-    Several questions are a numbered list. It is divided into messages that the platform sends in one part each, and
-    the buttons of a message decide its own questions. The files of questions that are too long for a message go out in
-    front of all. `alone`: words can answer the messages.
+    Several questions are a numbered list, divided into messages of a single platform part each. The buttons of a
+    message decide its own questions. Questions too long for a message go out first, as files. `alone`: words can answer
+    the messages.
     """
     asked = in_order(asked)
     _attach(actions, asked)
@@ -78,7 +78,7 @@ def show_prompt(
 def show_again(actions: ConversationActions, person: str) -> None:
     """Show the waiting prompts of this person again, under a reply about another matter.
 
-    A prompt is shown so twice at most. After that a line says what is open; see `remind_now_and_then`.
+    A prompt is shown again at most twice. Later a line lists the open actions; see `remind_now_and_then`.
     """
     mine = actions.open_for(person)
     remind_now_and_then(actions, person, [action for action in mine if not _may_show_again(action)])
@@ -91,7 +91,7 @@ def show_again(actions: ConversationActions, person: str) -> None:
 def ask_for_code(
     actions: ConversationActions, action: PendingAction, sentence: Literal["say_code", "almost"] = "say_code"
 ) -> None:
-    """Show a question again after an answer that is not clear enough. `sentence` says what is missing."""
+    """Show a question again after an unclear answer. `sentence` names the missing part of the answer."""
     actions.near = action.pending_action_id
     if not is_confirmed_here(action):
         actions.say(waits_for(action, actions.letters))
@@ -106,9 +106,9 @@ def ask_for_code(
 def ask_which(
     actions: ConversationActions, named: Sequence[PendingAction], language: str, *, intent: Intent | None = None
 ) -> None:
-    """Ask in this language which of the named actions a reply means; if none is open, tell the end of the first one.
+    """Ask in this language which named action a reply means. If none is open, report the end of the first named action.
 
-    `intent`: what the reply wants, so that a number in answer to the list means the same.
+    `intent`: the meaning of the reply, and of a number in answer to the list.
     """
     waiting = [action for action in named if action.open]
     actions.near = " ".join(action.pending_action_id for action in waiting)
@@ -131,7 +131,7 @@ def ask_which(
 
 
 def say_feedback(actions: ConversationActions, action: PendingAction, feedback: PressFeedback, language: str) -> None:
-    """Queue the feedback on a reply about this action for a reader of this language, unless the chat has been told."""
+    """Queue the feedback on a reply about this action, in this language, unless the chat was already notified."""
     if not feedback.told:
         text = f"{plain(feedback.text(language))}\n\n{statement(action.preview)}"
         actions.say(text, tells=(action.pending_action_id,))
@@ -145,9 +145,9 @@ def show_once_more(
     intro: str | None = None,
     alone: bool = True,
 ) -> None:
-    """Show the prompts of open actions again, each at most twice; after that one line tells of them.
+    """Show the prompts of open actions again, each at most twice. Later calls queue a single reminder line.
 
-    The `new` ones are shown for the first time, in the same message.
+    The `new` actions are shown for the first time, in the same message.
     """
     remind(actions, [action for action in waiting if not _may_show_again(action)])
     again = [action for action in waiting if _may_show_again(action)]
@@ -158,7 +158,7 @@ def show_once_more(
 
 
 def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> None:
-    """Queue one line about the open actions: the action and its code, or the number of several."""
+    """Queue a reminder line about the open actions: the action and its code, or the number of several actions."""
     if len(waiting) > 1:
         actions.say(say("still_open_many", waiting[0].language, actions.letters, count=len(waiting)))
     for action in waiting if len(waiting) == 1 else ():
@@ -172,7 +172,7 @@ def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> No
 
 
 def remind_now_and_then(actions: ConversationActions, person: str, waiting: Sequence[PendingAction]) -> None:
-    """Tell a person the open actions, unless they were told of as many actions within the last hour."""
+    """Remind a person of the open actions, unless reminded of equally many actions within the last hour."""
     count, at = actions.index.reminded.get(person, (0, actions.now))
     if count != len(waiting) or actions.now - at >= _REMINDED_EVERY:
         remind(actions, waiting)
@@ -187,10 +187,10 @@ def _may_show_again(action: PendingAction) -> bool:
 
 
 def note_arrived(actions: ConversationActions, showing: Showing) -> None:
-    """Note that a message of the bot has arrived.
+    """Note the arrival of a message of the bot.
 
-    The first showing of a prompt starts its time to answer. The prompt of an action that has ended meanwhile is edited
-    at once. Where no message can be edited, the end of a question that comes too late is told behind it.
+    The first showing of a prompt starts its time to answer. The prompt of an action ended meanwhile is edited at once.
+    On a channel without edits, a new message reports the end behind the late question.
     """
     settled, at, message_id = False, showing.at, showing.message_id
     actions.index = actions.index.showed(showing)
@@ -215,9 +215,9 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
 
 
 def first_shown(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
-    """Record the first showing of a question, here or to an approver elsewhere, and set the deadlines that begin then.
+    """Record the first showing of a question, here or to an approver elsewhere, and set the following deadlines.
 
-    The deadlines of a ballot are those of its action.
+    A ballot has only the deadlines of its action.
     """
     changes = actions.changes
     actions.put(action, "shown" if action.ballot_of is None else "ballot_shown", None, at)
@@ -239,7 +239,7 @@ def first_shown(actions: ConversationActions, action: PendingAction, at: datetim
 
 
 def move(actions: ConversationActions, address: Address, at: datetime) -> None:
-    """Give the conversation another address. Its open actions are asked anew there."""
+    """Give the conversation another address, and ask its open actions again there."""
     for action in list(actions.by_id.values()):
         if not action.settled:
             actions.put(replace(action, address=address, prompts=()), "moved", None, at)
@@ -249,7 +249,7 @@ def move(actions: ConversationActions, address: Address, at: datetime) -> None:
 
 
 def again_button(actions: ConversationActions, action: PendingAction) -> tuple[Button, ...]:
-    """Return the button that asks an ended action anew; empty if the channel has no buttons or it may not be asked."""
+    """Return the button to ask an ended action again; empty without buttons, or if asking again is not allowed."""
     if not (actions.has_buttons and may_ask_again(action)):
         return ()
     (token,) = _mint(actions, action, ["again"])
@@ -262,11 +262,12 @@ def again_button(actions: ConversationActions, action: PendingAction) -> tuple[B
 def edit_prompt(
     actions: ConversationActions, message_id: str, at: datetime, *, buttons: tuple[Button, ...] = ()
 ) -> None:
-    """Queue the edit of a prompt: its ended actions say how they ended, its open ones are still asked.
+    """Queue the edit of a prompt: ended actions show their outcome, open actions are still asked.
 
-    `buttons` stand under a prompt of one ended action. The edit invites no numbers: its reader has answered since, or
-    the bot has said something. Its notes are shortened until it is one message, because the rest of a longer one would
-    be a new message that nobody has the receipt of. If even that is too long, the message stays as it is.
+    `buttons` stand under a prompt of a single ended action. The edit does not invite numbers, because the reader has
+    answered or the bot has written since. The notes are shortened until the edit fits into a single message: the rest
+    of a longer edit would become a new message without a recorded receipt. If even the shortest form is too long, the
+    message is not edited.
     """
     actions.says = [said for said in actions.says if said.reply.edits != message_id]
     asked = in_order([action for action in actions.by_id.values() if message_id in action.prompts])
@@ -294,7 +295,7 @@ def edit_prompt(
 
 
 def _takes_numbers(actions: ConversationActions, asked: Sequence[PendingAction]) -> bool:
-    """Return True if the numbers of these questions can decide them: a plan in a one-to-one chat with an order."""
+    """Return True if numbers can decide these questions: a plan in a private chat with an order of messages."""
     return actions.has_numbers and plan_of(asked) is not None and not is_in_group(asked[0])
 
 
@@ -306,7 +307,7 @@ def _question(
 
 
 def _tokens(actions: ConversationActions, asked: Sequence[PendingAction]) -> ButtonTokens:
-    """Return new tokens for all buttons of a message that asks these."""
+    """Return new tokens for all buttons of a message with these questions."""
 
     def mint(action: PendingAction, intents: Sequence[ButtonIntent], items: tuple[str, ...] = ()) -> list[str]:
         return _mint(actions, actions.by_id[action.pending_action_id], intents, items)
@@ -331,7 +332,7 @@ def _tokens(actions: ConversationActions, asked: Sequence[PendingAction]) -> But
 
 
 def _messages(actions: ConversationActions, asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:
-    """Yield the actions of each message, in order. A message takes as many as it has room for."""
+    """Yield the actions of each message, in order. A message takes as many actions as fit."""
     together: list[PendingAction] = []
     length = 0
     for action in asked:
@@ -346,9 +347,9 @@ def _messages(actions: ConversationActions, asked: Sequence[PendingAction]) -> I
 
 
 def filed_if_long(actions: ConversationActions, action: PendingAction) -> PendingAction | None:
-    """Return an action with its question in a file if it is too long for one message; None if it cannot be shown here.
+    """Return an action, with its question in a file if too long for a message; None if both are impossible here.
 
-    A question in a file offers no permission: its code alone confirms.
+    A question in a file offers no permission: only its code confirms.
     """
     if not is_long(action) and fits_together(actions, [action]):
         return action
@@ -357,7 +358,7 @@ def filed_if_long(actions: ConversationActions, action: PendingAction) -> Pendin
 
 
 def fits_together(actions: ConversationActions, asked: Sequence[PendingAction]) -> bool:
-    """Return True if the platform shows these questions and their buttons in one message."""
+    """Return True if the platform shows these questions and their buttons in a single message."""
     address = asked[0].address
     if address is None:
         return True
@@ -370,7 +371,7 @@ def fits_together(actions: ConversationActions, asked: Sequence[PendingAction]) 
 
 
 def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> None:
-    """Queue the replies for the files of the questions that are too long for the prompt."""
+    """Queue the replies for the files of long questions."""
     for action in asked:
         if action.open and action.filed:
             actions.filed.append((len(actions.says), action))
@@ -380,7 +381,7 @@ def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> Non
 def write_files(actions: ConversationActions) -> None:
     """Write the files of long questions into their replies.
 
-    A model chooses the length of an argument, and each character is looked at: call it in a thread.
+    A model chooses the length of an argument, and each character is inspected: call this function in a thread.
     """
     for place, action in actions.filed:
         file = attached(action)
@@ -395,9 +396,9 @@ def _mint(
     intents: Sequence[ButtonIntent],
     items: tuple[str, ...] = (),
 ) -> list[str]:
-    """Return a new token for each intent. Only their hashes are stored. `items`: the actions that each of them decides.
+    """Return a new token for each intent. Only the hashes are stored. `items`: the actions decided by each token.
 
-    Without `items`, a token is about this action alone.
+    Without `items`, a token decides this action alone.
     """
     made = [make_token(actions.partition) for _ in intents]
     tokens = tuple(
@@ -412,15 +413,15 @@ def _mint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressFeedback:
-    """The feedback on a decision. After a press, it goes to the presser alone; after a reply, to the chat."""
+    """The feedback on a decision: after a press, for the presser alone; after a reply, for the chat."""
 
     key: str
     """The name of the sentence in `gateway.wording`."""
     values: Mapping[str, str | int] = field(default_factory=dict)
     language: str | None = None
-    """The language of the action that the sentence is about; None: it is about none, and in the reader's language."""
+    """The language of the action; None: without an action, in the reader's language."""
     told: bool = False
-    """True if the chat has been told already, so that it gets no feedback."""
+    """True if the chat was already notified. No feedback is sent there then."""
 
     def text(self, language: str) -> str:
         """Return the sentence for a reader of this language."""

@@ -22,7 +22,7 @@ from gateway.tools.confirm import asked_with, differing, frozen
 from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
 
 QUOTA = 5
-"""The most open actions of one person in one conversation."""
+"""The most open actions of a person in a conversation."""
 
 _REFUSED_ALREADY = (
     "Exactly this was asked and not confirmed since the person last wrote. It was not done; "
@@ -34,7 +34,7 @@ _REFUSED_BY_APPROVER = (
 )
 _TOO_LONG = "Not asked: this is too long to be shown here, and files cannot be sent. Ask for less at once."
 _A_MOMENT = timedelta(microseconds=1)
-"""The difference in time that keeps the questions of one turn in the order of its calls."""
+"""The time difference between the questions of a turn, to keep the order of its calls."""
 _TTL_SECONDS = {"sms": 1800.0, "whatsapp": 1800.0}
 _TTL_DEFAULT_SECONDS = 900.0
 _TTL_APPROVERS_SECONDS = 86400.0
@@ -42,11 +42,11 @@ _TTL_APPROVERS_SECONDS = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class ProposalRefused:
-    """A call that is not asked. `why` goes to the model as the tool's error."""
+    """A refused call: no question is shown. `why` goes to the model as the tool's error."""
 
     why: str
     unreached: bool = False
-    """True if too few approvers can be reached. The person is told so."""
+    """True if too few approvers can be reached. The person is notified then."""
 
 
 def propose_action(
@@ -66,12 +66,12 @@ def propose_action(
     ballots: Mapping[str, Ballot] = MappingProxyType({}),
     again: bool = False,
 ) -> PendingAction | ProposalRefused:
-    """Return a new action for a tool call, or the open one that is equal to it.
+    """Return a new action for a tool call, or the equal open action.
 
-    `ballots` has one for each of `asked_elsewhere` within reach. `plan` is the id of the plan of one reply's calls.
-    `changing` is the open action that a new one of the same tool replaces. `again`: the person has pressed to ask
-    again. `proposed` are the earlier new actions of the turn. A new action `supersedes` the open one of the same call
-    that was shown with another preview. The commit of the turn closes the replaced ones as ``changed``.
+    `ballots` has a ballot for each person of `asked_elsewhere` within reach. `plan` is the id of the plan of a reply's
+    calls. `changing` is the open action to be replaced by a new action of the same tool. `again`: the person has
+    pressed to ask again. `proposed` are the earlier new actions of the turn. A new action `supersedes` the open action
+    of the same call with another shown preview. The commit of the turn closes the replaced actions as ``changed``.
     """
     try:
         preview = frozen(preview)
@@ -120,7 +120,7 @@ def _refused_before(
     *,
     again: bool,
 ) -> str | None:
-    """Return the error for a call that was refused too short a time ago, else None."""
+    """Return the error for a recently refused call, else None."""
     asks_others = tool.confirm is not None and tool.confirm.approvers is not None
     if asks_others and not again and actions.index.approvers_refused(tool.name, requester, actions.now) is not None:
         return _REFUSED_BY_APPROVER
@@ -130,7 +130,7 @@ def _refused_before(
 
 
 def _over_quota(mine: Sequence[PendingAction], plan: str | None, replaces: str | None) -> str | None:
-    """Return the error for too many open questions of a person. The actions of one plan are one question."""
+    """Return the error for too many open questions of a person. The actions of a plan count once."""
     others = {action.plan or action.pending_action_id for action in mine} - {plan, replaces}
     if len(others) < QUOTA:
         return None
@@ -138,7 +138,7 @@ def _over_quota(mine: Sequence[PendingAction], plan: str | None, replaces: str |
 
 
 def _offer(tool: Tool, taken: set[str], plan: str | None) -> StandingOffer | None:
-    """Return the permission that the prompt of a single action offers, with a code of its own."""
+    """Return the permission offered in the prompt of a single action, with a code of its own."""
     rule = tool.confirm.standing if tool.confirm is not None else None
     if rule is None or plan is not None:
         return None
@@ -153,19 +153,19 @@ def _offer(tool: Tool, taken: set[str], plan: str | None) -> StandingOffer | Non
 
 
 def _after(now: datetime, proposed: Sequence[PendingAction]) -> datetime:
-    """Return now, or the moment after the last of the actions that were proposed in the same turn."""
+    """Return now, or the time after the last action proposed in the same turn."""
     return max([now, *(before.requested_at + _A_MOMENT for before in proposed)])
 
 
 def asked_elsewhere(tool: Tool, requester: str, address: Address) -> list[str]:
-    """Return the approvers and stand-ins with a question in their own chats, and not in this conversation."""
+    """Return the approvers and stand-ins to ask in their own chats, not in this conversation."""
     approvers, _ = _approvers(tool, requester)
     elsewhere = [person for person in approvers or () if not _is_here(person, requester, address)]
     return [*elsewhere, *_standins(tool, requester)]
 
 
 def _lacks_approvers(tool: Tool, requester: str, ballots: Sequence[Ballot]) -> ProposalRefused | None:
-    """Return the refusal for an approver rule that cannot be met, else None."""
+    """Return the refusal for an unmet approver rule, else None."""
     approvers, need = _approvers(tool, requester)
     if approvers is None:
         return None
@@ -183,7 +183,7 @@ def _ballots(
 ) -> tuple[Ballot, ...]:
     """Return the ballots of a new action. A stand-in is only named, unless too few approvers can be reached.
 
-    A person whose own chat is this very conversation needs none.
+    A person needs no ballot if this conversation is their own chat.
     """
     approvers, need = _approvers(tool, requester)
     elsewhere, standins = asked_elsewhere(tool, requester, address), _standins(tool, requester)
@@ -199,7 +199,7 @@ def _ballots(
 
 
 def _is_here(person: str, requester: str, address: Address) -> bool:
-    """Return True for the requester, and in a group for the people of its platform: they can answer there."""
+    """Return True for the requester, and in a group for the people of its platform: all of them can answer there."""
     known = Person.parse(person)
     in_group = address.group and (known.channel, known.account) == (address.channel, address.account)
     return in_group or person == requester
@@ -228,7 +228,7 @@ def _new_action(
     proposed: Sequence[PendingAction],
     at: datetime,
 ) -> PendingAction:
-    """Return the record of a new question, without its digest. `taken`: the codes of the others."""
+    """Return the record of a new question, without its digest. `taken`: the codes of the other questions."""
     code = make_code(taken)
     approvers, need = _approvers(tool, str(person))
     rule = tool.confirm.approvers if tool.confirm is not None else None
@@ -280,7 +280,7 @@ def _verb(tool: Tool, language: str) -> str | None:
 
 
 def asks_more(tool: Tool, action: PendingAction) -> bool:
-    """Return True if the tool now needs other approvers than the action was asked under, or more of them."""
+    """Return True if the tool now requires other approvers or more votes than at the ask."""
     approvers, need = _approvers(tool, action.requester)
     if approvers is None:
         return False
@@ -300,21 +300,21 @@ def _is_call(action: PendingAction, tool: Tool, args: Mapping[str, Json]) -> boo
 
 
 def _is_equal(twin: PendingAction, tool: Tool, preview: Preview) -> bool:
-    """Return True if an open action of the same call asks the same question as would be asked now."""
+    """Return True if an open action of the same call asks the same question as a new action would."""
     if tool.volatile or not tool.matches(twin) or asks_more(tool, twin):
         return False
     return not differing(asked_with(twin), preview)
 
 
 def _ttl_seconds(tool: Tool, address: Address, *, others: bool) -> float:
-    """Return the time to live: the tool's, else that of approvers if `others` decide, else the channel's."""
+    """Return the time to live: the tool's, else the default for approvers if `others` decide, else the channel's."""
     if tool.confirm is not None and tool.confirm.ttl_seconds is not None:
         return tool.confirm.ttl_seconds
     return _TTL_APPROVERS_SECONDS if others else _TTL_SECONDS.get(address.channel, _TTL_DEFAULT_SECONDS)
 
 
 def _approvers(tool: Tool, requester: str) -> tuple[tuple[str, ...] | None, int]:
-    """Return the people that may approve a call, and the number of votes it needs; None: the requester decides."""
+    """Return the people that may approve a call, and the required number of votes; None: the requester decides."""
     rule = tool.confirm.approvers if tool.confirm is not None else None
     if rule is None:
         return None, 1
@@ -377,7 +377,7 @@ def as_asked(action: PendingAction) -> PendingAction:
 
 
 def taken_over(action: PendingAction, *, conversation: str, requester: str) -> PendingAction:
-    """Return the action of a checkpoint, as `as_asked` made it.
+    """Return the action of a checkpoint, made by `as_asked`.
 
     Raises NotAsked for an action with votes or an outcome, or of another person or conversation.
     """

@@ -1,6 +1,6 @@
 """Reading replies: a message is a yes, a no, or neither.
 
-The whole message must be an answer by the grammar of `grammar.py`, in the conversation's language or in English. Its
+The whole message must be an answer by the grammar of `grammar.py`, in the conversation's language or in English. The
 wrapping is removed first: markup, quotes, a mention of the bot, a signature, a friendly emoji. Every other text is
 unclear. The rules never guess, because a wrong yes cannot be undone.
 """
@@ -23,16 +23,16 @@ from gateway.pending.words.version import VERSION
 from gateway.tools.confirm import NO_VERBS
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
-"""The answer that a message gives to a question."""
+"""The answer of a message to a question."""
 
 MAX_LENGTH = 200
-"""The most characters of an answer with its signature. A longer text is unclear."""
+"""The most characters of an answer with signature. A longer text is unclear."""
 
 Spoken: TypeAlias = str | Sequence[str]
-"""The language of a reply, or the languages that it may be in: BCP 47 tags; the region does not matter."""
+"""The language of a reply, or its possible languages: BCP 47 tags; the region does not matter."""
 
 ANY_VERB = "*"
-"""Stands for every verb, for callers that need only the shape of an answer."""
+"""Stands for every verb, for callers interested only in the shape of an answer."""
 _GRAMMAR = 6
 _KEEPING = frozenset({"keep", "leave"})
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
@@ -45,11 +45,11 @@ _QUESTION = re.compile("QUESTION|INTERROBANG")
 _DIGIT = re.compile("[0-9]")
 _NUMBER = re.compile(r"#?\d{1,3}")
 _OK = re.compile(r"^ok(?=$|[ ,])")
-"""A word that counts only beside a code, because the code names the action without doubt."""
+"""A word accepted only beside a code, because the code names the action without doubt."""
 
 _GAP = r"[ \-‐–]"
 _CODE = rf"(?P<code>[a-z0-9]{{4}}|[a-z0-9]{{2}}{_GAP}[a-z0-9]{{2}}|[a-z0-9](?:{_GAP}[a-z0-9]){{3}})"
-"""Wider than the characters of codes (`tokens.CODE_LETTERS`): a mistyped code is still read as one."""
+"""Wider than the characters of codes (`tokens.CODE_LETTERS`): a mistyped code is still read as a code."""
 _WORD_AND_CODE = tuple(
     map(
         re.compile,
@@ -74,23 +74,23 @@ class CodeReply(NamedTuple):
     """A whole message of a word and a code: the action and the answer."""
 
     code: str
-    """The code as the prompt shows it: four characters in upper case."""
+    """The code as shown in the prompt: four characters in upper case."""
     intent: Intent
 
 
 class ReplyParser:
-    """A parser of answers to prompts. It is pure: the same text always gives the same result."""
+    """A parser of answers to prompts. Pure: the same text always gives the same result."""
 
     version: str = f"{_GRAMMAR}-{VERSION}"
-    """The version of the rules and of the words, which is stored with each action."""
+    """The version of the rules and of the words, stored with each action."""
 
     def classify(self, text: str, lang: str = "en", *, verb: str | None = None, name: str | None = None) -> Answer:
         """Return the answer of a whole text in the conversation's language (BCP 47; the region does not matter).
 
-        `verb` is the prompt's, one of `VERBS`. A phrase with a verb answers only a prompt of the same verb, and the
-        words of a verb that is also a no ("cancel it") do not refuse a prompt of that verb. None: the prompt's verb is
+        `verb` is the prompt's verb, from `VERBS`. A phrase with a verb answers only a prompt of the same verb, and the
+        words of a verb that is also a no ("cancel it") do not refuse a prompt of this verb. None: the prompt's verb is
         not known, and a phrase with a verb is unclear. `name` is the person's own name and handle: a line under thanks
-        must be made of its words, else the text is unclear.
+        must be made of these words, else the text is unclear.
         """
         return read_words(text, lang, verb, name)
 
@@ -154,9 +154,9 @@ def reads_as_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
 
 
 def continues(text: str, lang: Spoken, name: str | None = None) -> Literal["change", "add"] | None:
-    """Return how a text goes on that begins with a yes: "yes, but INV-7" changes, "yes and delete 8" adds.
+    """Return the continuation of a text after its yes: "yes, but INV-7" changes, "yes and delete 8" adds.
 
-    None for every other text, and where the two contradict: "yes, and INV-7 instead", "yes, but 8 too".
+    None for every other text, and for a contradiction: "yes, and INV-7 instead", "yes, but 8 too".
     """
     core = unwrapped(text, lang, name)
     tables = [words_of(each) for each in (*_each(lang), "en")] if core is not None else []
@@ -167,7 +167,7 @@ def continues(text: str, lang: Spoken, name: str | None = None) -> Literal["chan
 
 
 def is_near_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
-    """Return True for a text that only acknowledges, "ok" or "sure", or is only a number."""
+    """Return True for a text of only acknowledgements, "ok" or "sure", or of only a number."""
     core = unwrapped(text, lang, name)
     if core is None or any(_meanings(core, lang)):
         return False
@@ -179,7 +179,7 @@ def is_near_answer(text: str, lang: Spoken, name: str | None = None) -> bool:
 def decides(event: Event, lang: Spoken) -> bool:
     """Return True for an event of the decision lane: presses, opt-outs, reports, messages that look like a decision.
 
-    `lang` is the language in which its writer is answered.
+    `lang` is the language of answers to the writer.
     """
     if isinstance(event, Message):
         return event.person is not None and not event.person.is_bot and _looks_like_decision(event, lang)
@@ -187,10 +187,10 @@ def decides(event: Event, lang: Spoken) -> bool:
 
 
 def _looks_like_decision(message: Message, lang: Spoken) -> bool:
-    """Return True if a message goes through the decision lane, by its shape alone.
+    """Return True if a message goes through the decision lane, judged by shape alone.
 
-    A yes or a no counts as a reply to another message, of any writer. A bare one goes with the turns instead, where it
-    is read in its place in the conversation.
+    A yes or a no counts as a reply to another message, of any writer. A bare reply goes with the turns instead, and is
+    read in its place in the conversation.
     """
     if message.forwarded or message.via_bot or message.transcribed or message.replayed:
         return False
@@ -214,19 +214,19 @@ class ConfirmParser(Protocol):
 
 
 class RegexConfirmParser:
-    """`ReplyParser` over Portuguese, English and Spanish at once, for callers that do not know the language."""
+    """`ReplyParser` over Portuguese, English and Spanish at once, for callers without a known language."""
 
     version: str = f"reply-{ReplyParser.version}:pt-en-es"
     _languages: ClassVar[tuple[str, ...]] = ("pt", "en", "es")
     _nothing: ClassVar[frozenset[str]] = frozenset({"nada"})
-    """A no in selectools' documents that is too doubtful in other places."""
+    """A no in selectools' documents, too doubtful in other places."""
 
     def is_confirm(self, message: str) -> bool:
-        """Return True for a yes in one of the languages. A single letter is none: "y" is also the Spanish "and"."""
+        """Return True for a yes in any of the languages. A single letter is no yes: "y" is also the Spanish "and"."""
         return self._reads(message) == {"confirm"}
 
     def is_cancel(self, message: str) -> bool:
-        """Return True for a no in one of the languages."""
+        """Return True for a no in any of the languages."""
         return self._reads(message) == {"cancel"}
 
     def _reads(self, message: str) -> set[Intent]:
@@ -253,12 +253,12 @@ def _split(text: str) -> tuple[str, str] | None:
 
 
 def name_of(person: Person | None) -> str | None:
-    """Return the words of a person's name and handle, as the platform gives them. They may stand in a signature."""
+    """Return the words of a person's name and handle, as given by the platform. A signature may contain these words."""
     return " ".join(filter(None, (person.name, person.handle))) or None if person is not None else None
 
 
 def unwrapped(text: str, lang: Spoken, name: str | None = None) -> str | None:
-    """Return the folded text without mention, signature, markup, quotes and end mark; None if it is no answer."""
+    """Return the folded text without mention, signature, markup, quotes and end mark; None if the text is no answer."""
     if len(text) > MAX_LENGTH or "?" in text or (not text.isascii() and any(map(_asks, text))):
         return None
     lines = without_signature(text, dict.fromkeys((*_each(lang), "en")), name)
@@ -288,9 +288,9 @@ def _each(lang: Spoken) -> Sequence[str]:
 
 
 def _meanings(core: str, lang: Spoken, *, beside: bool = True) -> Iterator[Reading]:
-    """Yield every way to read a text in these languages, and `beside` them in English.
+    """Yield every reading of a text in these languages, and `beside` them in English.
 
-    A text that is no answer in one of them is none in English either.
+    A text that is no answer in any of these languages is no answer in English either.
     """
     for form, fitting in without_emoji(core):
         tables = [words_of(each) for each in _each(lang)]
@@ -309,7 +309,7 @@ def _counts_in_english(form: str, lang: str) -> bool:
 
 
 def _said(meanings: Iterator[Reading], verb: str | None) -> Intent | None:
-    """Return the intent of the readings for a prompt of this verb, if they have only one."""
+    """Return the intent of the readings for a prompt of this verb, if all readings agree."""
     read = list(meanings)
     if verb == ANY_VERB:  # a phrase with a verb may be a no without it: "cancel it"
         read = [reading for reading in read if reading.verb is None] or read
@@ -318,7 +318,7 @@ def _said(meanings: Iterator[Reading], verb: str | None) -> Intent | None:
 
 
 def _answers(reading: Reading, verb: str | None) -> bool:
-    """Return True for a reading that counts for a prompt of this verb; None: the prompt's verb is not known."""
+    """Return True for a reading accepted for a prompt of this verb; None: the prompt's verb is not known."""
     if (verb or UNKNOWN_VERB) in reading.no_verbs:
         return False
     if reading.verb is None:
@@ -329,9 +329,9 @@ def _answers(reading: Reading, verb: str | None) -> bool:
 
 
 def _may_do_it(reading: Reading) -> bool:
-    """Return True for a no that may be a yes to a question whose own verb is a no: "drop it" to "Cancel the order?".
+    """Return True for a no that may be a yes to a question with a no as its verb: "drop it" to "Cancel the order?".
 
-    "No, keep it" is none of them: such a question offers these words.
+    "No, keep it" is excluded: the question itself offers these words.
     """
     return bool(reading.no_verbs) and not (reading.headed and reading.no_verbs <= _KEEPING)
 
@@ -341,7 +341,7 @@ def _intent(core: str, lang: Spoken, verb: str | None) -> Intent | None:
 
 
 def _code_in(core: str, lang: Spoken, verb: str | None) -> CodeReply | None:
-    """Return the only way to read a text as code and words: in this language and English, else in any other."""
+    """Return the only reading of a text as code and words: in this language and English, else in any other."""
     for intent_of in (_intent_beside_code, _intent_elsewhere):
         found: set[CodeReply] = set()
         for form, fitting in without_emoji(core):
@@ -370,7 +370,7 @@ def _intent_elsewhere(core: str, lang: Spoken, verb: str | None) -> Intent | Non
 
 
 def without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
-    """Yield the text with and without its emoji, and the intents that it can then have."""
+    """Yield the text with and without emoji, each with its possible intents."""
     yield core, frozenset(INTENTS)
     every = common().emoji
     for emoji, fitting in every.items() if core.endswith(tuple(every)) else ():

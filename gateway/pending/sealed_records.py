@@ -1,4 +1,4 @@
-"""Sealed records of JSON values, which a model or a person reads later."""
+"""Sealed records of JSON values for later readers: a model or a person."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def seal_value(keyring: Keyring, name: str, value: Json) -> Json:
 
 
 def open_value(keyring: Keyring, name: str, stored: Json) -> Json:
-    """Return the value of a stored record; None if there is no record, or its seal does not hold."""
+    """Return the value of a stored record; None without a record or without a valid seal."""
     sealed = keyring.open(name, stored)
     return decode(sealed.text) if sealed is not None else None
 
 
 async def seal_anew(store: Store, keyring: Keyring, key: Key, record: Record) -> bool:
-    """Seal a record with the first key if another one has sealed it. It ends when it did before.
+    """Seal a record again with the first key if another key sealed the record. The expiry stays the same.
 
-    Return False if it was as it should be, or has changed meanwhile. Raises StoreUnavailable.
+    Return False without a valid old seal, or if the record has changed meanwhile. Raises StoreUnavailable.
     """
     sealed = keyring.open(key.name, record.value)
     if sealed is None or not sealed.is_old:

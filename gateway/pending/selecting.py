@@ -1,7 +1,7 @@
-"""Selecting: which items of a numbered plan a message confirms, and which it refuses.
+"""Selecting: the items of a numbered plan confirmed or refused by a message.
 
 The whole message must be a selection, by the patterns of this file and the table `plan` of the word files. Every other
-text selects no item: an unknown word, a number that is no item, a condition, a question. The rules never guess, because
+text selects no item: an unknown word, a number without an item, a condition, a question. The rules never guess, because
 a wrong yes cannot be undone.
 """
 
@@ -30,9 +30,9 @@ _NUMERO = re.compile("№|[nｎ]\\.?[º°]", re.IGNORECASE)
 _RAISED = re.compile("(?<![0-9])[ºª]")
 """The signs for "number", and a raised letter of another word. Folding would turn "nº" into the word "no"."""
 _PRICE = re.compile("[0-9][,，،、。][0-9]{2}")
-"""A comma right before two digits may be that of a price: "1,10"."""
+"""A comma right before two digits, as in a price: "1,10"."""
 _CODE_LIKE = re.compile(r"(?<![\d,] )(?<!\d)\d(?: \d){3}(?!\d)(?! \d)")
-"""Four single digits with spaces between them are also the code of an action."""
+"""Four single digits separated by spaces, possibly the code of an action."""
 
 _LETTERS: Final[Mapping[PlanRole, str]] = {
     "yes": "y",
@@ -69,10 +69,10 @@ _LETTERS: Final[Mapping[PlanRole, str]] = {
 _ONE = "i?m?dj?"
 _RANGE = "f?i?m?dj?ti?m?dj?T?"
 _ITEM = f"(?:{_ONE}|{_RANGE}|p|g)"
-"""One thing that may be named: an item, a range, the first three."""
+"""A unit of a selection: an item, a range, the first three."""
 _JOIN = "(?:,a?|a)"
 _ITEMS = f"(?:i?m?d(?:m?d)+|im?d(?:im?d)+|{_ITEM})(?:{_JOIN}{_ITEM})*"
-"""A list of items. Only numbers that look alike may stand in it without a comma or an "and"."""
+"""A list of items. Only numbers of the same form may follow each other without a comma or an "and"."""
 _YES = "(?:(?:y,?|Y,){1,2}(?:k,?)?)?"
 _PATTERNS: Final = tuple(
     re.compile(f"(?:k,?)?{pattern}(?:,?k)?")
@@ -95,34 +95,34 @@ _PATTERNS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The items of a plan that a message decides, by their numbers. The others stay open."""
+    """The items of a plan decided by a message, by number. The others stay open."""
 
     confirmed: frozenset[int]
     refused: frozenset[int]
     everything: bool = field(default=False, compare=False)
-    """True if the confirmed ones are named by "all" or "both", with exceptions or without."""
+    """True if "all" or "both" names the confirmed items, with or without exceptions."""
 
 
 class _Read(NamedTuple):
     text: str
     parts: Sequence[PlanPart]
-    """The ways to read it; empty for a number, a comma and a dash."""
+    """The possible readings; empty for a number, a comma and a dash."""
     sign: str
     """The letter of a token without parts."""
 
     @property
     def readings(self) -> Sequence[tuple[str, int]]:
-        """The letters that it may stand for, each with its number."""
+        """The possible letters, each with its number."""
         if not self.parts:
             return ((self.sign, int(self.text) if self.sign == "d" else 0),)
         return sorted({(_LETTERS[part.role], part.number) for part in self.parts})
 
 
 def read_selection(text: str, items: int, words: Words, name: str | None = None) -> Selection | None:
-    """Return the items of a plan that a whole message confirms and refuses in one language; None: it is no selection.
+    """Return the items confirmed and refused by a whole message in a language; None for a message that is no selection.
 
-    `items` is the number of items of the plan, `name` the person's own name and handle. A plain yes or no is none: it
-    names no item.
+    `items` is the number of items of the plan, `name` the person's own name and handle. A plain yes or no is no
+    selection, because no item is named.
     """
     if not LEAST_ITEMS <= items <= MOST_ITEMS or len(text) > MAX_LENGTH:
         return None
@@ -149,14 +149,14 @@ def _with_plain_digits(text: str) -> str | None:
 
 
 def _stands_for_more(char: str) -> bool:
-    """Return True for a numeral that is no digit, and for a raised or lowered character other than those of 1º, 1ª."""
+    """Return True for a numeral other than a digit, and for a raised or lowered character other than in 1º, 1ª."""
     if unicodedata.category(char) in ("No", "Nl"):
         return True
     return char not in "ºª" and unicodedata.decomposition(char).startswith(("<super>", "<sub>"))
 
 
 def _selection(form: str, items: int, words: Words) -> Selection | None:
-    """Return the only way to read a folded text without its emoji and its end mark."""
+    """Return the only reading of a folded text without emoji and end mark."""
     tokens = _cut(form, words)
     if tokens is None or _CODE_LIKE.search(form) or _repeats_to(tokens, words.plan):
         return None
@@ -188,7 +188,7 @@ def _repeats_to(tokens: Sequence[_Read], plan: PlanWords) -> bool:
 
 
 def _cut(text: str, words: Words) -> list[_Read] | None:
-    """Return a text cut into its longest parts; None if a part of it is not understood."""
+    """Return a text cut into its longest parts; None with an unknown part."""
     tokens, at, glued = list[_Read](), 0, False
     while at < len(text):
         if text[at] == " ":
@@ -204,7 +204,7 @@ def _cut(text: str, words: Words) -> list[_Read] | None:
 
 
 def _next(text: str, at: int, glued: bool, plan: PlanWords) -> _Read | None:
-    """Return the longest part that begins at this place. `glued`: only a suffix may."""
+    """Return the longest part at this place. `glued`: only a suffix may begin here."""
     number = _NUMBER.match(text, at)
     for end in range(min(at + plan.longest, len(text)), number.end() if number else at, -1):
         parts = [part for part in plan.parts.get(text[at:end], ()) if part.suffix or not glued]
@@ -221,12 +221,12 @@ def _next(text: str, at: int, glued: bool, plan: PlanWords) -> _Read | None:
 
 
 def _is_short(number: str) -> bool:
-    """Return True for a number that is written as one of an item: 7 and 10, but not 007 and 1000."""
+    """Return True for a number in the form of an item: 7 and 10, but not 007 and 1000."""
     return len(number) <= len(str(MOST_ITEMS)) and not number.startswith("0")
 
 
 def _may_end(text: str, end: int, part: PlanPart | None, plan: PlanWords) -> bool:
-    """Return True if a part, or None for a number, may end at this place of the text."""
+    """Return True if `part`, or a number for None, may end at this place of the text."""
     if not _inside_word(text, end):
         return True
     if text[end - 1].isdigit() and text[end].isdigit():
@@ -243,7 +243,7 @@ def _inside_word(text: str, at: int) -> bool:
 
 
 def _meanings(way: Sequence[tuple[str, int]], items: int) -> Iterator[Selection | None]:
-    """Yield the meaning of each pattern that the parts fit; None for one that names no items of this plan."""
+    """Yield the meaning of each matching pattern; None for a pattern without valid items of this plan."""
     letters = "".join(letter for letter, _ in way)
     for pattern in _PATTERNS:
         match = pattern.fullmatch(letters)
@@ -274,7 +274,7 @@ def _meaning(match: re.Match[str], way: Sequence[tuple[str, int]], items: int) -
 
 
 def _numbers(way: Sequence[tuple[str, int]], items: int) -> frozenset[int] | None:
-    """Return the items that a list names; None if one is not in the plan, or is named twice."""
+    """Return the listed items; None with a repeated item or an item outside the plan."""
     found: list[int] = []
     backward = False
     until = False

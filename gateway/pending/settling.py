@@ -1,4 +1,4 @@
-"""Launching and ending actions. Each end is recorded and told once."""
+"""Launching and ending actions. Each end is recorded and reported once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.wording import say
 
 
 def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
-    """Close an open action whose deadline has come, as expired or drifted."""
+    """Close an open action at its deadline, as expired or drifted."""
     # The timer comes with the stamp of the deadline itself and comes once, so that moment must count here. An answer of
     # the same stamp is still in time (`transitions.expired`): the first of the two in the lane decides.
     action = actions.get(action_id)
@@ -31,17 +31,17 @@ def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
 
 
 def close_undelivered(actions: ConversationActions, action_id: str, at: datetime) -> None:
-    """Close an open action that was never shown, as undelivered or drifted."""
+    """Close an open, never shown action as undelivered or drifted."""
     action = actions.get(action_id)
     if action is not None and action.open and action.shown_at is None and not close_if_drifted(actions, action, at):
         close(actions, action, "undelivered", at, tell="undelivered")
 
 
 def not_arrived(actions: ConversationActions, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:
-    """Record that a message of these questions, which the platform had accepted, did not arrive.
+    """Record a delivery failure: a message of these questions was accepted by the platform and did not arrive.
 
-    An open action that was shown in no other message is closed as undelivered. Returns False if none of the actions was
-    open and without drift.
+    An open action without another showing is closed as undelivered. Return False if no action was open and free of
+    drift.
     """
     found = False
     in_message = (entry.action_id for entry in actions.index.by_prompt(message_id))
@@ -61,9 +61,10 @@ def not_arrived(actions: ConversationActions, message_id: str, action_ids: Itera
 
 
 def launch(actions: ConversationActions, action_id: str, fence: int, at: datetime) -> PendingAction | None:
-    """Return the action as running under this fence; None if it may not run, which is then recorded and told.
+    """Return the action as running under this fence; None if launch is not allowed.
 
-    The first launch gives the standing permission that the requester chose with their yes.
+    A stale approval and a drift are recorded and reported. The first launch gives the standing permission chosen by the
+    requester with the yes.
     """
     action = actions.get(action_id)
     if action is None or expire_approval(actions, action, at) or close_if_drifted(actions, action, at):
@@ -79,7 +80,7 @@ def launch(actions: ConversationActions, action_id: str, fence: int, at: datetim
 
 
 def expire_approval(actions: ConversationActions, action: PendingAction | None, at: datetime) -> bool:
-    """Close an action whose approval is too old to launch it. Returns False if it is not."""
+    """Close an approved action if the approval is too old for a launch. Return False otherwise."""
     if action is None or not transitions.is_stale(action, at):
         return False
     close(actions, action, "expired", at, tell="not_started")
@@ -94,7 +95,10 @@ def close_drifted(actions: ConversationActions, action_id: str, at: datetime, de
 
 
 def close_vetoed(actions: ConversationActions, action_id: str, at: datetime, reason: str) -> None:
-    """Close an action that an interceptor stopped before its launch. `reason` is told in front of our own sentence."""
+    """Close an action vetoed by an interceptor before its launch.
+
+    `reason` is sent in front of the gateway's own sentence.
+    """
     action = actions.get(action_id)
     if action is None or not transitions.may_close(action):
         return
@@ -114,9 +118,9 @@ def finish(
     text: str | None = None,
     media: Sequence[Media] = (),
 ) -> bool:
-    """Record the outcome of the effect, and tell it. `text` is sent instead of the gateway's own sentence.
+    """Record and report the outcome of the effect. `text` replaces the gateway's own sentence.
 
-    Returns False if an outcome under this fence no longer counts.
+    Return False if an outcome under this fence no longer counts.
     """
     action = actions.get(action_id)
     if action is None:
@@ -133,7 +137,7 @@ def finish(
 
 
 def _done_by_permission(action: PendingAction, text: str | None) -> str:
-    """Return the text about a call that a standing permission decided and that is done. `text` is the tool's own."""
+    """Return the text about a done call under a standing permission. `text` is the tool's own text."""
     done = say("permitted_done", action.language, preview=statement(action.preview))
     return "\n\n".join(filter(None, [done, text]))
 
@@ -141,7 +145,7 @@ def _done_by_permission(action: PendingAction, text: str | None) -> str:
 def settle(
     actions: ConversationActions, action_id: str, state: Literal["done", "failed"], by: str, at: datetime
 ) -> bool:
-    """Record the outcome of an unknown action that an operator or a probe found. Returns False if it is not unknown."""
+    """Record the outcome of an unknown action, found by an operator or a probe. Return False in any other state."""
     action = actions.get(action_id)
     if action is None or action.state != "unknown":
         return False
@@ -153,9 +157,9 @@ def settle(
 
 
 def close_if_drifted(actions: ConversationActions, action: PendingAction, at: datetime) -> bool:
-    """Close an action whose tool or policy has changed since it was shown.
+    """Close an action if its tool or policy has changed since the showing.
 
-    Returns False if neither has changed, or if the action was already launched.
+    Return False without a change, or after the launch of the action.
     """
     detail = actions.drift(action) if transitions.may_close(action) else None
     if detail is None:
@@ -165,9 +169,10 @@ def close_if_drifted(actions: ConversationActions, action: PendingAction, at: da
 
 
 def close_replaced(actions: ConversationActions, action: PendingAction) -> bool:
-    """Close as changed the open actions that a new one takes the place of. Returns True if the person changed one.
+    """Close as changed the open actions replaced by a new action.
 
-    They are the same call with another preview, and the call that the person wanted changed.
+    The replaced actions are the same call with another preview, and the call being changed by the person. Return True
+    if the latter was open.
     """
     changed = False
     for action_id in filter(None, (action.supersedes, action.replaces)):
@@ -183,10 +188,10 @@ def close_replaced(actions: ConversationActions, action: PendingAction) -> bool:
 def take_back(
     actions: ConversationActions, action_ids: Iterable[str], person: str, new: Sequence[PendingAction]
 ) -> list[PendingAction]:
-    """Withdraw the open questions of a person that the model takes back, and tell it.
+    """Withdraw a person's open questions at the request of the model, and notify the person.
 
-    A question that was decided meanwhile stays, and the person is told so. Returns the `new` questions that change a
-    withdrawn one: of their tool, exactly one was taken back.
+    A question decided meanwhile stays, and the person is notified of its state. Return the `new` questions of each tool
+    with exactly one withdrawn question: these questions change the withdrawn one.
     """
     known = [action for action_id in action_ids if (action := actions.get(action_id)) is not None]
     mine = [action for action in known if action.requester == person and action.ballot_of is None]
@@ -204,9 +209,9 @@ def take_back(
 
 
 def end_tampered(actions: ConversationActions, action: PendingAction, *, was_running: bool) -> None:
-    """End an action whose record was changed without the key. It will not run.
+    """End an action with a record changed without the key. The action will not run.
 
-    An action that was running ends as unknown, because it may have happened.
+    A running action ends as unknown, because the effect may have happened.
     """
     ended = replace(
         action,
@@ -233,7 +238,7 @@ def close(
     name: str | None = None,
     tell: str | None = None,
 ) -> None:
-    """Close an action that will not run. `tell` is the key of the sentence that says so; None: only the prompt does."""
+    """Close an action before its effect. `tell` is the key of the sentence to send; None: only the prompt is edited."""
     closed = transitions.close(action, reason, at, detail=detail, by=by, name=name)
     if tell == "cancelled_because" and is_you(closed):
         tell = "cancelled_you_because"
@@ -246,7 +251,7 @@ def _close_drifted(actions: ConversationActions, action: PendingAction, at: date
 
 
 def _stop_plan(actions: ConversationActions, plan: str, at: datetime) -> None:
-    """Close the confirmed items of a plan that have not run, because an earlier one was not done."""
+    """Close the confirmed, not yet launched items of a plan after a failed or unknown item."""
     for item in items_of(actions, plan):
         if item.state == "approved":
             close(actions, item, "withdrawn", at, tell="plan_stopped")
@@ -264,7 +269,7 @@ def _settled(
     text: str | None = None,
     media: Sequence[Media] = (),
 ) -> None:
-    """Record the end of an action, tell it with `text` and `media`, and edit its prompts."""
+    """Record the end of an action, report the end with `text` and `media`, and edit the prompts."""
     actions.put(action, what if action.ballot_of is None else "ballot_ended", person, at)
     actions.changes.no_longer_due(action, "expiry", "undelivered", "unlaunched", "remind", "standin")
     if action.ballot_of is None:
@@ -295,7 +300,7 @@ def _settled(
 
 
 def tell_late(actions: ConversationActions, action_id: str) -> None:
-    """Tell the ends of a plan that were held for this time, although other items still run."""
+    """Report the held ends of a plan after the longest wait, although other items still run."""
     action = actions.get(action_id)
     if action is None or not actions.index.progress(action.plan or "").ends:
         return
@@ -305,7 +310,7 @@ def tell_late(actions: ConversationActions, action_id: str) -> None:
 
 
 def _show_rest(actions: ConversationActions, ids: Iterable[str]) -> None:
-    """Show the open items of a plan again, behind the outcome of the others."""
+    """Show the open items of a plan again, after the outcome of the others."""
     rest = [action for action_id in ids if (action := actions.get(action_id)) is not None and action.open]
     if rest:
         show_once_more(actions, rest)

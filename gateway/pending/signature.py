@@ -1,7 +1,7 @@
-"""Signatures: the last lines of a message that are no part of its answer.
+"""Signatures: the last lines of a message that do not belong to the answer.
 
-A line under thanks or a closing is dropped only if it is the person's own name. Any other line may say something, such
-as "not yet", so that the whole message is no answer.
+A line under thanks or a closing is dropped only if the line is the person's own name. Any other line may have a
+meaning, such as "not yet", so the whole message is no answer.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _BETWEEN_NAMES = re.compile(r"""[\s.,;:!@_()"'’·-]+""")
 
 
 def without_signature(text: str, languages: Iterable[str], name: str | None) -> list[str] | None:
-    """Return the folded lines of a text without the empty ones and without its signature.
+    """Return the folded lines of a text, without empty lines and signature.
 
-    `name` is the person's own name and handle. None if a line under thanks or a closing is not a word of them.
+    `name` is the person's own name and handle. None if a line under thanks or a closing is not made of the name's
+    words.
     """
     lines = [(raw.strip(), folded) for raw in text.splitlines() if (folded := fold(raw))]
     if len(lines) < 2:
@@ -65,10 +66,10 @@ def _closes(raw: str, last: str, words: Words, tables: Sequence[Words], named: f
 
 
 def _is_name(raw: str, tables: Sequence[Words], named: frozenset[str]) -> bool:
-    """Return True for a text of which each word is one of the person's names.
+    """Return True for a text made only of the person's names.
 
-    None is one that also answers, doubts or changes in these languages, or is a plain no of any: somebody may be named
-    Nein.
+    False for a text that is also an answer, a doubt or a change in these languages, or a plain no of any language: a
+    person may be named Nein.
     """
     words, said = _names(raw), fold(raw).strip(_EDGES)
     if not words or not words <= named:

@@ -1,9 +1,9 @@
-"""Standing permissions: a person allows a tool for a while, and calls like the confirmed one are not asked.
+"""Standing permissions: a person allows a tool for a while, and calls like the confirmed call are not asked.
 
-The sealed record of the action that gave a permission is the permission: its own call says what must stay the same, and
-its `grant` holds the time, the uses and the end. The index of the conversation names that record with the seal of its
-last write. A permission is chosen by a button or a code, and given by the launch of its action. Each use is an ordinary
-action that is told and audited.
+The permission is part of the sealed record of the giving action: the action's own call defines the fixed arguments, and
+`grant` holds the time, the uses and the end. The index of the conversation contains the id of this record and the seal
+of its last write. A person chooses a permission by a button or a code; the launch of the action gives the permission.
+Each use is an ordinary action, reported to the person and audited.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from gateway.wording import say
 
 
 def permissions_of(actions: ConversationActions, person: str | None = None) -> list[PendingAction]:
-    """Return the actions whose standing permission holds now: those of this person, or of everybody."""
+    """Return the actions with a valid standing permission: of this person, or of everybody."""
     found = [actions.get(each.action_id) for each in actions.index.permissions if person in (None, each.person)]
     return [action for action in found if action is not None and _holds(action, actions.now)]
 
 
 def give(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
-    """Record the permission that the requester of a launched action chose, and tell it.
+    """Record and announce the permission chosen by the requester of a launched action.
 
-    Its time begins with the decision. An action gives its permission once.
+    The time of a permission begins with the decision. An action gives its permission once.
     """
     offer = action.standing
     if not action.allows or offer is None or action.grant is not None:
@@ -50,10 +50,11 @@ def give(actions: ConversationActions, action: PendingAction, at: datetime) -> N
 
 
 def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, *, heard: datetime | None) -> bool:
-    """Open a new action and decide it by a permission that covers it. Returns False if there is none.
+    """Open a new action decided by a permission for the call. Return False without a permission for the call.
 
-    `heard` is the time of the person's last message, which the model answers with this call; None if it answers none.
-    Since then, the same call is covered once. A call that changes or supersedes an open question is always asked.
+    `heard` is the time of the person's last message, answered by the model with this call; None without a message.
+    Since this message, an equal call is covered only once. A call that changes or supersedes an open question is always
+    asked.
     """
     at = actions.now
     _drop_ended(actions, at)
@@ -80,12 +81,12 @@ def use(actions: ConversationActions, action: PendingAction, tool: Tool | None, 
 
 
 def is_covered(actions: ConversationActions, action: PendingAction, tool: Tool) -> bool:
-    """Return True if a permission of its requester covers a new action, so that it need not be asked."""
+    """Return True if a permission of the requester covers a new action. The action is not asked then."""
     return _giver(actions, action, tool) is not None
 
 
 def _giver(actions: ConversationActions, action: PendingAction, tool: Tool) -> PendingAction | None:
-    """Return the action whose permission covers a new one, or None. A child of a change is always asked."""
+    """Return the action with a permission for a new action, or None. A child of a change is always asked."""
     if action.replaces is not None or action.supersedes is not None:
         return None
     held = permissions_of(actions, action.requester)
@@ -100,9 +101,9 @@ def revoke(
     why: Literal["revoked", "stopped"],
     action_id: str | None = None,
 ) -> list[PendingAction]:
-    """End the permissions of a person, and return the actions that gave them.
+    """End the permissions of a person, and return the actions with these permissions.
 
-    `action_id`: only the permission of this action ends. Without `person`, an operator ends it.
+    `action_id`: only the permission of this action ends. Without `person`, an operator ends the permissions.
     """
     _drop_ended(actions, at)
     named = [each for each in actions.index.permissions if person in (None, each.person)]
@@ -113,9 +114,9 @@ def revoke(
 
 
 def covers(giver: PendingAction, action: PendingAction, tool: Tool | None) -> bool:
-    """Return True if the permission that an action gave covers the call of another action.
+    """Return True if the permission of `giver` covers the call of `action`.
 
-    The rule of the tool is read again: a permission that is wider than the rule covers nothing.
+    The current rule of the tool is checked too: a permission wider than the rule covers no call.
     """
     rule = tool.confirm.standing if tool is not None and tool.confirm is not None else None
     offer = giver.standing
@@ -133,7 +134,7 @@ def covers(giver: PendingAction, action: PendingAction, tool: Tool | None) -> bo
 
 
 def _are_bounded(values: Mapping[str, Any], args: Mapping[str, Json], offer: StandingOffer) -> bool:
-    """Return True if each bounded argument was given and is a number from 0 to its bound."""
+    """Return True if each bounded argument is present and is a number from 0 to its bound."""
     return all(
         name in args and is_number(value := values.get(name)) and 0 <= exact(value) <= Decimal(bound)
         for name, bound in offer.most
@@ -154,7 +155,7 @@ def _is_within(offer: StandingOffer, rule: Standing) -> bool:
 def _repeats(giver: PendingAction, action: PendingAction, heard: datetime | None) -> bool:
     """Return True if the same call was confirmed or permitted after the person's last message.
 
-    A model that calls a tool again and again would else use up a permission by itself.
+    Otherwise a model could use up a permission by repeating a call.
     """
     if giver.grant is None or giver.kind != action.kind:
         return False
@@ -172,7 +173,7 @@ def _holds(giver: PendingAction, now: datetime) -> bool:
 
 
 def _drop_ended(actions: ConversationActions, at: datetime) -> None:
-    """Take the permissions out of the index that have ended, or whose action is gone or was changed."""
+    """Remove from the index the ended permissions, and the permissions of missing or changed actions."""
     for each in actions.index.permissions:
         giver = actions.get(each.action_id)
         if giver is not None and giver.grant is not None and giver.grant.ended is None and at > giver.grant.until:
@@ -189,7 +190,7 @@ def _end(
     *,
     by: str | None = None,
 ) -> None:
-    """Write the end of a permission into the record of the action that gave it."""
+    """Write the end of a permission into the record of the giving action."""
     giver = actions.by_id[action_id]
     if giver.grant is not None:
         actions.put(replace(giver, grant=replace(giver.grant, ended=why)), "permission_ended", by, at)

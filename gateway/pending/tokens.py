@@ -30,7 +30,7 @@ def make_token(partition: str) -> str:
 
 
 def token_partition(token: str) -> str | None:
-    """Return the partition that a token names; None if the text cannot be a token."""
+    """Return the partition named in a token; None if the text cannot be a token."""
     return token[:2] if len(token) == 24 and token[:2].isascii() and token[:2].isdigit() else None
 
 
@@ -40,7 +40,7 @@ def token_sha256(token: str) -> str:
 
 
 def make_code(taken: Collection[str]) -> str:
-    """Return a new code: four characters with at least one digit, and none of those taken."""
+    """Return a new code: four characters with at least one digit, not among the taken codes."""
     while True:
         code = "".join(secrets.choice(CODE_LETTERS) for _ in range(4))
         if any(char in _DIGITS for char in code) and code not in taken:

@@ -6,8 +6,8 @@
                  ▼
                closed(reason)
 
-They read no clock, key or store. The time is the stamp of the event that caused the transition. The writer of the
-record seals it.
+These functions read no clock, key or store. The time is the stamp of the event behind the transition. The writer of the
+record makes the seal.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from channels.errors import Portable
 from gateway.tools.pending_action import Detail, PendingAction, Reason, Vote
 
 APPROVED_FOR = timedelta(minutes=15)
-"""The time after the decision in which an effect may be launched. A later one would surprise the person."""
+"""The time after the decision in which an effect may be launched. A later effect would surprise the person."""
 PROBED_NOT_DONE = "found not done by its probe"
-"""The outcome of an action that a probe found not done. A worker that was only slow may still report it done."""
+"""The outcome of an action after a probe's "not done". A slow worker may still report the effect done."""
 SETTLED_BY = "settled by "
-"""The beginning of the outcome of an action that was settled by hand; the name of the operator follows."""
+"""The beginning of the outcome of an action settled by hand; the name of the operator follows."""
 RELAUNCHES = 3
 RELAUNCH_WITHIN = timedelta(hours=24)
 
 
 class WrongState(Portable, ValueError):
-    """The action is in a state that allows no such transition."""
+    """The state of the action does not allow this transition."""
 
     def __init__(self, action: PendingAction, wanted: str) -> None:
         super().__init__(f"action {action.pending_action_id} is {action.state}: it cannot {wanted}")
 
 
 def may_approve(action: PendingAction, person: str) -> bool:
-    """Return True for the people of the approver rule, and for a stand-in that was asked; without a rule, for the
-    requester alone."""
+    """Return True if this person may approve the action.
+
+    The people of the approver rule and the asked stand-ins may; without a rule, the requester alone.
+    """
     if not action.approvers:
         return person == action.requester
     return person in action.approvers or any(
@@ -57,7 +59,7 @@ def may_close(action: PendingAction) -> bool:
 
 
 def expired(action: PendingAction, at: datetime) -> bool:
-    """Return True if its deadline had passed at this stamp: an answer at the deadline itself is in time.
+    """Return True if the deadline had passed at this stamp: an answer at the deadline itself is in time.
 
     An action that was never shown has no deadline yet.
     """
@@ -65,15 +67,15 @@ def expired(action: PendingAction, at: datetime) -> bool:
 
 
 def is_stale(action: PendingAction, at: datetime) -> bool:
-    """Return True if the action was approved too long ago to be launched."""
+    """Return True if the approval is too old for a launch."""
     return action.state == "approved" and action.decided_at is not None and at - action.decided_at > APPROVED_FOR
 
 
 def may_ask_again(action: PendingAction) -> bool:
-    """Return True for an action that one press asks anew.
+    """Return True if a single press may ask the action again.
 
-    It failed, expired, drifted or was refused by an approver. A child of a change may also have missed its person. A
-    tampered action is not asked again, and a ballot only with its action.
+    The action failed, expired, drifted or was refused by an approver. A child of a change may also have been
+    undelivered. A tampered action is never asked again, and a ballot only with its action.
     """
     if action.ballot_of is not None or action.detail == "tampered":
         return False
@@ -82,16 +84,16 @@ def may_ask_again(action: PendingAction) -> bool:
 
 
 def was_refused(action: PendingAction) -> bool:
-    """Return True if an approver refused an action that another person asked."""
+    """Return True if an approver other than the requester refused the action."""
     return action.reason == "refused" and bool(action.approvers) and action.decided_by != action.requester
 
 
 def show(
     action: PendingAction, at: datetime, message_id: str | None, number: tuple[int, int] | None = None
 ) -> PendingAction:
-    """Return the action with another prompt that has arrived. The first showing starts its time; later ones do not.
+    """Return the action with another delivered prompt. Only the first showing starts the time to answer.
 
-    `number` is its number in the list that the message belongs to, and the number of questions of that list.
+    `number`: the number of the action in the message's list, and the number of questions in this list.
     """
     if number is not None and message_id is not None:
         action = replace(action, numbered={**action.numbered, message_id: number})
@@ -102,17 +104,20 @@ def show(
 
 
 def tighten(action: PendingAction, at: datetime, seconds: float) -> PendingAction:
-    """Return the action with at most so many seconds left. Its time never grows. Raises ValueError when negative or not
-    finite."""
+    """Return the action with at most this many seconds left, never more than before.
+
+    Raises ValueError for a number that is negative or not finite.
+    """
     if not 0 <= seconds < float("inf"):
         raise ValueError("seconds must be zero or more, and finite")
     return replace(action, expires_at=_earlier(action, at, seconds))
 
 
 def approve(action: PendingAction, person: str, name: str | None, at: datetime) -> PendingAction:
-    """Return the action with the vote of this person, and approved if it has enough votes.
+    """Return the action with the vote of this person, approved if the votes suffice.
 
-    Raises WrongState when it is not pending or has expired, and PermissionError for a person that may not approve it.
+    Raises WrongState if the action is not pending or has expired, and PermissionError for a person without the right to
+    approve.
     """
     if not action.open or expired(action, at):
         raise WrongState(action, "be approved")
@@ -135,7 +140,7 @@ def close(
     by: str | None = None,
     name: str | None = None,
 ) -> PendingAction:
-    """Return the closed action, which will not run. Raises WrongState after the launch."""
+    """Return the closed action, without an effect. Raises WrongState after the launch."""
     if not may_close(action):
         raise WrongState(action, "be closed")
     return replace(
@@ -151,9 +156,10 @@ def close(
 
 
 def launch(action: PendingAction, fence: int, at: datetime) -> PendingAction:
-    """Return the action as running under this fence. Also relaunches an idempotent action whose worker died.
+    """Return the action as running under this fence. Also relaunches an idempotent action of a dead worker.
 
-    Raises WrongState if it is neither approved nor running, or if the fence is not newer than the record's.
+    Raises WrongState if the action is neither approved nor running, or if the fence is not newer than the record's
+    fence.
     """
     if action.state not in ("approved", "running") or fence <= action.fence:
         raise WrongState(action, "be launched")
@@ -167,7 +173,7 @@ def launch(action: PendingAction, fence: int, at: datetime) -> PendingAction:
 
 
 def may_relaunch(action: PendingAction, at: datetime) -> bool:
-    """Return True if an idempotent effect may be tried again: three times, within a day of its first launch.
+    """Return True if an idempotent effect may be retried: three attempts in all, within a day of the first launch.
 
     Providers forget idempotency keys after about a day (Stripe: docs.stripe.com/api/idempotent_requests).
     """
@@ -186,11 +192,11 @@ def finish(
     outcome: str | None,
     at: datetime,
 ) -> PendingAction:
-    """Return the action with the outcome of the effect that ran under this fence.
+    """Return the action with the outcome of the effect under this fence.
 
     A late outcome settles ``unknown``. ``done`` and ``unknown`` replace a probe's "not done". ``done`` also replaces a
-    ``failed`` that was settled by hand. The late outcome of an earlier attempt counts only if it is ``done``, because
-    attempts with the same idempotency key came after it. Raises WrongState for any other fence or state.
+    ``failed`` settled by hand. The late outcome of an earlier attempt counts only if ``done``, because later attempts
+    used the same idempotency key. Raises WrongState for any other fence or state.
     """
     late = action.state == "unknown" and state != "unknown"
     by_hand = (action.outcome or "").startswith(SETTLED_BY) and state == "done"
@@ -202,13 +208,13 @@ def finish(
 
 
 def settle(action: PendingAction, state: Literal["done", "failed"], outcome: str, at: datetime) -> PendingAction:
-    """Return an unknown action with the outcome that an operator or a probe found. Raises WrongState if not unknown."""
+    """Return an unknown action with the outcome found by an operator or a probe. Raises WrongState if not unknown."""
     if action.state != "unknown":
         raise WrongState(action, "be settled by hand")
     return replace(action, state=state, outcome=outcome, finished_at=at)
 
 
 def _earlier(action: PendingAction, at: datetime, seconds: float) -> datetime:
-    """Return the deadline, at the latest so many seconds after this moment."""
+    """Return the deadline, at most this many seconds after this time."""
     end = at + timedelta(seconds=seconds)
     return end if action.expires_at is None else min(action.expires_at, end)

@@ -1,7 +1,7 @@
-"""Voting across chats: a ballot is opened in an approver's chat, its vote counts for the action, and the end is told.
+"""Voting across chats: open a ballot in an approver's chat, count its vote for the action, and report the end.
 
-Events come in by hand-over, in any order and each once. An answer of a person is judged in the chat where it was said,
-by the rules for that chat. The action alone changes its own state: it reads the approvers again at each vote.
+Events arrive by hand-over, in any order and each once. A person's answer is judged in the chat of the answer, by the
+rules for this chat. Only the action changes its own state, and reads the approvers again at each vote.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ from gateway.wording import say
 
 
 def take_question(actions: ConversationActions, event: BallotAsked, at: datetime) -> None:
-    """Ask an approver in their own chat, in the language of that chat. Raises ValueError for a record that is none."""
+    """Ask an approver in their own chat, in the language of this chat.
+
+    Raises ValueError for a record that is not a ballot of this conversation.
+    """
     if actions.get(event.action_id) is not None:
         return
     asked = PendingAction.from_json(event.record)
@@ -63,7 +66,7 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
 def _may_reach(actions: ConversationActions, ballot: PendingAction, at: datetime) -> bool:
     """Return True unless this approver refused a call of this tool and requester, in any chat, within the last hour.
 
-    Then a question comes only by the requester's press to ask again, three times an hour.
+    After a refusal a question comes only by the requester's press to ask again, three times an hour.
     """
     if actions.index.approvers_refused(ballot.kind, ballot.requester, at) is None:
         return True
@@ -73,7 +76,7 @@ def _may_reach(actions: ConversationActions, ballot: PendingAction, at: datetime
 
 
 def take_update(actions: ConversationActions, event: BallotUpdate, at: datetime) -> None:
-    """Show a ballot again, answer a vote, or tell the end of the action. The end is told once."""
+    """Show a ballot again, answer a vote, or report the end of the action. The end is reported once."""
     ballot = actions.get(event.action_id)
     if ballot is None or ballot.ballot_of is None:
         return
@@ -88,7 +91,7 @@ def take_update(actions: ConversationActions, event: BallotUpdate, at: datetime)
 
 
 def lose_ballots(actions: ConversationActions, at: datetime) -> None:
-    """Close the open ballots of a person that opted out."""
+    """Close the open ballots of a person after an opt-out."""
     for action in actions.open:
         if action.ballot_of is not None:
             close(actions, action, "undelivered", at)
@@ -102,7 +105,7 @@ def _answer(actions: ConversationActions, ballot: PendingAction, record: Mapping
 
 
 def _end(actions: ConversationActions, ballot: PendingAction, record: Mapping[str, Json], at: datetime) -> None:
-    """Give a ballot the end of its action. A ballot that was never shown ends in silence."""
+    """Copy the end of the action into the ballot. A ballot without any showing or vote ends without a message."""
     kept = {name: value for name, value in ballot.to_json().items() if name not in ENDS}
     ended = PendingAction.from_json({**kept, **{name: record[name] for name in ENDS if name in record}})
     if (ended.state, ended.reason) == (ballot.state, ballot.reason):
@@ -120,7 +123,7 @@ def _end(actions: ConversationActions, ballot: PendingAction, record: Mapping[st
 
 
 def take_news(actions: ConversationActions, event: BallotNews, at: datetime) -> None:
-    """Apply the news of a ballot: it was shown, it is lost, or it brings a vote."""
+    """Apply the news of a ballot: shown, lost, held back, or a vote."""
     action = actions.get(event.action_id)
     ballot = ballot_of_person(action, event.person) if action is not None else None
     if action is None or ballot is None:
@@ -139,7 +142,7 @@ def take_news(actions: ConversationActions, event: BallotNews, at: datetime) -> 
 
 
 def remind_approvers(actions: ConversationActions, action_id: str, at: datetime) -> None:
-    """Ask the silent approvers of an open action once more, each where they were asked."""
+    """Ask the silent approvers of an open action once more, each in the chat of the first question."""
     action = actions.get(action_id)
     if action is None or not action.open:
         return
@@ -150,7 +153,7 @@ def remind_approvers(actions: ConversationActions, action_id: str, at: datetime)
 
 
 def ask_standins(actions: ConversationActions, action_id: str, at: datetime) -> None:
-    """Ask the stand-ins of an open action, if they are not asked yet."""
+    """Ask the stand-ins of an open action, unless already asked."""
     action = actions.get(action_id)
     if action is None or not action.open:
         return
@@ -174,14 +177,14 @@ def _shown(actions: ConversationActions, action: PendingAction, person: str, at:
 
 
 def _held_back(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
-    """Refuse an action by the no that one of its approvers has given lately, in another chat of the requester."""
+    """Refuse an action because of an approver's recent no, given in another chat of the requester."""
     if action.open:
         actions.index = actions.index.refused_by_approver(action.kind, action.requester, at)
         close(actions, action, "refused", at, tell="cancelled")
 
 
 def _lost(actions: ConversationActions, action: PendingAction, person: str, at: datetime) -> None:
-    """Note that an approver cannot be reached. The stand-ins are asked; without enough people the action ends."""
+    """Note an unreachable approver. The stand-ins are asked; without enough people the action ends."""
     lost = marked(action, frozenset({person}), "lost")
     actions.put(lost, "approver_lost", person, at)
     actions.changes.unreached.append(person)

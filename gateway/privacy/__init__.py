@@ -1,1 +1,1 @@
-"""Data of people: conversations as their operator reads them, what a forgetting takes, and what expires."""
+"""Data of people: reading conversations as an operator, forgetting and expiry."""

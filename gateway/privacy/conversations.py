@@ -1,4 +1,4 @@
-"""The conversations of a bot, as its operator reads them: listed, read, searched, exported and forgotten."""
+"""The conversations of a bot, for the operator: listed, read, searched, exported and forgotten."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 
 _PAGE: Final = 500
-"""The lines that are read in one call of the store."""
+"""The lines read in one call of the store."""
 _MOST: Final = 10_000
 _UNSAID: Final = frozenset({"address", "ballots", "audit", "tokens"})
-"""The fields of an action that its export leaves out: they serve the gateway alone."""
+"""The fields of an action left out of the export: for the gateway alone."""
 
 
 class UnknownConversation(AskfirstError):
@@ -42,7 +42,7 @@ class UnknownConversation(AskfirstError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessage:
-    """A message that a search has found."""
+    """A message found by a search."""
 
     conversation: str
     at: datetime
@@ -50,18 +50,18 @@ class FoundMessage:
 
 
 class Conversations:
-    """The conversations of one bot in its store. A conversation is named like ``Bot/telegram:123:456``.
+    """The conversations of a bot in the store. A conversation is named like ``Bot/telegram:123:456``.
 
-    All conversations are looked at for a list, a search and the export of a person: it is work for an operator, and no
-    turn waits for it. Every method raises StoreUnavailable while the store does not answer.
+    A list, a search and the export of a person read all conversations. This is work for an operator, and no turn waits
+    for the result. Every method raises StoreUnavailable while the store does not answer.
     """
 
     def __init__(self, store: Store, keyring: Keyring, bot: str, artifacts: ArtifactStore | None = None) -> None:
-        """`artifacts` are the files of the bot; None: forgetting deletes none."""
+        """`artifacts` are the files of the bot; None: forgetting deletes no files."""
         self._store, self._keyring, self._bot, self._artifacts = store, keyring, bot, artifacts
 
     async def list(self, *, person: str | None = None, limit: int = 100) -> Sequence[str]:
-        """Return the names of the conversations, in order; of a `person`, the ones in which they have written.
+        """Return the names of the conversations, in order. `person`: only conversations with the person's messages.
 
         `limit`: the most names. Raises ValueError for a limit below 1.
         """
@@ -69,7 +69,7 @@ class Conversations:
         return (await self._names(person))[:limit]
 
     async def read(self, conversation: str, *, last: int = 60) -> Sequence[ModelMessage]:
-        """Return the last messages of a conversation, oldest first. Messages before its last reset come too.
+        """Return the last messages of a conversation, oldest first, including messages before the last reset.
 
         Raises ValueError for a `last` below 1, and UnknownConversation.
         """
@@ -80,9 +80,9 @@ class Conversations:
         return [message for _, message in _messages(self._genuine(conversation, entries))]
 
     async def search(self, text: str, *, person: str | None = None, limit: int = 5) -> Sequence[FoundMessage]:
-        """Return the messages that contain a text, in any case of its letters, the newest first.
+        """Return the messages containing a text, in any case of the letters, the newest first.
 
-        `person`: only in the conversations in which they have written. `limit`: the most messages. Raises ValueError
+        `person`: search only conversations with messages of the person. `limit`: the most messages. Raises ValueError
         for an empty text and for a limit below 1.
         """
         _check_limit(limit)
@@ -98,10 +98,10 @@ class Conversations:
         return found
 
     async def export(self, who: str) -> dict[str, Json]:
-        """Return all that is kept of a conversation, or of a person like ``telegram:123:456``, as JSON.
+        """Return all stored data of a conversation, or of a person like ``telegram:123:456``, as JSON.
 
-        Of a person these are their own conversations as a whole, the actions that they asked for or decided elsewhere,
-        the noted facts and the usage. The messages of a group belong to all of its people, and are left out. Raises
+        For a person: the person's own conversations as a whole, the actions requested or decided elsewhere, the noted
+        facts and the usage. The messages of a group belong to all members, and are left out. Raises
         UnknownConversation.
         """
         if await self._exists(who):
@@ -124,9 +124,10 @@ class Conversations:
     async def forget(self, who: str) -> Mapping[str, int]:
         """Remove all data of a conversation, or of a person like ``telegram:123:456``.
 
-        Return the counts of each kind that was removed; empty if there was no data. Of a person their own conversations
-        go as a whole, and their turns in groups. Raises NotForgotten while a turn or action of it runs: then, and after
-        a process was killed, a repeat removes the rest. Raises ValueError for neither a conversation nor a person.
+        Return the removed counts of each kind; empty if there was no data. For a person, remove the person's own
+        conversations as a whole, and the turns in groups. Raises NotForgotten during a turn or an action of the person
+        or conversation. Then, and after a killed process, a repeat removes the rest. Raises ValueError for neither a
+        conversation nor a person.
         """
         if not who.startswith(f"{self._bot}/"):
             Person.parse(who)
@@ -138,7 +139,7 @@ class Conversations:
         return keys.key(self._store, conversation, name)
 
     async def _names(self, person: str | None) -> Sequence[str]:
-        """Return the names of all conversations, or of the ones in which a person has written, in order."""
+        """Return the names of all conversations, or of the conversations with messages of a person, in order."""
         people = await self._people()
         if person is None:
             return sorted({*people, *await self._transcripts()})
@@ -147,20 +148,20 @@ class Conversations:
         return sorted(found | {own} if await self._exists(own) else found)
 
     async def _exists(self, conversation: str) -> bool:
-        """Return True for the name of a conversation that people wrote in. Older ones have a transcript alone."""
+        """Return True for a conversation with a record of people, or with only a transcript (an older conversation)."""
         people = self._key(conversation, keys.people)
         if (await self._store.get([people]))[people].value is not None:
             return True
         return bool(await self._store.read(self._key(conversation, keys.transcript), last=1))
 
     async def _people(self) -> dict[str, PeopleOf]:
-        """Return who wrote in each conversation."""
+        """Return the people of each conversation."""
         prefix = keys.people("")
         found = await self._store.scan(prefix)
         return {key.name.removeprefix(prefix): PeopleOf.from_json(record.value) for key, record in found}
 
     async def _transcripts(self) -> set[str]:
-        """Return the conversations with a transcript: older ones have no record of their people."""
+        """Return the conversations with a transcript. Older conversations have no record of people."""
         prefix = keys.transcript("")
         names = {key.name.removeprefix(prefix) for key in await self._store.logs(f"{prefix}{self._bot}/")}
         return {name for name in names if not is_memory_lane(name)}
@@ -169,7 +170,7 @@ class Conversations:
         return self._genuine(conversation, await self._lines(self._key(conversation, keys.transcript)))
 
     def _genuine(self, conversation: str, entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
-        """Return the lines of a transcript that this gateway has written."""
+        """Return the lines of a transcript written by this gateway."""
         return read_entries(self._keyring, conversation, entries).entries
 
     async def _lines(self, log: Key) -> Sequence[LogEntry]:
@@ -179,7 +180,7 @@ class Conversations:
         return found
 
     async def _conversation(self, conversation: str) -> dict[str, Json]:
-        """Return all that is kept of one conversation."""
+        """Return all stored data of a conversation."""
         lane = conversation_lane(conversation)
         memories = {what: keys.key(self._store, lane, keys.memory, what) for what in keys.MEMORIES}
         people = self._key(conversation, keys.people)
@@ -205,7 +206,7 @@ class Conversations:
         }
 
     async def _actions(self, is_wanted: Callable[[PendingAction], bool]) -> Sequence[Json]:
-        """Return the readable actions that are wanted, oldest first."""
+        """Return the readable and wanted actions, oldest first."""
         found: list[PendingAction] = []
         for key, record in await self._store.scan(keys.action("")):
             action = stored_action(self._keyring, key, record)
@@ -226,7 +227,7 @@ class Conversations:
 
 
 def _messages(entries: Iterable[LogEntry]) -> list[tuple[datetime, ModelMessage]]:
-    """Return the messages of these lines. Broken ones are left out."""
+    """Return the messages of these lines, without broken messages."""
     found: list[tuple[datetime, ModelMessage]] = []
     for entry in entries:
         if entry.value != RESET:

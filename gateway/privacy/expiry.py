@@ -1,8 +1,8 @@
-"""The removal of data that has been kept for as long as `ASKFIRST_RETENTION` says.
+"""The removal of data older than `ASKFIRST_RETENTION` allows.
 
-A sweep looks at all logs once a day, in one process of a store, and not in the work of any turn. So a log that no turn
-writes again expires too, and another retention counts for what is stored already. A sweep that is killed has removed
-whole pages, and the next one begins an hour later.
+A sweep reads all logs once a day, in one process of a store, outside of any turn. So logs without new turns expire too,
+and a changed retention applies to data stored before. A killed sweep has removed whole pages, and the next sweep begins
+an hour later.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = logging.getLogger("askfirst.expiry")
 
 _EVERY: Final = timedelta(days=1)
 _AGAIN: Final = timedelta(hours=1)
-"""The time after which another process takes over a sweep that has not ended."""
+"""The time until another process takes over an unfinished sweep."""
 _PAGE: Final = 100
-"""The most lines or dead letters that are read, and removed, in one call of the store."""
+"""The most lines or dead letters read, and removed, in one call of the store."""
 
 
 class Expiry:
@@ -38,7 +38,7 @@ class Expiry:
         self._due = Key(store.partition(keys.EXPIRY), keys.EXPIRY)
 
     async def run(self, now: datetime) -> bool:
-        """Remove what has expired, if a sweep is due. Return True if it was. Raises StoreError."""
+        """Remove the expired data, if a sweep is due. Return True if a sweep was due and ran. Raises StoreError."""
         record = (await self._store.get([self._due]))[self._due]
         # A time that no sweep can have written puts off none.
         if isinstance(record.value, int) and micros(now) < record.value <= micros(now + _EVERY):
@@ -55,7 +55,7 @@ class Expiry:
         return True
 
     async def _postpone(self, version: int, due: datetime) -> bool:
-        """Write when the next sweep is due. Return False if another process has written it."""
+        """Write the time of the next sweep. Return False if another process has written a time first."""
         name = self._due.name
         written = Transaction(partition=self._due.partition, expect={name: version}, puts={name: Put(micros(due))})
         try:
@@ -65,7 +65,7 @@ class Expiry:
         return True
 
     async def _sweep(self, now: datetime) -> int:
-        """Return the number of lines and dead letters that were removed."""
+        """Return the number of removed lines and dead letters."""
         days, store = self._retention, self._store
         removed = 0
         for prefix, kept in ((keys.transcript(""), days.transcript), (keys.visible_log(""), days.visible)):
@@ -78,7 +78,7 @@ class Expiry:
         return removed + await self._drop_letters(now - timedelta(days=days.dead_letters))
 
     async def _cut(self, found: Key, before: datetime) -> int:
-        """Remove the lines of a log that are older than a moment. Return their number."""
+        """Remove the lines of a log older than a moment. Return the number of removed lines."""
         removed = 0
         while True:
             page = await self._store.read(found, first=_PAGE)
@@ -93,7 +93,7 @@ class Expiry:
                 return removed
 
     async def _without_record(self, partition: str, lines: list[LogEntry]) -> list[LogEntry]:
-        """Return the lines before the first one of an action that has a record: its chain is kept whole."""
+        """Return the lines before the first line of an action with a record. The action's audit chain stays whole."""
         of = {entry.seq: _record_of(partition, entry) for entry in lines}
         snapshot = await self._store.get(list({key for key in of.values() if key is not None}))
         there = {key for key, record in snapshot.records.items() if record.version}
@@ -101,7 +101,7 @@ class Expiry:
         return lines[:first]
 
     async def _drop_letters(self, before: datetime) -> int:
-        """Remove the dead letters that are older than a moment. Return their number."""
+        """Remove the dead letters older than a moment. Return the number of removed letters."""
         removed = 0
         while True:
             page = await self._store.dead_letters(limit=_PAGE)

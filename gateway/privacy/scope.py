@@ -1,4 +1,4 @@
-"""The extent of a forgetting: the conversations that go as a whole, the ones that others share, and the actions."""
+"""The extent of a forgetting: conversations removed as a whole, conversations shared with others, and actions."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 
 _MOST: Final = 10_000
-"""The most waiting events of one conversation that are looked at."""
+"""The most inspected waiting events of a conversation."""
 
 
 class NotForgotten(AskfirstError):
-    """A turn or action of the person or conversation runs. A repeat after its end removes all."""
+    """A turn or an action of the person or conversation is running. A repeat after the end removes all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The extent of one forgetting."""
+    """The extent of a forgetting."""
 
     bot: str
     person: str | None
-    """The person, or None when a conversation is forgotten."""
+    """The person. None if a conversation is forgotten."""
     own: frozenset[str]
-    """The conversations that go as a whole."""
+    """The conversations removed as a whole."""
     groups: frozenset[str]
-    """The conversations in which the person wrote beside others."""
+    """The conversations with messages of the person and of others."""
     shared: frozenset[str]
-    """The groups, and the other conversations that have a part in these actions."""
+    """The groups, and the other conversations involved in these actions."""
     actions: Mapping[str, PendingAction]
-    """The actions that go, with their ballots."""
+    """The removed actions, with the ballots."""
     decided: Mapping[str, PendingAction]
-    """The actions of others in which the person has a part."""
+    """The actions of others decided by the person, or with the person among the approvers, voters or stand-ins."""
     needles: tuple[str, ...] = field(init=False)
-    """The texts that tell of the actions that go: their ids, and their questions as JSON."""
+    """Texts that identify a removed action: the id, and the question as JSON."""
 
     def __post_init__(self) -> None:
         asked = [each for each in self.actions.values() if each.ballot_of is None or each.requester == self.person]
@@ -50,7 +50,7 @@ class Extent:
 
     @property
     def lanes(self) -> frozenset[str]:
-        """The memory lanes that go: of these conversations and of the person."""
+        """The removed memory lanes: of these conversations and of the person."""
         lanes = {conversation_lane(each) for each in (*self.own, *self.groups)}
         return frozenset(lanes | ({person_lane(self.bot, self.person)} if self.person is not None else set()))
 
@@ -60,12 +60,12 @@ class Extent:
         return frozenset(token.sha256 for action in self.actions.values() for token in action.tokens)
 
     def tells(self, value: Json | Mapping[str, Json]) -> bool:
-        """Return True for a value that tells of an action that goes."""
+        """Return True for a value with a text of a removed action."""
         text = encode(value)
         return any(needle in text for needle in self.needles)
 
     def is_by_person(self, body: Mapping[str, Json]) -> bool:
-        """Return True for the body of an event that the person caused."""
+        """Return True for the body of an event caused by the person."""
         match body.get("person"):
             case str(name):
                 return name == self.person
@@ -107,7 +107,7 @@ async def find_scope(store: Store, bot: str, who: str) -> Extent:
 
 
 async def refuse_what_runs(store: Store, scope: Extent) -> None:
-    """Raise NotForgotten while a turn or an action runs, or another's question waits for the person."""
+    """Raise NotForgotten during a turn or an action, or while another's question waits for the person."""
     for name, action in scope.actions.items():
         if action.ballot_of is None and action.state in ("approved", "running", "unknown"):
             raise NotForgotten(f"the action {name} is {action.state}: wait for its end, or settle it, and try again")
@@ -139,7 +139,7 @@ def _people_of(action: PendingAction) -> Iterable[str | None]:
 
 
 def _read(stored: Json) -> PendingAction | None:
-    """Return the action of a record, whether its seal holds or not. None for one that cannot be read."""
+    """Return the action of a record, with a valid seal or without. None for an unreadable record."""
     try:
         if is_sealed(stored):
             return PendingAction.from_text(str(stored["body"]))

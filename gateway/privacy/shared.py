@@ -1,8 +1,8 @@
-"""Conversations that belong to others too: the part of the forgotten person is taken out, and the rest stays.
+"""Conversations shared with others: the forgotten person's part is removed, and the rest stays.
 
-Each is cleaned in one commit. In a group these are the turns of the person: their messages, the calls of tools and the
-answers of the bot. A line that goes keeps its number, with a text in its place. So no call of a tool stands without
-its result, and a reader of the log goes on.
+Each conversation is cleaned in one commit. In a group, the turns of the person are removed: the messages, the calls of
+tools and the bot's answers. A removed line keeps the number, with a text in place of the content. So no call of a tool
+is left without the result, and a reader of the log continues.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _PAGE: Final = 500
 _MOST: Final = 10_000
 _REMOVED: Final = "(removed)"
 _EDITED: Final = "The person edited an earlier message:"
-"""The beginning of the note of an edit, which names no person."""
+"""The beginning of the note of an edit. The note names no person."""
 
 
 async def clean(store: Store, keyring: Keyring, scope: Extent, conversation: str) -> Counter[str]:
-    """Take the person and these actions out of a conversation. Return the counts of each kind.
+    """Remove the person and these actions from a conversation. Return the counts of each kind.
 
-    Raises Conflict while it changes.
+    Raises Conflict if the conversation keeps changing.
     """
     attempt = 0
     while True:
@@ -74,7 +74,7 @@ async def clean(store: Store, keyring: Keyring, scope: Extent, conversation: str
 
 
 async def no_longer_there(store: Store, scope: Extent, group: str) -> None:
-    """Take the person out of the people of a group: it is the last that tells that they wrote here."""
+    """Remove the person from the people of a group. Call this last: no other record links the person to the group."""
     key = keys.key(store, group, keys.people)
     record = (await store.get([key]))[key]
     there = PeopleOf.from_json(record.value)
@@ -94,7 +94,7 @@ async def lines_of(store: Store, log: Key) -> list[LogEntry]:
 
 
 def names_in(scope: Extent, lines: Iterable[LogEntry]) -> frozenset[str]:
-    """Return the names under which the person speaks in these lines of a transcript, and in the actions."""
+    """Return the person's names as a speaker in these lines of a transcript, and in the actions."""
     said = {
         entry.value.get("speaker")
         for entry in lines
@@ -109,7 +109,7 @@ def names_in(scope: Extent, lines: Iterable[LogEntry]) -> frozenset[str]:
 
 
 def without(scope: Extent, conversation: str, entry: Json, names: frozenset[str], remarks: frozenset[str]) -> Json:
-    """Return a line of a log without the words of the person and of these actions; the same line if it has none."""
+    """Return a line of a log without the words of the person and of these actions, or the same line without any."""
     if not isinstance(entry, dict):
         return entry
     by = entry.get("person")
@@ -130,13 +130,13 @@ def without(scope: Extent, conversation: str, entry: Json, names: frozenset[str]
 
 
 def _is_decided(scope: Extent, body: Mapping[str, Json]) -> bool:
-    """Return True for the news of an action of another that the person has decided."""
+    """Return True for the news of another's action, decided by the person."""
     action = scope.decided.get(str(body.get("action_id")))
     return action is not None and action.decided_by == scope.person and body.get("by") is not None
 
 
 def _is_of(scope: Extent, line: str, names: frozenset[str], is_group: bool) -> bool:
-    """Return True for a line of a note that tells of these actions, or that the person may have written."""
+    """Return True for a line of a note about these actions, or possibly written by the person."""
     return scope.tells(line) or line.startswith(tuple(f"{name}: " for name in names) + ((_EDITED,) if is_group else ()))
 
 
@@ -149,9 +149,9 @@ def _replaced(text: str, words: frozenset[str]) -> str:
 async def _lines(
     store: Store, keyring: Keyring, scope: Extent, conversation: str, transaction: Transaction
 ) -> Counter[str]:
-    """Rewrite the lines of both logs. Return their number.
+    """Rewrite the lines of both logs. Return the number of rewritten lines.
 
-    Of the transcript, a genuine line is sealed again at its place. Another one gets no seal.
+    Genuine lines of the transcript are sealed again with the same place. Other lines get no seal.
     """
     gone: Counter[str] = Counter()
     decided = [each for each in scope.decided.values() if each.conversation == conversation]
@@ -175,7 +175,7 @@ async def _lines(
 
 
 async def _notes(store: Store, keyring: Keyring, scope: Extent, conversation: str, transaction: Transaction) -> None:
-    """Take the lines of these actions, and edits in a group, out of the folded notes."""
+    """Remove the lines of these actions, and edits in a group, from the folded notes."""
     key = keys.key(store, conversation, keys.folded_notes)
     record = (await store.get([key]))[key]
     match open_value(keyring, key.name, record.value):
@@ -193,7 +193,7 @@ async def _notes(store: Store, keyring: Keyring, scope: Extent, conversation: st
 async def _decisions(
     store: Store, keyring: Keyring, scope: Extent, conversation: str, transaction: Transaction
 ) -> None:
-    """Take the person out of the records of others' actions, and both out of the index."""
+    """Remove the person from the records of others' actions, and remove the person and these actions from the index."""
     seals: dict[str, str] = {}
     for name, action in scope.decided.items():
         if action.conversation == conversation:
@@ -256,7 +256,7 @@ def _without_person(scope: Extent, index: Index) -> Index:
 
 
 def _undecided(scope: Extent, action: PendingAction) -> PendingAction:
-    """Return a settled action of another person without this one."""
+    """Return a settled action of another person without the forgotten person."""
     by_person = action.decided_by == scope.person
     ballot_of = action.ballot_of
     return replace(

@@ -1,7 +1,7 @@
 """Providers of models, one module a vendor, selected by the first word of a spec: ``openai:gpt-5-mini``, ``demo``.
 
-A vendor's module has `from_environ(model, environ)` and is imported when a spec names it. Another distribution adds a
-vendor with an entry point of the group ``askfirst.providers`` that names a function like that.
+A vendor's module has `from_environ(model, environ)` and is imported for a spec with the vendor's name. Another
+distribution adds a vendor by an entry point of the group ``askfirst.providers`` to a function like `from_environ`.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ __all__ = [
 
 
 def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None = None) -> Provider:
-    """Make the provider that `spec` names, from the settings in `environ` (by default the process's).
+    """Make the provider of `spec`, from the settings in `environ` (by default the process's).
 
     None: the provider of ``ASKFIRST_PROVIDER``, or else the offline demo. Several specs with commas between them are a
-    FallbackProvider. The call imports the vendor's package, which blocks: inside an event loop, call it in a thread.
-    Raises MissingSetting for a key's file that cannot be read. Raises ProviderConfigurationError for an unknown vendor,
-    a missing key, a missing package, or another distribution's vendor that cannot be imported.
+    FallbackProvider. The call imports the vendor's package and therefore blocks: inside an event loop, call in a
+    thread. Raises MissingSetting for an unreadable key file. Raises ProviderConfigurationError for an unknown vendor, a
+    missing key, a missing package, or another distribution's vendor after a failed import.
     """
     environ = environment() if environ is None else environ
     specs = (spec or environ.get("ASKFIRST_PROVIDER") or "demo").split(",")

@@ -1,9 +1,9 @@
-"""The JSON Schema of an answer: as vendors enforce it, and in a request.
+"""The JSON Schema of an answer: in the form enforced by vendors, and in a request.
 
-Vendors enforce shapes only, with each property required and no other allowed. Source of the rules:
+Vendors enforce shapes only, with every property required and further properties forbidden. Source of the rules:
 https://platform.openai.com/docs/guides/structured-outputs#supported-schemas and
 https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations. The gateway validates
-each answer itself, so that a constraint which a vendor does not enforce only stands in a description.
+each answer itself. A constraint not enforced by a vendor therefore only stands in a description.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _NOTED: Final = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     }
 )
-"""The constraints that stand in a description."""
+"""The constraints moved into a description."""
 _DEEPEST: Final = 10
 
 
 class _NotStrict(Exception):
-    """The schema cannot be said in a vendor's words."""
+    """The schema has no form in the vendors' subset."""
 
 
 def strict_schema(schema: Mapping[str, Json]) -> dict[str, Any] | None:
-    """Return the schema as both vendors enforce it; None if they cannot.
+    """Return the schema in the form enforced by both vendors; None if enforcement is impossible.
 
-    They cannot enforce an answer that is no object, free names of properties, optional properties that may not be null
-    and have no default, a schema that contains itself, and the keywords that combine schemas other than ``anyOf``.
+    Vendors cannot enforce: an answer other than an object, free names of properties, optional properties neither
+    nullable nor with a default, a recursive schema, and the keywords for combined schemas other than ``anyOf``.
     """
     definitions = schema.get("$defs", {})
     if schema.get("type") != "object" or not isinstance(definitions, Mapping):
@@ -95,7 +95,7 @@ def _object(schema: Mapping[str, Json], depth: int) -> dict[str, Any]:
 
 
 def _may_be_given(schema: Json) -> bool:
-    """Return True if an optional property can always have a value: null, or one like its default."""
+    """Return True if an optional property can always have a value: null, or a value like the default."""
     if not isinstance(schema, Mapping):
         return False
     choices = schema.get("anyOf", [])
@@ -108,7 +108,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _check_nesting(schema: Json, definitions: Mapping[str, Json], path: tuple[str, ...]) -> None:
-    """Follow each reference. Raises _NotStrict for one that leads back to itself, or out of the schema."""
+    """Follow each reference. Raises _NotStrict for a reference back to itself, or out of the schema."""
     waiting = [schema]
     while waiting:
         match waiting.pop():
@@ -125,9 +125,9 @@ def _check_nesting(schema: Json, definitions: Mapping[str, Json], path: tuple[st
 
 
 def asking_for(provider: Provider, request: Request, schema: Mapping[str, Json]) -> Request:
-    """Return the request with the schema: as its `schema` where the provider enforces it, else as an instruction.
+    """Return the request with the schema: as `schema` where the provider enforces the schema, else as an instruction.
 
-    The instruction stands behind the system prompt, so that the vendor's prompt cache still knows that.
+    The instruction stands behind the system prompt, to keep the system prompt in the vendor's prompt cache.
     """
     if isinstance(provider, TakesSchemas) and provider.takes_schema(schema, request.model):
         return replace(request, schema=schema)

@@ -18,7 +18,7 @@ class Reserve(Protocol):
     """Reserves the estimated usage of one call to a model, while the block runs."""
 
     def __call__(self, estimate: Usage, seconds: float) -> AbstractAsyncContextManager[str | None]:
-        """Return the block. It is given the name of a budget that is used up, or None if the call may be made.
+        """Return the block. The block's value is the name of an exhausted budget, or None if the call may be made.
 
         The reservation lapses after some seconds.
         """
@@ -33,14 +33,14 @@ class Aside:
     model: str | None
     timeout_seconds: float
     book: Callable[[Usage], None]
-    """Counts the usage of each call in the budgets and the agent's sums; the run's own sum is the caller's."""
+    """Counts the usage of each call in the budgets and the agent's sums; the caller keeps the run's own sum."""
     reserve: Reserve | None = None
-    """Reserves the usage of each call in the budgets; None: there are none."""
+    """Reserves the usage of each call in the budgets; None: no budgets."""
 
     async def ask(self, prompt: str, *, system: str = "", max_tokens: int) -> Response:
-        """Return the model's reply to one message, whole and without tools. It is not retried.
+        """Return the model's reply to one message, whole, without tools and without retries.
 
-        Raises ProviderError, also after the timeout, and when a budget is used up.
+        Raises ProviderError, also after the timeout, and when a budget is exhausted.
         """
         request = Request(
             system=system,

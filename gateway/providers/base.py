@@ -1,4 +1,4 @@
-"""The Provider protocol: the calls with which the agent uses the model of any vendor.
+"""The Provider protocol: the agent's calls to the models of any vendor.
 
 ProviderError (AskfirstError)       a call failed; `retryable` says whether a retry can help
 ├── ProviderConfigurationError      a key or the package is missing
@@ -16,7 +16,7 @@ from channels import AskfirstError, Json, Media
 UNPRICED_USD_PER_MILLION: Final = 15.0
 """The US dollars for a million tokens of unknown price in `Usage.counted_usd`.
 
-It is high: most calls to most models cost less, so that a budget stops too early and not too late.
+The value is high: most calls to most models cost less, so a budget stops too early and not too late.
 """
 
 Refusal: TypeAlias = Literal["too_long", "invalid", "unusable"]
@@ -25,13 +25,13 @@ Refusal: TypeAlias = Literal["too_long", "invalid", "unusable"]
 class ProviderError(AskfirstError):
     """A call to a model failed. The text is for operators, never for the person in the chat.
 
-    `rate_limited` is True after too many calls. `retry_after_seconds` is the wait that the vendor asked for, if it did.
-    `refusal` says why this request can never succeed: it is ``too_long`` for the model, it is ``invalid`` by the
-    vendor's rules, including its rules for content, or its answers are ``unusable``. With ``too_long``, `sent_tokens`
-    is the size of the request and `taken_tokens` the most that the model takes, where the vendor says so.
+    `rate_limited` is True after too many calls. `retry_after_seconds` is the vendor's requested wait, if any. `refusal`
+    is the reason for a permanent failure of this request: ``too_long`` for the model, ``invalid`` by the vendor's
+    rules, including the rules for content, or ``unusable`` answers. With ``too_long``, `sent_tokens` is the size of the
+    request and `taken_tokens` the model's limit, where reported by the vendor.
 
-    `fault` names the fault of an answer that arrived, such as the field that cannot be read. The call was paid for, and
-    another one may have the same fault.
+    `fault` names the fault of a received answer, for example the unreadable field. The call was paid for, and another
+    call may have the same fault.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class ProviderConfigurationError(ProviderError):
 
 
 class ProviderFault(ProviderError):
-    """A provider raised an error that is no ProviderError, or gave a wrong value: a mistake of its author's.
+    """A provider raised another error than ProviderError, or returned a wrong value: a mistake of its author.
 
-    The error is the `__cause__`. Its text is left out, because it may be a person's.
+    The error is the `__cause__`. The error's text is left out, because it may be a person's.
     """
 
     def __init__(self, provider: str, code: str) -> None:
@@ -74,7 +74,7 @@ class ProviderFault(ProviderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool call of the model. `call_id` pairs it with its result."""
+    """A tool call of the model. `call_id` pairs the call with the result."""
 
     call_id: str
     name: str
@@ -87,9 +87,9 @@ class ToolCall:
 class ModelMessage:
     """One message of the conversation with the model.
 
-    The roles are ``user``, a person's message; ``assistant``, the model's reply with its tool calls; ``tool``, the
-    result of one call; ``event``, a message of the gateway to the model (an action was confirmed and done, expired,
-    ...). An event is data, not an instruction. A provider renders it in front of the next user message.
+    The roles are ``user``, a person's message; ``assistant``, the model's reply with tool calls; ``tool``, the result
+    of one call; ``event``, a message of the gateway to the model (an action was confirmed and done, expired, ...). An
+    event is data, not an instruction. A provider renders an event in front of the next user message.
     """
 
     role: Literal["user", "assistant", "tool", "event"]
@@ -101,17 +101,17 @@ class ModelMessage:
     speaker: str | None = None
     """The name of the author of a ``user`` message, in groups."""
     files: tuple[Media, ...] = ()
-    """The pictures and PDFs of a ``user`` message, by hash. Their bytes are in `Request.contents`."""
+    """The pictures and PDFs of a ``user`` message, by hash. The bytes are in `Request.contents`."""
     echo: Mapping[str, Json] | None = None
-    """Data of an ``assistant`` message that the provider of the model wants back unchanged.
+    """Data of an ``assistant`` message, to return unchanged to the provider of the model.
 
-    No other part of the program reads it (`history.echoed`).
+    No other part of the program reads this data (`history.echoed`).
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """A tool as the model sees it. `parameters` is a JSON Schema of an object."""
+    """A tool in the model's form. `parameters` is a JSON Schema of an object."""
 
     name: str
     description: str
@@ -120,7 +120,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUsage:
-    """The calls of one tool. `tokens` is its share of the replies that called it."""
+    """The calls of one tool. `tokens` is the tool's share of the calling replies."""
 
     calls: int = 0
     failed: int = 0
@@ -143,21 +143,21 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_prompt_tokens: int = 0
-    """The part of `prompt_tokens` that the vendor read from its prompt cache."""
+    """The part of `prompt_tokens` read from the vendor's prompt cache."""
     cache_write_tokens: int = 0
-    """The part of `prompt_tokens` that the vendor wrote to its prompt cache, which has a price of its own."""
+    """The part of `prompt_tokens` written to the vendor's prompt cache, at a separate price."""
     cost_usd: float | None = None
-    """The price in US dollars. None: it is unknown. A sum with an unknown price has none."""
+    """The price in US dollars. None: unknown. A sum with an unknown price has no price."""
     known_usd: float = 0.0
-    """In a sum without a cost: the price of those of its calls whose price is known."""
+    """In a sum without a cost: the price of the calls with a known price."""
     unpriced_calls: int = 0
-    """In a sum without a cost: the number of its calls whose price is unknown."""
+    """In a sum without a cost: the number of calls with an unknown price."""
     unpriced_tokens: int = 0
     """In a sum without a cost: the tokens of these calls."""
     saved_usd: float | None = None
-    """The price of the replies that a cache of the gateway's gave in place of the model. None: it gave none."""
+    """The price of the replies from a cache of the gateway in place of the model. None: no reply from a cache."""
     model: str = ""
-    """The model that replied. A sum over several models has none."""
+    """The model of the reply. A sum over several models has none."""
     provider: str = ""
     """The name of the provider. A sum over several providers has none."""
     by_tool: Mapping[str, ToolUsage] = field(default_factory=dict, hash=False)
@@ -168,17 +168,17 @@ class Usage:
 
     @property
     def least_usd(self) -> float:
-        """The price of the calls whose price is known. The cost is not less."""
+        """The price of the calls with a known price: a lower bound of the cost."""
         return self.known_usd if self.cost_usd is None else self.cost_usd
 
     @property
     def counted_usd(self) -> float:
-        """The cost as a budget counts it: each token of unknown price at `UNPRICED_USD_PER_MILLION`."""
+        """The cost for a budget, with each token of unknown price at `UNPRICED_USD_PER_MILLION`."""
         known, _, tokens = self._cost_parts()
         return known + tokens * UNPRICED_USD_PER_MILLION / 1_000_000
 
     def _cost_parts(self) -> tuple[float, int, int]:
-        """Return the price that is known, the number of calls whose price is unknown, and their tokens."""
+        """Return the known price, the number of calls with an unknown price, and the tokens of these calls."""
         if self.cost_usd is not None:
             return self.cost_usd, 0, 0
         if self.unpriced_calls:
@@ -216,11 +216,11 @@ class Usage:
 
 
 NO_USAGE: Final = Usage()
-"""The usage of nothing, which changes no sum."""
+"""The usage without any tokens, neutral in sums."""
 
 
 def _common(name: str, used: bool, other: str, others_used: bool) -> str:
-    """Return the name of both summands. A summand without a name and without tokens takes the other's."""
+    """Return the common name of both summands. A summand without a name and without tokens takes the other name."""
     if name == other or not (other or others_used):
         return name
     return "" if name or used else other
@@ -245,7 +245,7 @@ class Request:
     max_tokens: int | None = None
     timeout_seconds: float | None = None
     schema: Mapping[str, Json] | None = None
-    """The JSON Schema of the answer, for a provider that has said that it takes it (`TakesSchemas`)."""
+    """The JSON Schema of the answer, for a provider with support for this schema (`TakesSchemas`)."""
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     """The bytes of the files of these messages, by SHA-256. A file without bytes is named to the model, not shown."""
     language: str = "en"
@@ -256,7 +256,7 @@ class Request:
 class Response:
     """A reply of the model.
 
-    A reply with the finish ``length`` was cut off, so its tool calls may be incomplete and are not run.
+    A reply with the finish ``length`` was cut off, so the tool calls may be incomplete and are not run.
     """
 
     content: str = ""
@@ -284,9 +284,9 @@ class Provider(Protocol):
         ...
 
     def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """Yield pieces of the text as they come, and last, always, the whole Response.
+        """Yield pieces of the text on arrival, and last, always, the whole Response.
 
-        A stream that breaks off raises ProviderError. No tool call of it is ever run.
+        An interrupted stream raises ProviderError. No tool call of an interrupted stream is ever run.
         """
         ...
 
@@ -295,7 +295,7 @@ class Provider(Protocol):
 
 @runtime_checkable
 class Completes(Protocol):
-    """A protocol for a provider that is given without `stream`, `close` or both; see `as_provider`."""
+    """A protocol for a provider without `stream`, `close` or both; see `as_provider`."""
 
     name: str
 
@@ -306,22 +306,22 @@ class Completes(Protocol):
 
 @runtime_checkable
 class TakesSchemas(Protocol):
-    """A protocol for a provider whose vendor makes the model keep to the JSON Schema of an answer."""
+    """A protocol for a provider of a vendor with enforcement of an answer's JSON Schema."""
 
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
-        """Return True if the vendor enforces this schema. None: the model that the provider was made with."""
+        """Return True if the vendor enforces this schema. None: the provider's own model."""
         ...
 
 
 @runtime_checkable
 class KnowsModels(Protocol):
-    """A protocol for a provider with a server that lists its models free of charge."""
+    """A protocol for a provider with a server that lists models free of charge."""
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """Return True if the server has the model, and False if it does not say.
+        """Return True if the server has the model, and False if the server does not say.
 
-        None: the model that the provider was made with. Raises ProviderError when the server does not have the model,
-        refuses the key, or is unreachable.
+        None: the provider's own model. Raises ProviderError when the server does not have the model, refuses the key,
+        or is unreachable.
         """
         ...
 
@@ -336,11 +336,11 @@ class TranscriptionFailed(AskfirstError):
 
 @runtime_checkable
 class Transcriber(Protocol):
-    """A protocol for what writes down voice messages."""
+    """A protocol for transcription of voice messages."""
 
     async def transcribe(self, content: bytes, *, filename: str, mime_type: str, language: str | None) -> str:
-        """Return the words of a recording, an empty text if there are none. Raises TranscriptionFailed.
+        """Return the words of a recording, an empty text without any words. Raises TranscriptionFailed.
 
-        `language`: the BCP 47 tag of the person's language, if the platform names it.
+        `language`: the BCP 47 tag of the person's language, if named by the platform.
         """
         ...

@@ -1,14 +1,13 @@
-"""The tool calls of a reply, put together from the pieces in which a server sends them.
+"""The assembly of a reply's tool calls from the pieces sent by a server.
 
-The pieces of a call belong together by the index and the id that the APIs prescribe. Servers that speak an API of
-another vendor leave both out, repeat them or let them drift, and their pieces are placed where only one place is
-possible. A reply with a piece that fits two places is doubtful: none of its calls is used, because a call with the
-arguments of another one, or with none, is another action. The model is told to say them again.
+The APIs prescribe an index and an id for the pieces of a call. Compatible servers of other vendors leave both out,
+repeat them or let them drift. Their pieces are placed wherever only one place is possible. A reply with a piece for two
+possible places is doubtful: no call of the reply is used, because a call with the arguments of another call, or without
+arguments, is another action. The model is asked to repeat the calls.
 
-Reports of the deviations: https://github.com/agno-agi/agno/issues/8879 (an index that drifts),
-https://github.com/ai-dynamo/dynamo/pull/4723 (one index for all calls),
-https://github.com/openclaw/openclaw/pull/47136 (ids left out or repeated),
-https://github.com/NousResearch/hermes-agent/issues/8259 (a name in each piece) and
+Reports of the deviations: https://github.com/agno-agi/agno/issues/8879 (a drifting index),
+https://github.com/ai-dynamo/dynamo/pull/4723 (one index for all calls), https://github.com/openclaw/openclaw/pull/47136
+(ids left out or repeated), https://github.com/NousResearch/hermes-agent/issues/8259 (a name in each piece) and
 https://github.com/ggml-org/llama.cpp/issues/20198 (arguments as an object).
 """
 
@@ -27,16 +26,16 @@ _CUT: Final = "the arguments were cut off at the limit of tokens. Call the tool 
 WRITTEN: Final = "it stood in the text of the reply. Call the tool with a tool call of the API, not in words"
 MOST_CHARACTERS: Final = 262_144
 DEEPEST: Final = 100
-"""The bounds of the arguments of a call, as JSON: their length, and the depth of lists and objects."""
+"""The bounds of the arguments of a call, as JSON: the length, and the depth of lists and objects."""
 TOO_LONG: Final = f"the arguments have more than {MOST_CHARACTERS} characters. Call the tool with less"
 TOO_DEEP: Final = f"the arguments are nested more than {DEEPEST} deep. Call the tool with a flatter value"
 UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT, WRITTEN, TOO_LONG, TOO_DEEP)
-"""The faults of a call that name their own mend. Its JSON may be right."""
+"""The faults with a remedy in the text. The JSON of the call may be valid."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call so far. Its text is the JSON of its arguments."""
+    """A call so far. `text` is the JSON of the arguments."""
 
     call_id: str | None
     name: str
@@ -44,7 +43,7 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """True if the text is one JSON value, so that no piece of it can follow."""
+        """True if the text is one JSON value, so no further piece can follow."""
         try:
             json.loads(self.text)
         except (ValueError, RecursionError):
@@ -53,10 +52,10 @@ class _Call:
 
 
 class CallAssembler:
-    """Takes the pieces of a reply's calls in their order, and gives the calls.
+    """Takes the pieces of a reply's calls in order, and returns the calls.
 
-    A piece with a known id belongs to its call. A new id begins a call, and so does a new name. A piece with neither
-    belongs to the latest call of its index or, where the index has begun none, to the call that is being written.
+    A piece with a known id belongs to the call of the id. A new id begins a call, and so does a new name. A piece with
+    neither belongs to the latest call of the piece's index or, for an unused index, to the call of the latest piece.
     """
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class CallAssembler:
         self._written: _Call | None = None
         """The call of the latest piece."""
         self._passed_over: list[_Call] = []
-        """The latest call at each time when a piece with neither id nor name was placed on an earlier one."""
+        """The last begun call at each time when a piece with neither id nor name was placed on an earlier call."""
         self._is_doubtful = False
 
     def add(
@@ -76,7 +75,7 @@ class CallAssembler:
         name: str | None = None,
         arguments: str | Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a piece. `arguments` is a part of their JSON text, or all of them as an object."""
+        """Add a piece. `arguments` is a part of the JSON text, or all arguments as an object."""
         text = _written(arguments)
         seen = next((call for call in reversed(self._calls) if call_id and call.call_id == call_id), None)
         if seen is not None:
@@ -104,10 +103,10 @@ class CallAssembler:
         self._begin(call_id, name or "").text = _written(arguments)
 
     def calls(self, answer_id: str, *, ended: bool, cut: bool = False) -> tuple[ToolCall, ...]:
-        """Return the calls. The unusable ones have a `parse_error`.
+        """Return the calls. The unusable calls have a `parse_error`.
 
-        `answer_id` makes ids for calls without one. `ended`: the reply has a known good end. `cut`: it was cut off at
-        the limit of tokens.
+        `answer_id` makes ids for calls without an id. `ended`: the reply has a known good end. `cut`: the reply was cut
+        off at the limit of tokens.
         """
         values = [_value(call.text) for call in self._calls]
         doubtful = self._is_doubtful or any(value is _SEVERAL for value in values) or self._lacks_something()
@@ -144,7 +143,7 @@ class CallAssembler:
         return call
 
     def _home(self, index: int | None) -> _Call | None:
-        """Return the latest call of this index; without an index, the one that is being written."""
+        """Return the latest call of this index; without an index, the call of the latest piece."""
         if index is None:
             return self._written
         begun = self._by_index.get(index)
@@ -181,7 +180,7 @@ class CallAssembler:
         return self._begin(None, name)
 
     def _continued(self, index: int | None) -> _Call:
-        """Return the call of a piece with neither id nor name. It is doubtful if it fits another call, too."""
+        """Return the call of a piece with neither id nor name. The reply is doubtful if another call fits, too."""
         fitting = self._by_index.get(index) if index is not None else None
         call = fitting[-1] if fitting else self._written
         if call is None:
@@ -204,7 +203,7 @@ _SEVERAL: Final = object()
 
 
 def _value(text: str) -> object:
-    """Return the arguments of this text: _MALFORMED if it is no JSON, _SEVERAL if it is more than one value."""
+    """Return the arguments of this text: _MALFORMED for invalid JSON, _SEVERAL for more than one value."""
     try:
         return json.loads(text or "{}", parse_constant=no_constant)
     except json.JSONDecodeError as error:
@@ -225,7 +224,7 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
 
 
 def fault_of(error: Exception) -> str:
-    """Return the `parse_error` of a call whose text a JSON decoder refused."""
+    """Return the `parse_error` of a call after a JSON decoder refused the text."""
     where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
     return f"not valid JSON: {where}"
 

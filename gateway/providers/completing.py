@@ -1,4 +1,4 @@
-"""One call to a provider: within its time limit, with errors of one type, and whole where it cannot stream."""
+"""One call to a provider: within the time limit, with errors of one type, and whole for a provider without streams."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 
 _MOST_TOKENS: Final = 10**9
 _MOST_USD: Final = 10_000.0
-"""The most that one call may count. It is far above that of any model, and sums of it fit in the store's integers."""
+"""The highest countable cost of one call: far above the cost of any model, with sums within the store's integers."""
 _TOKENS: Final = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "cache_write_tokens")
 
 
 def as_provider(provider: Completes) -> Provider:
-    """Return a provider with all methods of the protocol, itself if it has them.
+    """Return a provider with all methods of the protocol, unchanged if already complete.
 
     A missing `stream` yields the whole reply as one piece, a sync `complete` runs in a thread, and a missing `close`
     does nothing.
@@ -33,7 +33,7 @@ def as_provider(provider: Completes) -> Provider:
 
 
 class _Completed:
-    """A Provider made of one without `stream`, without `close`, or with a sync `complete`."""
+    """A Provider made of a provider without `stream`, without `close`, or with a sync `complete`."""
 
     def __init__(self, provider: Completes) -> None:
         self.name = provider.name
@@ -70,7 +70,7 @@ class _Streams(Protocol):
 
 
 async def complete_within(limit_seconds: float | None, provider: Provider, request: Request) -> Response:
-    """Return the whole reply. Raises ProviderError, also when it takes longer than the limit."""
+    """Return the whole reply. Raises ProviderError, also after the limit."""
     with _bounded(limit_seconds, provider.name):
         response = await provider.complete(request)
     return _checked(provider.name, response)
@@ -79,10 +79,10 @@ async def complete_within(limit_seconds: float | None, provider: Provider, reque
 async def pieces_of(
     provider: _Streams, request: Request, limit_seconds: float | None
 ) -> AsyncGenerator[str | Response, None]:
-    """Yield the pieces of a stream that are not empty, and last, always, the whole reply.
+    """Yield the non-empty pieces of a stream, and last, always, the whole reply.
 
-    A provider whose `stream` raises NotImplementedError at its beginning gives the whole reply as one piece. The limit
-    is for each piece. The time that the caller takes between two pieces does not count. Raises ProviderError.
+    If `stream` raises NotImplementedError at the beginning, the whole reply is yielded as one piece. The limit is for
+    each piece. The caller's time between two pieces does not count. Raises ProviderError.
     """
 
     stream, response = None, None
@@ -128,7 +128,7 @@ def _checked(name: str, response: object) -> Response:
 
 
 def _is_possible(usage: object) -> bool:
-    """Return False for a usage with negative, endless or otherwise wrong numbers, which no store could add up."""
+    """Return False for a usage with negative, endless or otherwise wrong numbers, unfit for sums in a store."""
     if not isinstance(usage, Usage):
         return False
     tokens = (usage.prompt_tokens, usage.completion_tokens, usage.cached_prompt_tokens, usage.cache_write_tokens)
@@ -141,7 +141,7 @@ def _is_possible(usage: object) -> bool:
 
 
 def _possible(usage: object) -> Usage:
-    """Return a usage with the right numbers of this one. An answer is not lost for what a server counts."""
+    """Return a usage with the right numbers of this usage. A server's wrong counts must not cost the answer."""
     if not isinstance(usage, Usage):
         return Usage()
     tokens = {name: count for name in _TOKENS if _is_count(count := getattr(usage, name))}
@@ -159,7 +159,7 @@ def _is_price(value: object) -> bool:
 
 @contextmanager
 def _bounded(limit_seconds: float | None, name: str) -> Iterator[None]:
-    """Bound a call of this provider by the limit, and map its errors to ProviderError."""
+    """Bound a call of this provider by the limit, and map all errors to ProviderError."""
     limit = Deadline(limit_seconds)
     try:
         with limit:

@@ -26,15 +26,15 @@ from gateway.providers.specs import provider_of
 log = logging.getLogger("askfirst.providers")
 
 OnSwitch: TypeAlias = Callable[[str, str, ProviderError], Awaitable[None]]
-"""A callback for a switch: the failed provider, the next one, the error."""
+"""A callback for a switch: the failed provider, the next provider, the error."""
 _Ask: TypeAlias = Callable[[Provider, Request, float | None], AsyncGenerator[str | Response, None]]
 
 
 class FallbackProvider:
-    """A provider that asks several others in order, until one answers.
+    """A provider over several others, asked in order until the first answer.
 
-    An error that may pass (`ProviderError.retryable`) leads to the next provider, and any other is raised at once. The
-    agents and threads that use the object share its breakers.
+    A retryable error (`ProviderError.retryable`) leads to the next provider, and any other error is raised at once. All
+    agents and threads with the object share the breakers.
     """
 
     name = "fallback"
@@ -49,12 +49,12 @@ class FallbackProvider:
         on_fallback: Callable[[str, str, BaseException], Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make a chain of providers, or of specs like ``openai:gpt-5-mini``, which are made at the first call.
+        """Make a chain of providers, or of specs like ``openai:gpt-5-mini``, made at the first call.
 
-        After `max_failures` failures in a row a provider is skipped for `cooldown_seconds`. Then one call probes it,
-        and a failure of that call begins a new cooldown. `on_fallback`, sync or async, gets the name of the provider
-        that failed, the name of the next one, and the error. Its own errors are logged. `clock` returns seconds. Raises
-        WrongOption, which is a ValueError, for an empty list or a wrong value.
+        After `max_failures` failures in a row a provider is skipped for `cooldown_seconds`. Then one call probes the
+        provider, and a failed probe begins a new cooldown. `on_fallback`, sync or async, gets the name of the failed
+        provider, the name of the next provider, and the error. Errors of `on_fallback` are logged. `clock` returns
+        seconds. Raises WrongOption, a ValueError, for an empty list or a wrong value.
         """
         self._links = tuple(
             _Link(
@@ -70,28 +70,28 @@ class FallbackProvider:
         self._on_switch: OnSwitch | None = None
 
     def make(self) -> None:
-        """Make the providers of the specs. That imports packages, which blocks. Raises ProviderConfigurationError."""
+        """Make the providers of the specs. Blocks: imports packages. Raises ProviderConfigurationError."""
         for link in self._links:
             link.make()
 
     def telling(self, on_switch: OnSwitch) -> Self:
-        """Return this chain, with its breakers, for one run: it awaits `on_switch` before it asks the next provider."""
+        """Return this chain, with the same breakers, for one run: it awaits `on_switch` before the next provider."""
         other = copy.copy(self)
         other._on_switch = on_switch
         return other
 
     async def complete(self, request: Request) -> Response:
-        """Return the first whole reply, whose usage names its provider.
+        """Return the first whole reply, with the name of the provider in the usage.
 
-        Each provider is asked for its own model, within the request's `timeout_seconds`. Raises ProviderError: the
-        error of a provider that no other can mend, or one for all providers, with the last error as its cause.
+        Each provider uses the provider's own model, within the request's `timeout_seconds`. Raises ProviderError: the
+        permanent error of a provider, or an error for all providers, with the last error as the cause.
         """
         async with aclosing(self._asked(request, _whole)) as replies:
             return [reply async for reply in replies if isinstance(reply, Response)][-1]
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """Yield a reply as Provider.stream does. After its first piece an error is raised, and no other provider is
-        asked."""
+        """Yield a reply as Provider.stream does. After the first piece an error is raised, without a fallback to
+        another provider."""
         async with aclosing(self._asked(request, pieces_of)) as replies:
             async for reply in replies:
                 yield reply
@@ -103,11 +103,11 @@ class FallbackProvider:
         return f"{self.name} {' '.join(names)}"
 
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
-        """Return True: each provider is asked for the schema in its own way."""
+        """Return True: each provider gets the schema in a fitting form."""
         return True
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """Look the own model of each provider up, as KnowsModels.knows does. True: all servers have theirs."""
+        """Look up each provider's own model, as KnowsModels.knows does. True: all servers have the models."""
         await asyncio.to_thread(self.make)
         known: list[bool] = []
         for link in self._links:
@@ -116,7 +116,7 @@ class FallbackProvider:
         return all(known)
 
     async def close(self) -> None:
-        """Close all providers. An error of one is raised after the others are closed."""
+        """Close all providers. An error is raised only after all other providers are closed."""
         closing = [link.made.close() for link in self._links if link.made is not None]
         ended = await asyncio.gather(*closing, return_exceptions=True)
         for error in ended:
@@ -124,7 +124,7 @@ class FallbackProvider:
                 raise error
 
     async def _asked(self, request: Request, ask: _Ask) -> AsyncGenerator[str | Response, None]:
-        """Yield what the first provider that answers yields."""
+        """Yield the pieces of the first answering provider."""
         if any(link.made is None for link in self._links):
             await asyncio.to_thread(self.make)
         request = replace(request, model=None)
@@ -169,7 +169,7 @@ class FallbackProvider:
                 log.warning("on_fallback of a FallbackProvider raised %s", type(raised).__name__)
 
     def _none_answered(self, errors: Sequence[ProviderError]) -> ProviderError:
-        """Return the error of a call that no provider answered. `errors`: those of the providers that were asked."""
+        """Return the error of a call without any answer. `errors`: the errors of the asked providers."""
         if errors:
             text = f"every provider failed or is skipped: {'; '.join(map(str, errors))}"
             cause: ProviderError | None = errors[-1]
@@ -194,7 +194,7 @@ class FallbackProvider:
 
 
 def limited(provider: Provider, request: Request, on_switch: OnSwitch | None) -> tuple[Provider, float | None]:
-    """Return the provider to ask and its time limit in seconds. A chain has none: it limits each of its providers."""
+    """Return the provider to ask and the time limit in seconds. A chain has none: it limits each provider."""
     if isinstance(provider, FallbackProvider):
         return (provider if on_switch is None else provider.telling(on_switch)), None
     return provider, request.timeout_seconds
@@ -214,15 +214,16 @@ def _served_by(provider: Provider, response: Response) -> Response:
 
 @dataclass(slots=True, kw_only=True)
 class _Link:
-    """One provider of a chain, and its breaker.
+    """One provider of a chain, and the provider's breaker.
 
-    The breaker is closed, then open after `max_failures` failures in a row, and half-open after the cooldown: then it
-    admits one call, the probe. A refused request or a cancelled call counts neither as a failure nor as a success.
+    The breaker is closed at first, opens after `max_failures` failures in a row, and is half-open after the cooldown:
+    then the breaker admits one call, the probe. A refused request or a cancelled call counts neither as a failure nor
+    as a success.
     """
 
     spec: str
     made: Provider | None
-    """The provider; None: it is not yet made of the spec."""
+    """The provider; None: not yet made from the spec."""
     max_failures: int
     cooldown_seconds: float
     clock: Callable[[], float]
@@ -231,7 +232,7 @@ class _Link:
     last: ProviderError | None = None
     """The last failure."""
     opened_at: float | None = None
-    """The time at which the breaker opened; None: it is closed."""
+    """The time when the breaker opened; None: closed."""
     is_probed: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held for no longer than a few assignments, except by `make`."""
@@ -244,13 +245,13 @@ class _Link:
         return self.made
 
     def make(self) -> None:
-        """Make the provider of the spec, unless it is made. Raises ProviderConfigurationError."""
+        """Make the provider of the spec, unless made already. Raises ProviderConfigurationError."""
         with self.lock:
             if self.made is None:
                 self.made = provider_of(self.spec, environment())
 
     def admit(self) -> bool | None:
-        """Return whether the call is a probe; None: it is not admitted. `left` follows each call that is."""
+        """Return True for a probe, False for a plain call; None: not admitted. `left` follows each admitted call."""
         with self.lock:
             if self.opened_at is None:
                 return False
@@ -276,7 +277,7 @@ class _Link:
                 self.opened_at = self.failed_at
 
     def wait_seconds(self) -> float | None:
-        """Return the seconds until a probe is admitted; None while one runs."""
+        """Return the seconds until a probe is admitted; None during a probe."""
         with self.lock:
             if self.is_probed or self.opened_at is None:
                 return None
@@ -284,5 +285,5 @@ class _Link:
 
 
 def _bare(error: ProviderError) -> ProviderError:
-    """Return an equal error without a traceback, whose frames would hold the conversation."""
+    """Return a new error with the text and the retry flags. A traceback would hold the conversation."""
     return ProviderError(error.provider, error.code, retryable=error.retryable, rate_limited=error.rate_limited)

@@ -1,4 +1,4 @@
-"""Helpers that all vendors share for the rendering of a conversation."""
+"""Helpers of all vendors for the rendering of a conversation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from channels import Media
 from gateway.providers.base import ModelMessage, Request
 
 NO_RESULT = "No result was recorded for this call."
-"""The text in place of a result that the history has lost."""
+"""The text in place of a result missing from the history."""
 
 _EVENT_TAG = re.compile(r"<(?=/?gateway_event)", re.IGNORECASE)
 
 
 def plain_text(text: str) -> str:
-    """Return a text that cannot open or close an event tag.
+    """Return a text without any opening or closing event tag.
 
-    A lone surrogate, which UTF-8 cannot hold, becomes "?".
+    A lone surrogate, impossible in UTF-8, becomes "?".
     """
     return _EVENT_TAG.sub("&lt;", text).encode("utf-8", "replace").decode()
 
 
 def said_text(message: ModelMessage, contents: Mapping[str, bytes]) -> str:
-    """Return a person's text, in a group with the name in front, and a line for each file that is not shown."""
+    """Return a person's text, in a group with the name in front, and a line for each hidden file."""
     speaker = " ".join(plain_text(message.speaker or "").split())
     said = f"{speaker}: {plain_text(message.content)}" if speaker else plain_text(message.content)
     hidden = [file for file in message.files if file.sha256 not in contents]
@@ -34,7 +34,7 @@ def said_text(message: ModelMessage, contents: Mapping[str, bytes]) -> str:
 
 
 def shown_files(message: ModelMessage, contents: Mapping[str, bytes]) -> list[tuple[Media, str]]:
-    """Return the files of a message that are shown to the model, each with its bytes in base64."""
+    """Return the shown files of a message, each with the bytes in base64."""
     return [
         (file, base64.b64encode(contents[file.sha256]).decode()) for file in message.files if file.sha256 in contents
     ]
@@ -53,12 +53,12 @@ def event_text(message: ModelMessage) -> str:
 
 
 def tool_name(name: str) -> str:
-    """Return a name that all vendors accept, ``[a-zA-Z0-9_-]{1,64}``, also for one that a model made up."""
+    """Return a name accepted by all vendors, ``[a-zA-Z0-9_-]{1,64}``, also for a name made up by a model."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
 
 
 def echoed(message: ModelMessage, provider: str, model: str) -> Mapping[str, Any] | None:
-    """Return the echo of this provider and model in a message; None if it has none, or another one's."""
+    """Return a message's echo for this provider and model; None without an echo, or for another provider or model."""
     echo = message.echo or {}
     return echo if (echo.get("provider"), echo.get("model")) == (provider, model) else None
 
@@ -66,7 +66,7 @@ def echoed(message: ModelMessage, provider: str, model: str) -> Mapping[str, Any
 def results_in(following: Sequence[ModelMessage]) -> dict[str, list[str]]:
     """Return the results for the assistant message right before `following`, by call.
 
-    They are the results up to the next assistant message.
+    Only results before the next assistant message count.
     """
     results: dict[str, list[str]] = {}
     for message in following:
@@ -78,5 +78,5 @@ def results_in(following: Sequence[ModelMessage]) -> dict[str, list[str]]:
 
 
 def without_echoes(request: Request) -> Request:
-    """Return the request without the thoughts of earlier replies, for a server that cannot read them."""
+    """Return the request without the thoughts of earlier replies, for a server unable to read the thoughts."""
     return replace(request, messages=[replace(message, echo=None) for message in request.messages])

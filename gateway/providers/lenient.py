@@ -1,7 +1,7 @@
-"""Types for the fields of an answer that no reply depends on: a value of another shape counts as missing.
+"""Types for the optional fields of an answer: a value of another shape counts as missing.
 
-Servers that speak an API of another vendor send token counts as fractions, texts as lists of parts, and ids as numbers.
-A good answer is not lost for that.
+Servers with an API of another vendor send token counts as fractions, texts as lists of parts, and ids as numbers. These
+deviations must not cost a good answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("askfirst.providers")
 T = TypeVar("T")
 
 BROKE_OFF = re.compile(r"error|abort|cancel|timeout|fail|insufficient|interrupt", re.IGNORECASE)
-"""Reasons of other servers for an answer that is not whole (https://github.com/anomalyco/opencode/issues/26170)."""
+"""Reasons of other servers for an incomplete answer (https://github.com/anomalyco/opencode/issues/26170)."""
 
 
 def _or_none(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -55,13 +55,13 @@ def _text_in(part: object) -> object:
 
 
 Count: TypeAlias = Annotated[int | None, BeforeValidator(_whole), WrapValidator(_or_none)]
-"""A number of tokens, without its fraction."""
+"""A number of tokens, without the fraction."""
 Name: TypeAlias = Annotated[str | None, BeforeValidator(_written), WrapValidator(_or_none)]
 """An id or a name."""
 Said: TypeAlias = Annotated[str | None, BeforeValidator(_said)]
 """A text, or the texts of a list of parts."""
 Loose: TypeAlias = Annotated[T | None, WrapValidator(_or_none)]
-"""A part that may have any other shape."""
+"""A part; any other shape counts as missing."""
 
 
 @lru_cache(256)
@@ -73,14 +73,14 @@ def told_once(text: str) -> None:
 def broke_off(provider: str, *, as_ended: bool) -> ProviderError:
     """Return the error of an answer without an end.
 
-    `as_ended`: some of it arrived, and the server closed it as if it were whole. Some servers always do so.
+    `as_ended`: a part arrived, and the server closed the answer as if whole. Some servers always do so.
     """
     fault = "no end" if as_ended else None
     return ProviderError(provider, "the answer broke off before its end", retryable=True, fault=fault)
 
 
 def where(error: ValidationError) -> str:
-    """Return the field that could not be read and the type of its value, and no value."""
+    """Return the unreadable field and the type of the value, without the value."""
     first = error.errors(include_input=True, include_url=False)[0]
     path = ".".join(str(step) for step in first["loc"] if isinstance(step, int) or step.isidentifier())
     return f"{path or 'the whole'}: {type(first['input']).__name__}"

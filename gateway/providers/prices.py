@@ -1,7 +1,7 @@
 """Prices of calls to models, from the data of the package genai-prices. The gateway never fetches newer data.
 
-The URL of a server decides whose prices apply: a server of another host may have other prices for the same model. A
-price that the data does not name for certain is unknown.
+The URL of a server decides on the prices: a server of another host may have other prices for the same model. Without a
+certain price in the data, the price is unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _PACKAGE: Final = "genai-prices"
 
 DATA_RELEASE: Final = ("0.2.3", date(2026, 11, 10))
-"""The locked version of genai-prices and the day of its release. The package does not name the date of its data."""
+"""The locked version of genai-prices and the day of the release. The package does not name the date of the data."""
 
 _OLD: Final = timedelta(days=180)
 
@@ -36,10 +36,10 @@ See https://platform.openai.com/docs/api-reference/chat/object and https://platf
 """
 
 _SEARCHES: Final = re.compile(r"sonar|search")
-"""The models that search the web in each call, which has a price of its own."""
+"""The models with a web search in each call, at a separate price."""
 
 _UNCOUNTED: Final = ("output_reasoning_mtok", "output_citation_mtok", "requests_kcount")
-"""The prices of what a Usage does not count."""
+"""The prices of units outside of a Usage."""
 
 _SHARES: Final = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
 
@@ -61,16 +61,16 @@ _KNOWN: Final[dict[tuple[str, str, str], tuple[int, tuple[_Rates, ...]]]] = {}
 Some prices begin on a day, or hold at times of the day. An unknown price has no rates.
 """
 _MOST_KNOWN: Final = 1000
-"""The limit of known models: a server may give each reply another name."""
+"""The limit of known models: a server may give each reply another model name."""
 
 
 def load() -> None:
-    """Load the data. The call blocks for some tenths of a second: inside an event loop, make it in a thread."""
+    """Load the data. The call blocks for some tenths of a second: inside an event loop, call in a thread."""
     _library()
 
 
 def priced(usage: Usage, url: str, at: float, service_tier: str | None = None) -> Usage:
-    """Return the usage of one call with its cost, as cost_usd finds it, or as one call of unknown price."""
+    """Return the usage of one call with the cost by cost_usd, or as one call of unknown price."""
     cost = cost_usd(usage, url, at, service_tier)
     if cost is None:
         return replace(usage, unpriced_calls=1, unpriced_tokens=usage.total_tokens)
@@ -78,10 +78,10 @@ def priced(usage: Usage, url: str, at: float, service_tier: str | None = None) -
 
 
 def cost_usd(usage: Usage, url: str, at: float, service_tier: str | None = None) -> float | None:
-    """Return the price of one call in US dollars. None: it is unknown, which is logged once for each model.
+    """Return the price of one call in US dollars. None: unknown, logged once for each model.
 
-    `url` is the URL of the API that was called, `at` the POSIX time of the call, and `service_tier` the one that the
-    reply names. The first call in a process loads the data if `load` was not called before.
+    `url` is the URL of the called API, `at` the POSIX time of the call, and `service_tier` the tier in the reply. The
+    first call in a process loads the data if `load` was not called before.
     """
     tier = "" if not service_tier or service_tier in STANDARD_TERMS else service_tier
     key, minute = (url, usage.model, tier), int(at // 60)
@@ -107,7 +107,7 @@ def cost_usd(usage: Usage, url: str, at: float, service_tier: str | None = None)
 
 
 def age_text(now: datetime) -> str | None:
-    """Return the version of the prices and how old they may be. None: no prices are installed."""
+    """Return the version of the prices and the highest possible age. None: no prices are installed."""
     age = _age(now)
     return None if age is None else f"{_PACKAGE} {_installed()}, at most {max(age.days, 0)} days old"
 
@@ -124,7 +124,7 @@ def age_warning(now: datetime) -> str | None:
 
 
 def _age(now: datetime) -> timedelta | None:
-    """Return the age of the prices, at most. A version that was installed later is newer, and counts as this one."""
+    """Return the highest possible age of the prices. A newer installed version counts as the locked version."""
     return None if _installed() is None else now.astimezone(UTC) - datetime.combine(DATA_RELEASE[1], time(), UTC)
 
 
@@ -149,7 +149,7 @@ def _library() -> ModuleType | None:
 
 
 def _rates(url: str, model: str, tier: str, at: float) -> tuple[_Rates, ...]:
-    """Return the rates of a model at this time, the longest prompts first; none when they are unknown."""
+    """Return the rates of a model at this time, the longest prompts first; no rates if unknown."""
     library = _library()
     if library is None or not model or _SEARCHES.search(model):
         return ()
@@ -178,7 +178,7 @@ def _is_host_of(pattern: str, url: str) -> bool:
 
 
 def _tiers(price: Any) -> Iterator[_Rates]:
-    """Yield the rates of each length of prompt. A longer prompt has its rates for all tokens of the call."""
+    """Yield the rates of each length of prompt. The rates of a longer prompt apply to all tokens of the call."""
     shares = [getattr(price, name) for name in _SHARES]
     if shares[0] is None or shares[-1] is None or any(getattr(price, name) is not None for name in _UNCOUNTED):
         return

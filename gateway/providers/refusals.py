@@ -1,6 +1,6 @@
-"""A server's words about a request that it refused, without those of the request.
+"""A server's words about a refused request, without the words of the request.
 
-Servers quote the request in a refusal, and vLLM quotes the whole body. A person's words are in it.
+Servers quote the request in a refusal, and vLLM quotes the whole body. The quotes contain a person's words.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_SAID: Final = 240
 _MOST_READ: Final = 600
 _MOST_TEXTS: Final = 20
 _MOST_WORDS: Final = 5_000
-"""Bounds of the work, since a server decides about the size of its answer."""
+"""Bounds of the work, since a server decides on the size of the answer."""
 _KEY: Final = re.compile(r"\b(sk|pk|key|gsk)[-_][\w*.-]{6,}|\bBearer \S+|\b(?=[\w-]*\d)[\w-]{20,}\b")
 _WORD: Final = re.compile(r"\w+")
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
@@ -47,14 +47,13 @@ _OF_AN_API: Final = frozenset(
     """,
     )
 )
-"""The words of refusals. They tell no text of a person."""
+"""The words of refusals, free of a person's text."""
 
 
 def words_of(body: object, request: Request | None) -> str:
     """Return the words of a refusal for operators: at most 240 characters, without the words of the request.
 
-    A word that stands in the conversation becomes ``…``, unless refusals are made of it. So do keys.
-    `body` is the server's answer.
+    A word of the conversation becomes ``…``, unless common in refusals. So do keys. `body` is the server's answer.
     """
     if isinstance(body, str) and "<" in body:
         return ""  # a page
@@ -70,7 +69,7 @@ def words_of(body: object, request: Request | None) -> str:
 
 
 class _Heard:
-    """The words of a request, apart from its tools."""
+    """The words of a request, apart from the tools."""
 
     def __init__(self, request: Request) -> None:
         said = [request.system]
@@ -106,7 +105,7 @@ def texts_in(value: object, keys: Sequence[str] = _READ) -> Iterator[str]:
 
 
 def fields_in(value: object) -> Iterator[str]:
-    """Yield the places of the fields that an error is about, such as ``body.temperature``."""
+    """Yield the places of the fields in an error, for example ``body.temperature``."""
     for part in _parts(value):
         if isinstance(param := part.get("param"), str) and param:
             yield param
@@ -115,7 +114,7 @@ def fields_in(value: object) -> Iterator[str]:
 
 
 def _parts(value: object) -> Iterator[Mapping[Any, Any]]:
-    """Yield the objects of an error, also those that are written into its texts."""
+    """Yield the objects of an error, also objects written into texts."""
     if isinstance(value, str):
         value = _decoded(value)
     if isinstance(value, Mapping):
@@ -128,7 +127,7 @@ def _parts(value: object) -> Iterator[Mapping[Any, Any]]:
 
 
 def _decoded(text: str) -> object:
-    """Return the object that is written in a text as JSON or, as vLLM does, as Python; None for other texts."""
+    """Return the object written in a text as JSON or, as vLLM does, as Python; None for other texts."""
     if not text.strip().startswith(("{", "[")) or len(text) > _MOST_CHARACTERS:
         return None
     for read in (json.loads, ast.literal_eval):

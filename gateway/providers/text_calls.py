@@ -1,4 +1,4 @@
-"""Tool calls as text, for models without native ones: ``TOOL_CALL {"tool_name": ..., "parameters": {...}}``."""
+"""Tool calls as text, for models without native calls: ``TOOL_CALL {"tool_name": ..., "parameters": {...}}``."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Available tools (JSON schema)
 
 
 class TextCallsProvider:
-    """A provider for a model without native tool calls: another provider carries its calls and their results as text.
+    """A provider for a model without native tool calls: another provider carries the calls and the results as text.
 
-    A reply holds at most one call. The text behind it is dropped, because the model wrote it without the result.
+    A reply holds at most one call. The text behind the call is dropped, because the model wrote it without the result.
     """
 
     def __init__(self, provider: Provider) -> None:
@@ -48,7 +48,7 @@ class TextCallsProvider:
 
     @property
     def identity(self) -> str:
-        """The provider behind it, for the keys of a cache."""
+        """The inner provider, for the keys of a cache."""
         return f"text+{getattr(self._provider, 'identity', self.name)}"
 
     async def complete(self, request: Request) -> Response:
@@ -68,7 +68,7 @@ class TextCallsProvider:
                     yield text
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """Look the model up, as KnowsModels.knows does."""
+        """Look up the model, as KnowsModels.knows does."""
         provider = self._provider
         return isinstance(provider, KnowsModels) and await provider.knows(model, timeout_seconds=timeout_seconds)
 
@@ -78,9 +78,9 @@ class TextCallsProvider:
 
 
 def call_in(text: str, call_id: str) -> tuple[str, ToolCall | None]:
-    """Return the text before the first call, and that call; the whole text and None if the text calls no tool.
+    """Return the text before the first call, and the call; the whole text and None if the text calls no tool.
 
-    Only a JSON object right behind the marker is a call. JSON that cannot be read gives a call with a `parse_error`.
+    Only a JSON object right behind the marker is a call. Unreadable JSON gives a call with a `parse_error`.
     """
     begin = _BEGIN.search(text)
     if begin is None:
@@ -105,11 +105,11 @@ def _parsed(text: str, call_id: str) -> ToolCall:
 
 
 _NO_NAME = "unknown"
-"""The name of a call that has none."""
+"""The name of a call without a name."""
 
 
 def _with_call(response: Response, call_id: str) -> Response:
-    """Return a reply whose call is taken out of its text. A reply that was cut off stays one."""
+    """Return a reply with the call taken out of the text. A cut-off reply stays cut off."""
     if response.finish == "refused":
         return response
     content, call = call_in(response.content, call_id)
@@ -120,14 +120,14 @@ def _with_call(response: Response, call_id: str) -> Response:
 
 
 class _ShownText:
-    """The part of a streamed text that can be shown: it ends before a call, and waits for a text that may begin one."""
+    """The visible part of a streamed text: ends before a call, and holds back a possible start of a call."""
 
     def __init__(self) -> None:
         self._waits = ""
         self._calls = False
 
     def add(self, piece: str) -> str:
-        """Add a piece, and return the text that can be shown now."""
+        """Add a piece, and return the text now safe to show."""
         if self._calls:
             return ""
         self._waits += piece
@@ -139,12 +139,12 @@ class _ShownText:
         return shown
 
     def rest(self) -> str:
-        """Return the text that still waits at the end of the stream."""
+        """Return the held text at the end of the stream."""
         return "" if self._calls else self._waits
 
 
 def _end_of_settled(text: str) -> int:
-    """Return the length of the text that does not depend on the next piece: a call may begin behind it."""
+    """Return the length of the text independent of the next piece: a call may begin behind this part."""
     at = text.rfind(_MARKER)
     if at < 0 or _MAY_BE_BEGIN.fullmatch(text, at) is None:
         lengths = range(len(_MARKER) - 1, 0, -1)
@@ -190,5 +190,5 @@ def _payload(call: ToolCall) -> str:
 
 
 def _call_id(request: Request) -> str:
-    """Return the id of the reply's call. It depends on the request alone, so that a repetition gives the same."""
+    """Return the id of the reply's call. The id depends on the request alone, so a repetition gives the same id."""
     return f"text_{len(request.messages)}"

@@ -1,9 +1,9 @@
-"""Thoughts and raw calls that a server leaves in the text of an answer.
+"""Thoughts and raw calls in the text of an answer.
 
-Models that reason write their thoughts between tags, and a server without a parser for them passes the tags on
-(https://github.com/nullclaw/nullclaw/issues/272, https://github.com/openclaw/openclaw/issues/69843). Some begin within
-the thoughts, so that only the closing tag comes. A call may stand in the text as well. None of it is for a person. Tags
-within code are text.
+Reasoning models write thoughts between tags, and a server without a parser passes the tags on
+(https://github.com/nullclaw/nullclaw/issues/272, https://github.com/openclaw/openclaw/issues/69843). Some models begin
+within the thoughts, so only the closing tag arrives. A call may stand in the text as well. None of this is for a
+person. Tags within code are text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CODE: Final = re.compile(
     r"|(?<!`)(?P<marks>`++)(?:[^\n]|\n(?!\s*\n)){1,2000}?(?<!`)(?P=marks)(?!`)",
     re.MULTILINE,
 )
-"""Code as in CommonMark: a block with both its fences, or a span of one paragraph between equal rows of backticks."""
+"""Code as in CommonMark: a block with both fences, or a span of one paragraph between equal rows of backticks."""
 _CALL: Final = re.compile(
     r"</?(?:minimax:)?tool_calls?>|<[|｜]tool[_▁]calls?(?:[_▁]section)?[_▁]begin[|｜]>|<[|｜]tool_call[|｜]>|\[TOOL_CALLS\]"
     r"|<function=|<\|python_tag\|>|<[|｜]DSML[|｜]",
@@ -39,7 +39,7 @@ _CALL: Final = re.compile(
 
 
 def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern in a text that do not begin in closed code."""
+    """Yield the matches of a pattern in a text, except matches inside closed code."""
     blocks = _CODE.finditer(text) if "`" in text or "~~~" in text else iter(())
     code = next(blocks, None)
     for found in pattern.finditer(text):
@@ -50,7 +50,7 @@ def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]
 
 
 def _parted(text: str) -> tuple[str, bool]:
-    """Return a whole text without its thoughts, and True if it began within them."""
+    """Return a whole text without thoughts, and True if the text began within thoughts."""
     kept, at, thinks, begins_thinking = "", 0, False, False
     for tag in _outside_code(_TAG, text):
         if tag["opens"]:
@@ -65,27 +65,27 @@ def _parted(text: str) -> tuple[str, bool]:
 
 
 def without_thoughts(text: str) -> str:
-    """Return a whole text without its thoughts."""
+    """Return a whole text without thoughts."""
     kept, _ = _parted(text)
     return kept if kept == text else kept.strip()
 
 
 class AnswerText:
-    """Takes the pieces of a text, and gives the pieces of the answer in it.
+    """Takes the pieces of a text, and returns the pieces of the answer in the text.
 
-    `waits`: this model has begun within its thoughts before, so a piece is given only once they have ended.
+    `waits`: an earlier answer of this model began within thoughts, so pieces are held until the thoughts have ended.
     """
 
     def __init__(self, *, waits: bool = False) -> None:
         self.begins_thinking = False
-        """True if a closing tag came without an opening one: the text before it was a thought, too."""
+        """True after a closing tag without an opening tag: the text before the tag was a thought, too."""
         self._waits, self._thinks = waits, False
         self._code = ""
-        """The mark that ends the code in which the text is."""
+        """The mark for the end of the current code."""
         self._held = self._raw = self._given = ""
 
     def add(self, piece: str) -> str:
-        """Add a piece. Return the piece of the answer that can be shown now."""
+        """Add a piece. Return the piece of the answer now safe to show."""
         self._held += piece
         self._raw += piece
         shown, at = "", 0
@@ -105,12 +105,12 @@ class AnswerText:
         return shown
 
     def rest(self) -> str:
-        """Return the piece of the answer that was not shown yet, at the end of the text."""
+        """Return the piece of the answer not shown yet, at the end of the text."""
         whole = self.whole()
         return whole[len(self._given) :] if whole.startswith(self._given) else ""
 
     def whole(self) -> str:
-        """Return the whole answer, at the end of the text. Its draft may differ."""
+        """Return the whole answer, at the end of the text. The streamed draft may differ."""
         kept, self.begins_thinking = _parted(self._raw)
         return kept.strip() if self.begins_thinking else kept.lstrip() if kept != self._raw else kept
 
@@ -118,7 +118,7 @@ class AnswerText:
         return "" if self._thinks else text
 
     def _mark(self, mark: str, shown: str) -> str:
-        """Take a tag or a mark of code. Return the pieces before it that are still shown."""
+        """Take a tag or a code mark. Return the still visible pieces before the mark."""
         if self._thinks:
             self._thinks = not _is_closing(mark)
             self._waits = self._waits and self._thinks
@@ -139,7 +139,7 @@ def _is_closing(tag: str) -> bool:
 
 
 def shown(provider: str, response: Response, text: AnswerText, request: Request, model: str) -> Response:
-    """Return the reply without its thoughts. A call in its text becomes an unusable call."""
+    """Return the reply without thoughts. A call in the text becomes an unusable call."""
     content = text.whole()
     if response.finish == "refused":
         return replace(response, content=without_thoughts(response.content))
@@ -152,6 +152,6 @@ def shown(provider: str, response: Response, text: AnswerText, request: Request,
 
 
 def _before_raw_call(text: str) -> str | None:
-    """Return the text in front of a written call; None if it has no call outside of code."""
+    """Return the text in front of a written call; None without a call outside of code."""
     found = next(_outside_code(_CALL, text), None)
     return None if found is None else text[: found.start()].rstrip()

@@ -1,4 +1,4 @@
-"""A vendor's API: its settings, its library's errors as ProviderError, and the common part of its provider."""
+"""A vendor's API: settings, the library's errors as ProviderError, and the common part of the providers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Some come with 429, and no wait helps (https://platform.openai.com/docs/guides/e
 https://platform.claude.com/docs/en/api/rate-limits).
 """
 TRANSIENT = re.compile(r"tool_use_failed|json_validate_failed")
-"""Codes of a 400 for the model's own words, which another try may mend (https://github.com/pydantic/pydantic-ai/pull/2774)."""
+"""Codes of a 400 for the model's own words, worth a retry (https://github.com/pydantic/pydantic-ai/pull/2774)."""
 _CODE = re.compile(r"[A-Za-z_]{1,64}")
 _TOO_LONG = re.compile(r"context_length_exceeded|exceed_context_size|too_large")
 _SAID_TOO_LONG = re.compile(
     r"prompt is too long|context (length|window|size|limit)|too many (input )?tokens", re.IGNORECASE
 )
-"""The texts of the same error, for servers without a code for it.
+"""The texts of the same error, for servers without a code.
 
-Anthropic reports it only in its message (https://platform.claude.com/docs/en/build-with-claude/context-windows), and
-servers that speak OpenAI's API have various texts.
+Anthropic reports the error only in the message (https://platform.claude.com/docs/en/build-with-claude/context-windows),
+and servers with OpenAI's API have various texts.
 """
 
 
@@ -49,14 +49,14 @@ _TOKENS = (
     re.compile(r"maximum context length is (?P<taken>\d+)"),
     re.compile(r"n_prompt_tokens\D+(?P<sent>\d+)\D+n_ctx\D+(?P<taken>\d+)"),
 )
-"""The texts that say how many tokens were sent, and how many the model takes.
+"""The texts with the number of sent tokens and the model's limit.
 
 Sources: https://platform.claude.com/docs/en/build-with-claude/context-windows,
 https://github.com/docker/docker-agent/issues/569, https://github.com/vercel/ai/issues/428 and
 https://github.com/ggml-org/llama.cpp/pull/15780.
 """
 _REFUSED = re.compile(r"invalid_prompt|policy")
-"""The codes of an answer that failed by the vendor's rules for content.
+"""The codes of an answer stopped by the vendor's rules for content.
 
 See `ResponseError` in https://developers.openai.com/api/reference/resources/responses.
 """
@@ -77,21 +77,21 @@ class Vendor:
     example: str
     """The name of a model, for error texts."""
     silences: tuple[type[Exception], ...]
-    """The errors that the library raises on a timeout."""
+    """The library's errors for a timeout."""
     breaks: tuple[type[Exception], ...]
-    """The errors that the library raises when the connection fails."""
+    """The library's errors for a failed connection."""
     answers: type[Exception]
-    """The error that the library raises for an error answer.
+    """The library's error for an error answer.
 
-    It has a `status_code` and a `response`, unless it comes in the middle of a stream.
+    The error has a `status_code` and a `response`, except in the middle of a stream.
     """
     others: type[Exception]
     connect: Callable[..., Any]
     """The library's client, made of `api_key`, `base_url` and `max_retries`."""
     without_schemas: re.Pattern[str]
-    """The models that do not keep to a schema."""
+    """The models without enforcement of a schema."""
     details: Callable[[Any], tuple[Sequence[object], object]]
-    """A function that returns the candidates for the code of an error, the best first, and the field at fault."""
+    """A function: error -> the candidates for the code of the error, the best first, and the field at fault."""
 
     @property
     def key_variable(self) -> str:
@@ -102,9 +102,9 @@ class Vendor:
         return f"{self.name.upper()}_BASE_URL"
 
     def settings(self, model: str, environ: Mapping[str, str]) -> tuple[str, str]:
-        """Return the URL and the key. A server that is not the vendor's own may need no key.
+        """Return the URL and the key. A server other than the vendor's own may need no key.
 
-        Raises ProviderConfigurationError, also when no model is named.
+        Raises ProviderConfigurationError, also without a model.
         """
         if not model:
             raise ProviderConfigurationError(self.name, f"say which model, for example {self.name}:{self.example}")
@@ -123,8 +123,8 @@ class Vendor:
     def errors_mapped(self, request: Request | None = None) -> Iterator[None]:
         """Map the errors of a call of the library, and of reading an answer, to ProviderError.
 
-        The library's texts are left out: they may contain a key or a person's words. The server's words about a
-        refused `request` are kept without these.
+        The library's texts are left out: a key or a person's words may be in them. The server's words about a refused
+        `request` are kept, cleaned of both.
         """
         try:
             yield
@@ -172,9 +172,9 @@ class Vendor:
         )
 
     def failed(self, code: str | None, text: str | None, words: str = "") -> ProviderError:
-        """Return the error of an answer that failed after it had begun, by the vendor's code and text.
+        """Return the error of an answer with a late failure, by the vendor's code and text.
 
-        The text is read, and not repeated. `words`: those of it that may be.
+        The text is read, but not repeated. `words`: the repeatable part.
         """
         code = code if code and _CODE.fullmatch(code) else ""
         said = f"failed half way {code}".strip() + (f', the server says "{words}"' if words else "")
@@ -204,7 +204,7 @@ class Vendor:
         )
 
     def codes(self, error: Any) -> list[str]:
-        """Return the codes of an error that have the form of a code."""
+        """Return the codes of an error in the form of a code."""
         return [str(code) for code in self.details(error)[0] if _CODE.fullmatch(str(code or ""))]
 
     def _mend(self, status: int, *, unpaid: bool, transient: bool = False) -> str:
@@ -220,9 +220,9 @@ class Vendor:
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); None without one.
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); None without a header.
 
-    The header has seconds or a date, which is counted from the answer's own Date.
+    The header has seconds, or a date relative to the answer's own Date.
     """
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,6}(\.\d+)?", value):
@@ -265,9 +265,9 @@ class Connections(Generic[Client]):
 
 
 class VendorProvider(Generic[Client]):
-    """The part of a provider that all vendors have in common. Their libraries do not retry: the agent's loop retries.
+    """The common part of all vendors' providers. The vendors' libraries do not retry: the agent's loop retries.
 
-    A subclass names its `vendor`, and has `complete` and `stream`.
+    A subclass names the `vendor`, and has `complete` and `stream`.
     """
 
     vendor: ClassVar[Vendor]
@@ -284,12 +284,12 @@ class VendorProvider(Generic[Client]):
     ) -> None:
         """`base_url`: the server; empty: the vendor's own.
 
-        `whole_api`: the server has the vendor's whole API, such as the enforcement of an answer's JSON Schema. None:
-        only the vendor's own does. Raises MissingSetting for a server in clear on another host that ASKFIRST_CLEAR does
-        not allow.
+        `whole_api`: the server has the vendor's whole API, including the enforcement of an answer's JSON Schema. None:
+        True only for the vendor's own server. Raises MissingSetting for a server in clear on another host without
+        permission in ASKFIRST_CLEAR.
         """
         self.model = model
-        """The model of a request that names none."""
+        """The model of a request without a model."""
         vendor, self._url, self._clock = self.vendor, base_url or self.vendor.url, clock
         refuse_clear("models", self._url, vendor.url_variable)
         self._whole_api = self._url.rstrip("/") == vendor.url if whole_api is None else whole_api
@@ -310,7 +310,7 @@ class VendorProvider(Generic[Client]):
 
     @property
     def identity(self) -> str:
-        """The server and its model, for the keys of a cache."""
+        """The server and the model, for the keys of a cache."""
         return f"{self.name} {self._url} {self.model}"
 
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
@@ -319,9 +319,9 @@ class VendorProvider(Generic[Client]):
         return self._whole_api and known and strict_schema(schema) is not None
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """Look the model up, as KnowsModels.knows does.
+        """Look up the model, as KnowsModels.knows does.
 
-        A compatible server without a model list does not know the path, and reports that without a code of the vendor.
+        A compatible server without a model list does not know the path, and answers without a vendor's error code.
         """
         models, vendor = (await self._connections.client()).models, self.vendor
         with vendor.errors_mapped():

@@ -1,1 +1,1 @@
-"""The one storage seam and its implementations."""
+"""The storage protocol and both implementations."""

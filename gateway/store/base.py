@@ -1,8 +1,8 @@
-"""The protocol of a store: all durable state is read and written through it.
+"""The protocol of a store, the only access to durable state.
 
-A store knows records, logs, mailboxes, lanes, leases and timers, and does not interpret their content. The rules about
-actions, sessions and budgets are above it. Values are JSON. All stamps are of the store's own clock. The values are in
-`gateway.store.types` and `gateway.store.transaction`, the errors in `gateway.store.errors`.
+A store knows records, logs, mailboxes, lanes, leases and timers, and does not interpret the content. The rules about
+actions, sessions and budgets are in higher layers. Values are JSON. All stamps are of the store's own clock. The values
+are in `gateway.store.types` and `gateway.store.transaction`, the errors in `gateway.store.errors`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class ConversationStore(Protocol):
     """
 
     offset_seconds: float
-    """Seconds added to the store's clock: 0 in production, set by FakeClock. It moves stamps, deadlines, TTLs and
-    timers. Leases use real time."""
+    """Seconds added to the store's clock: 0 in production, set by FakeClock. The offset moves stamps, deadlines, TTLs
+    and timers. Leases use real time."""
     shared: bool
     """Several processes may use the store at once."""
 
     async def open(self) -> None:
-        """Open the store. Raises StoreRefused if it cannot be used as it is."""
+        """Open the store. Raises StoreRefused if the store cannot be used in this state."""
         ...
 
     async def close(self) -> None:
@@ -57,15 +57,15 @@ class ConversationStore(Protocol):
         ...
 
     async def now(self) -> datetime:
-        """Return the store's clock, in UTC. It never goes backwards."""
+        """Return the store's clock, in UTC. The clock never goes backwards."""
         ...
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        """Store events. Return for each event True if it is new, False for a twin, also of one in the same batch.
+        """Store events. Return for each event True if new, False for a twin, also of an event in the same batch.
 
-        The events are durable when it returns. Only a new `refusable` event is refused. Raises Overloaded if the limit
-        of all waiting events is reached. Raises its subclass MailboxFull if only the limit of the conversation
-        (`conversation_limit`) is reached. The events before it in the batch count towards the limits.
+        On return, the events are durable. Only a new `refusable` event is refused. Raises Overloaded at the limit of
+        all waiting events, and the subclass MailboxFull at the limit of the conversation alone (`conversation_limit`).
+        Earlier events of the batch count towards both limits.
         """
         ...
 
@@ -76,7 +76,7 @@ class ConversationStore(Protocol):
         older_than_seconds: float = 0.0,
         limit: int = 100,
     ) -> list[Waiting]:
-        """Return the head of the decision lane: events with a pointer, of one conversation or of all."""
+        """Return the head of the decision lane: events with a pointer, of a conversation or of all conversations."""
         ...
 
     async def lease(
@@ -90,35 +90,34 @@ class ConversationStore(Protocol):
         lease_seconds: float = 6.0,
         prefetch: Prefetch = Prefetch(),  # noqa: B008 - it is immutable
     ) -> Lease | None:
-        """Lease the lane that has been ready longest. Return None if none was ready within `wait_seconds`.
+        """Lease the longest-ready lane. Return None if no lane was ready within `wait_seconds`.
 
-        `only` names the one conversation or action to lease. Without it, outboxes of this `pool` alone are leased, so
-        that a slow platform does not hold up the others.
+        `only` names a single conversation or action to lease. Without `only`, the outboxes of this `pool` alone are
+        leased, so a slow platform does not delay the others.
 
-        A lane is ready when it has work, is due, and is not held by a lease that has not lapsed. The work of a turn is
-        one of two things. (a) A waking event without a pointer, with the events before it. (b) A note that is
-        `FOLDED_AFTER_SECONDS` old. The work of an outbox is its parts. The work of an action is its id in
-        `Transaction.actions`. A caller that is cancelled holds no lease:
-        the lane is there for the next caller.
+        A lane is ready when work waits, the due time has come, and no unlapsed lease holds the lane. The work of a turn
+        is (a) a waking event without a pointer, with the events before, or (b) a note of the age
+        `FOLDED_AFTER_SECONDS`. The work of an outbox is a part. The work of an action is an id in
+        `Transaction.actions`. A cancelled caller holds no lease: the next caller can lease the lane.
         """
         ...
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
-        """Renew the lease. Return the signals since it began. Raises Fenced when it is lost."""
+        """Renew the lease. Return the signals since the lease began. Raises Fenced for a lost lease."""
         ...
 
     async def get(self, keys: Sequence[Key]) -> Snapshot:
-        """Return these records, read at one moment."""
+        """Return these records, read at the same moment."""
         ...
 
     async def read(
         self, log: Key, *, after: int = 0, first: int | None = None, last: int | None = None
     ) -> list[LogEntry]:
-        """Return the entries of a log after a sequence number, in order: the `first` or the `last` of them, or all."""
+        """Return the entries of a log after a sequence number, in order: at most the `first` or the `last`, or all."""
         ...
 
     def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
-        """Yield the entries of a log after a sequence number, for ever, as they are committed.
+        """Yield the entries of a log after a sequence number, for ever, each after the commit.
 
         Raises StoreUnavailable when the store closes.
         """
@@ -129,44 +128,44 @@ class ConversationStore(Protocol):
         ...
 
     async def has_work(self, conversation: str) -> bool:
-        """Return True if an event that wakes and has no pointer waits in a conversation, or an unsent part.
+        """Return True if a waking event without a pointer, or an unsent part, waits in a conversation.
 
-        Work that is leased now counts too.
+        Leased work counts too.
         """
         ...
 
     async def commit(self, transaction: Transaction) -> Committed:
-        """Commit the transaction: all of its writes or none. A caller that is cancelled holds no chained lease.
+        """Commit the transaction: all writes or none. A cancelled caller holds no chained lease.
 
         Raises Conflict, Fenced, TooLate, or StoreUnavailable (outcome unknown: read, do not repeat). Raises ValueError
-        for a transaction that is wrong in itself: of another partition, `finish` without a lease, steps or
-        `collect_until` of no turn, `chain` without `finish`.
+        for an inconsistent transaction: of another partition, `finish` without a lease, steps or `collect_until` of no
+        turn, `chain` without `finish`.
         """
         ...
 
     async def give_back(self, transaction: Transaction) -> None:
-        """Release the chained lease of a commit that raised StoreUnavailable, if the commit took it.
+        """Release the chained lease of a commit after StoreUnavailable, if the commit took the lease.
 
-        The next lease of the lane is given the same content.
+        The next lease of the lane has the same content.
         """
         ...
 
     async def run_timers(self) -> float | None:
-        """Accept the events of the timers that are due. Return the seconds to the next timer, or None.
+        """Accept the events of due timers. Return the seconds to the next timer, or None.
 
-        Every process may call it.
+        Any process may make this call.
         """
         ...
 
     async def acquire(self, cells: Sequence[Cell]) -> float:
-        """Take the cost of every cell from its rate, or of none. Return 0 if taken, else the seconds to wait.
+        """Take the cost of every cell, or of none. Return 0 if taken, else the seconds to wait.
 
-        It is never given back.
+        A taken cost is never given back.
         """
         ...
 
     async def spent(self, names: Sequence[str]) -> list[Mapping[str, int]]:
-        """Return the counts under these names, summed over all partitions. A count that was never added to is empty.
+        """Return the counts under these names, summed over all partitions. A count without additions is empty.
 
         Amounts are added by `Transaction.spends`.
         """
@@ -175,7 +174,7 @@ class ConversationStore(Protocol):
     async def has_headroom(self) -> bool:
         """Return True if disk or memory is left for new work, as measured within the last second.
 
-        Without headroom, only work that has begun is ended: new messages are refused and no action is launched.
+        Without headroom, only begun work is completed: new messages are refused and no action is launched.
         """
         ...
 
@@ -185,22 +184,22 @@ class ConversationStore(Protocol):
 
 
 class OperatorStore(Protocol):
-    """The calls of operators, and of whoever reads or removes the data of people. Many look at the whole store.
+    """The calls of operators, and of code for reading or removing personal data. Many scan the whole store.
 
     Every call may raise StoreUnavailable.
     """
 
     @property
     def clock_ahead_seconds(self) -> float:
-        """Seconds by which the machine's clock was ahead of the latest moment in the store when it was opened.
+        """Seconds of the machine's clock ahead of the latest moment in the store, at the opening of the store.
 
-        0 if that is less than a day, and after `trust_clock`. While it is more, the store's clock continues from its
-        latest moment. So a wrong machine clock expires and removes no record.
+        0 for less than a day, and after `trust_clock`. Above 0, the store's clock continues from the latest stored
+        moment. So a wrong machine clock expires and removes no record.
         """
         ...
 
     def trust_clock(self) -> None:
-        """Follow the machine's clock although it is far ahead: the store was unused for that long."""
+        """Follow the machine's clock although far ahead: the store was unused for the time between."""
         ...
 
     @property
@@ -209,14 +208,14 @@ class OperatorStore(Protocol):
         ...
 
     async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
-        """Return the records of all partitions whose name begins with `prefix`, ordered by name."""
+        """Return the records of all partitions with this name prefix, ordered by name."""
         ...
 
     async def logs(self, prefix: str, *, before: datetime | None = None) -> list[Key]:
-        """Return the logs of all partitions with lines whose name begins with `prefix`, in no order.
+        """Return the non-empty logs of all partitions with this name prefix, in no order.
 
-        `before`: only the ones whose first line is older than this moment of the store's clock. All names are looked
-        at, in many short calls: it is for work that is done a few times a day.
+        `before`: only logs with a first line older than this moment of the store's clock. All names are scanned, in
+        many short calls: for work done a few times a day.
         """
         ...
 
@@ -225,43 +224,43 @@ class OperatorStore(Protocol):
         ...
 
     async def mailbox(self, conversation: str, limit: int = 100) -> list[Waiting]:
-        """Return the events and notes that wait in a conversation, in order, for an operator."""
+        """Return the waiting events and notes of a conversation, in order, for an operator."""
         ...
 
     async def is_held(self, conversation: str) -> bool:
-        """Return True if the turn of a conversation is held by a lease that has not lapsed."""
+        """Return True if an unlapsed lease holds the turn of a conversation."""
         ...
 
     async def timers(self, conversation: str | None = None) -> list[Timer]:
-        """Return the timers whose event is of a conversation, or all, in no order. All timers are looked at.
+        """Return the timers with an event of a conversation, or all timers, in no order. All timers are scanned.
 
-        A timer that cannot be read is left out.
+        Unreadable timers are left out.
         """
         ...
 
     async def forget(self, forgotten: Forgotten) -> Mapping[str, int]:
-        """Remove all of this, with its names. Return how many ``records``, ``lines``, ``events``, ``parts``,
-        ``timers``, ``dead letters`` and ``counts`` there were; none of a kind is left out.
+        """Remove this data, with the names. Return the counts of the removed items.
 
-        Raises Conflict while one of the lanes is leased, before anything of its partition is removed. All names in the
-        store are looked at. After a StoreUnavailable some partitions may be done, and a repeat does the others.
-        Versions of the records begin anew.
+        The counts are ``records``, ``lines``, ``events``, ``parts``, ``timers``, ``dead letters`` and ``counts``,
+        without those of 0. Raises Conflict while a lane is leased, before any removal in the lane's partition. All
+        names in the store are scanned. After a StoreUnavailable some partitions may be done, and a repeat does the
+        others. Versions of the records begin anew.
         """
         ...
 
     async def all_spent(self, prefix: str) -> dict[str, Mapping[str, int]]:
-        """Return the counts whose name begins with `prefix`, by name, summed over all partitions."""
+        """Return the counts with this name prefix, by name, summed over all partitions."""
         ...
 
     async def dead_letters(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
         """Return dead letters after a `seq`, the oldest first; at most `limit`.
 
-        They are read in pages. Other callers wait for one page at most.
+        Reading is paged: other callers wait for a single page at most.
         """
         ...
 
     async def drop_all(self, reason: str | None = None) -> int:
-        """Delete all dead letters, or the ones whose reason contains `reason`. Return their number."""
+        """Delete all dead letters, or the letters with `reason` within the reason. Return the number."""
         ...
 
     async def replay(self, dead_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Values as stores keep them: JSON as text, and moments as whole microseconds since 1970 (UTC)."""
+"""The stored form of values: JSON as text, and moments as whole microseconds since 1970 (UTC)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DEEPEST = 250
-"""The deepest nesting that is read. Whatever is read can also be written, from any depth of the stack."""
+"""The deepest readable nesting. Any readable value can also be written, from any depth of the stack."""
 _LONGEST_SECONDS = 1e9
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=dict)
 
@@ -32,13 +32,12 @@ _decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def encode(value: Json | Mapping[str, Json]) -> str:
-    """Return JSON text in ASCII, which keeps a lone surrogate in a person's text. Raises ValueError for NaN and
-    infinity."""
+    """Return JSON text in ASCII, with lone surrogates kept. Raises ValueError for NaN and infinity."""
     return value.text if isinstance(value, Written) else _encoder.encode(value)
 
 
 def decode(stored: str | bytes) -> Any:
-    """Return the value that `encode` was given. Raises ValueError for any text that it cannot have returned."""
+    """Return the value of a text from `encode`. Raises ValueError for invalid JSON, infinity and deep nesting."""
     try:
         text = stored if isinstance(stored, str) else stored.decode()
         value = _decoder.decode(text)
@@ -50,9 +49,9 @@ def decode(stored: str | bytes) -> Any:
 
 
 def decode_loosely(stored: str | bytes) -> Any:
-    """Return the value, or the text itself if it cannot be read, so that one planted record fails no other.
+    """Return the value, or the text itself if unreadable, so a planted record makes no other record fail.
 
-    No reader of a record takes a text for its own.
+    No reader accepts a text as a record.
     """
     try:
         return decode(stored)
@@ -61,15 +60,15 @@ def decode_loosely(stored: str | bytes) -> Any:
 
 
 def decode_body(stored: str | bytes) -> Mapping[str, Json]:
-    """Return the body of an event or a part. One that is no JSON object comes as `unreadable`, and so has no seal."""
+    """Return the body of an event or a part. Anything but a JSON object comes as `unreadable`, and so has no seal."""
     value = decode_loosely(stored)
     return value if isinstance(value, dict) else {"unreadable": value}
 
 
 def decode_all(stored: Sequence[str] | Sequence[bytes]) -> list[Any]:
-    """Return the values of many texts, in a fraction of the time that decoding each takes.
+    """Return the values of many texts, in a fraction of the time for decoding each.
 
-    One that cannot be read comes as its text.
+    An unreadable text comes as text.
     """
     try:
         texts = [text if isinstance(text, str) else text.decode() for text in stored]
@@ -83,7 +82,7 @@ def decode_all(stored: Sequence[str] | Sequence[bytes]) -> list[Any]:
 
 
 def lines_of(stored: bytes) -> list[str]:
-    """Return the lines of a log, each still JSON text. Bytes that are no text are kept, for their reader to refuse."""
+    """Return the lines of a log, each still JSON text. Invalid bytes are kept, for the reader to refuse."""
     return stored.decode(errors="surrogateescape").split("\n")
 
 
@@ -110,7 +109,7 @@ def moment(when: int) -> datetime:
 
 
 def stamp_of(stored: Any) -> datetime:
-    """Return the stamp of a stored event or part; 1970 for what is none, which is too old to decide or to be sent."""
+    """Return the stamp of a stored event or part. An invalid stamp becomes 1970, too old to decide or to be sent."""
     try:
         return moment(int(stored))
     except (OverflowError, TypeError, ValueError):
@@ -128,12 +127,12 @@ def incoming_to_text(incoming: Incoming) -> str:
 
 
 def incoming_from_text(text: str | bytes) -> Incoming:
-    """Return the event that `incoming_to_text` was given. Raises ValueError for any other text."""
+    """Return the event of a text from `incoming_to_text`. Raises ValueError for any other text."""
     return _read(lambda: _incoming_from_json(decode(text)))
 
 
 def conversation_of(text: str | bytes) -> str | None:
-    """Return the conversation of the event that `incoming_to_text` was given; None for any other text."""
+    """Return the conversation of a text from `incoming_to_text`; None for any other text."""
     try:
         return incoming_from_text(text).conversation
     except ValueError:
@@ -141,7 +140,7 @@ def conversation_of(text: str | bytes) -> str | None:
 
 
 def dead_to_text(dead: Dead) -> str:
-    """Return the content of a dead letter: its event or its part."""
+    """Return the content of a dead letter: the event or the part."""
     part = dead.part
     return encode(
         {
@@ -161,7 +160,7 @@ def dead_to_text(dead: Dead) -> str:
 
 
 def dead_from_text(text: str | bytes) -> tuple[Incoming | None, QueuedPart | None]:
-    """Return the event and the part that `dead_to_text` was given. Raises ValueError for any other text."""
+    """Return the event and the part of a text from `dead_to_text`. Raises ValueError for any other text."""
     return _read(lambda: _dead_from_json(decode(text)))
 
 
@@ -182,7 +181,7 @@ def _part_from_json(value: dict[str, Any]) -> QueuedPart:
 
 
 def open_letter(seq: int, dead_id: str, conversation: str, reason: str, stamp: int, held: str | bytes) -> Dead:
-    """Return a dead letter. Its content is left out if it cannot be read."""
+    """Return a dead letter, without unreadable content."""
     try:
         incoming, part = dead_from_text(held)
     except ValueError:
@@ -231,7 +230,7 @@ def _are(kind: type[object], values: Iterable[object]) -> bool:
 
 
 def _read(reading: Callable[[], T]) -> T:
-    """Return the result of a function that reads a stored text. Raises ValueError if it cannot."""
+    """Return the result of a reader of stored text. Raises ValueError if the text is unreadable."""
     try:
         return reading()
     except (LookupError, OverflowError, RecursionError, TypeError) as error:

@@ -4,12 +4,12 @@ StoreError (AskfirstError)
 ├── Conflict         a version, an event or a pointer was not as the transaction expected
 ├── Fenced           the lease was lost to another worker
 ├── TooLate          the store's clock was past `not_after`
-├── Overloaded       a new message was refused, and no event of its batch was stored
-│   └── MailboxFull  because too many events wait in its own conversation
-├── StoreRefused     the store cannot be opened as it is
-│   └── StoreInUse   because another process holds it now
+├── Overloaded       a new message was refused, and no event of the batch was stored
+│   └── MailboxFull  because too many events wait in the conversation
+├── StoreRefused     the store cannot be opened in this state
+│   └── StoreInUse   because another process holds the store now
 └── StoreUnavailable the outcome is unknown: read, do not repeat
-    └── NotPrimary   it is a replica, which may become the primary
+    └── NotPrimary   the server is a replica, and may become the primary
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Conflict(StoreError):
 
 
 class Fenced(StoreError):
-    """The lease was lost to another worker. Stop: that worker does the work."""
+    """The lease was lost to another worker. Stop: the other worker does the work."""
 
     @classmethod
     def by_lane(cls, kind: str, lane: str, worker: str) -> Self:
-        """Return the error for the lease of a lane that this worker does not hold any more."""
+        """Return the error for the lease of a lane no longer held by this worker."""
         return cls(f"the {kind} lease of {lane} is no longer held by {worker}")
 
 
@@ -42,21 +42,21 @@ class TooLate(StoreError):
 
     @classmethod
     def by_clock(cls, now: datetime, not_after: datetime | None) -> Self:
-        """Return the error for a transaction that came after its latest moment."""
+        """Return the error for a transaction after the latest moment."""
         return cls(f"it is {now}, and the transaction was good until {not_after}")
 
 
 class Overloaded(StoreError):
-    """Too many events wait: a new message was refused, and no event of its batch was stored."""
+    """Too many events wait: a new message was refused, and no event of the batch was stored."""
 
     @staticmethod
     def by_count(waiting: int) -> Overloaded:
-        """Return the error for a store in which this many events wait."""
+        """Return the error for a store with this many waiting events."""
         return Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
 
 
 class MailboxFull(Overloaded):
-    """Too many events wait in this conversation: its new messages are refused, other conversations' are not."""
+    """New messages are refused in this conversation alone: too many events wait there."""
 
     def __init__(self, conversation: str, most: int) -> None:
         super().__init__(
@@ -66,14 +66,14 @@ class MailboxFull(Overloaded):
 
 
 class StoreRefused(StoreError):
-    """The store cannot be opened as it is: it is in use, damaged or of another form. It was not changed.
+    """The store cannot be opened: in use, damaged, of another form, or with unsafe settings. It was not changed.
 
-    The error text says how to repair it.
+    The error text says how to repair the store.
     """
 
 
 class StoreInUse(StoreRefused):
-    """Another process holds the store. It can be opened when that process ends, without any repair."""
+    """Another process holds the store. The store opens after the end of the other process, without any repair."""
 
 
 class StoreUnavailable(StoreError):
@@ -81,4 +81,4 @@ class StoreUnavailable(StoreError):
 
 
 class NotPrimary(StoreUnavailable):
-    """The store is a replica, which takes no writes. It may become the primary in a moment."""
+    """The store is a replica and takes no writes. The replica may become the primary in a moment."""

@@ -1,4 +1,4 @@
-"""Files that their owner alone may read."""
+"""Files readable by the owner alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger("askfirst.store")
 
 
 def keep_private(path: Path) -> None:
-    """Remove the rights of other users on a file, and log it. It raises no error, and an absent file is skipped."""
+    """Remove the rights of other users on a file, and log the change. Never raises; an absent file is skipped."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
         if mode & 0o077 == 0:

@@ -1,4 +1,4 @@
-"""The secret of an embedded store. It is kept beside the file, so that a process that opens the file has the same."""
+"""The secret of an embedded store, kept beside the file for every process opening the file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ log = logging.getLogger("askfirst.store")
 
 _LEAST_BYTES = 32
 _FEWEST_DIFFERENT = 8
-"""43 random characters of base64 have fewer different ones with a probability below 10^-30."""
+"""43 random base64 characters have fewer different characters with a probability below 10^-30."""
 
 
 def secret_of(store: Store) -> Sequence[bytes]:
-    """Return the secret of an embedded store. Return none for any other store: it has no place for one.
+    """Return the secret of an embedded store. Other stores have no place for a secret: return none.
 
     Raises StoreRefused.
     """
@@ -35,9 +35,9 @@ def secret_of(store: Store) -> Sequence[bytes]:
 
 
 def keys_of(settings: Settings, store: Store) -> Sequence[bytes]:
-    """Return the keys that seal the values of a store: from the settings, else the secret that is kept beside its file.
+    """Return the sealing keys of a store: from the settings, else the secret beside the file.
 
-    Raises MissingSetting if there is neither, and StoreRefused if the kept one is damaged.
+    Raises MissingSetting if there is neither, and StoreRefused if the secret is unreadable, damaged or guessable.
     """
     keys = settings.keys or secret_of(store)
     if not keys:
@@ -48,12 +48,12 @@ def keys_of(settings: Settings, store: Store) -> Sequence[bytes]:
 
 
 def new_secret() -> bytes:
-    """Return a random secret, for a store that ends with its process."""
+    """Return a random secret, for a store without a file."""
     return secrets.token_bytes(_LEAST_BYTES)
 
 
 def kept_secret(database: Path) -> bytes:
-    """Return the secret beside a database file. If there is none, it is made, readable by its owner alone.
+    """Return the secret beside a database file. A missing secret is made, readable by the owner alone.
 
     Raises StoreRefused.
     """
@@ -88,7 +88,7 @@ def kept_secret(database: Path) -> bytes:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Write the file whole or not at all. A file that another process has written meanwhile is kept."""
+    """Write the file whole or not at all. A file written meanwhile by another process is kept."""
     with tempfile.NamedTemporaryFile("w", prefix=f".{path.name}.", dir=path.parent) as file:  # made for its owner alone
         file.write(text)
         file.flush()

@@ -14,17 +14,17 @@ from gateway.store.types import Dead, Incoming, Kind, Lease, Prefetch, QueuedPar
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A record's new value. `ttl_seconds` counts from the commit; None keeps the record until it is deleted."""
+    """A record's new value. `ttl_seconds` counts from the commit; None keeps the record until deletion."""
 
     value: Json
     ttl_seconds: float | None = None
     keeps_end: bool = False
-    """The record ends when it did before; `ttl_seconds` is not looked at. For a record that `expect` says is there."""
+    """The end of the record is not changed; `ttl_seconds` is ignored. For an existing record, checked by `expect`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """An event that the store accepts when it is due, with the stamp `due`. Setting a timer of the same id moves it."""
+    """An event accepted by the store at the moment `due`, with this stamp. Setting a timer of the same id moves it."""
 
     timer_id: str
     due: datetime
@@ -33,7 +33,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chained:
-    """A lane that is leased in the same commit that finishes another lease."""
+    """A lane to lease in the commit at the end of another lease."""
 
     kind: Kind
     lane: str
@@ -45,18 +45,18 @@ class Chained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCut:
-    """Lines to remove from the beginning of a log: all of them, up to the number `upto`, or all but the last `keep`.
+    """Lines to remove from the beginning of a log: all, up to the number `upto`, or all but the last `keep`.
 
-    A line keeps its number, and a later line has a greater one, also after all lines were removed. Of a log without
-    lines the store keeps neither the name nor the last number: its next line gets a number above those of all logs of
-    the partition that were left without lines.
+    Remaining lines keep the numbers, and later lines have greater numbers, also after all lines were removed. For a log
+    without lines the store keeps neither the name nor the last number. The next line is numbered above all lines of the
+    emptied logs of the partition.
     """
 
     log: str
     upto: int | None = None
     """Lines with a greater number stay."""
     keep: int = 0
-    """The number of the last lines, which stay."""
+    """The number of last lines to keep."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,21 +65,20 @@ class Transaction:
 
     partition: str
     lease: Lease | None = None
-    """A lease that must still be held, else Fenced."""
+    """A lease still to be held at the commit, else Fenced."""
     finish: Literal["done", "failed"] | None = None
     """How the lease ends. `done` clears the lane's tries and checkpoint. `failed` adds a try and keeps the checkpoint.
-    After both, the lane is ready again if work is left in it; `done` of an action removes the work that was there when
-    it was leased."""
+    After both, the lane is ready again if work is left; `done` of an action removes the work present at the lease."""
     due: datetime | None = None
     """With finish: the lane is not ready before this."""
     collect_until: datetime | None = None
-    """With finish of a turn: the lane is not ready before this, as long as all events that wake it collect."""
+    """With finish of a turn: the lane is not ready before this, as long as all waking events collect."""
     chain: Chained | None = None
-    """With finish: a lane of another kind to lease in the same commit, if `Store.lease` would give it."""
+    """With finish: a lane of another kind to lease in the same commit, if ready for `Store.lease`."""
     not_after: datetime | None = None
     """The latest moment of the store's clock for this commit, else TooLate."""
     expect: dict[str, int] = field(default_factory=dict)
-    """Record name -> the version it must have (0: absent)."""
+    """Record name -> the required version (0: absent)."""
     puts: dict[str, Put] = field(default_factory=dict)
     deletes: list[str] = field(default_factory=list)
     appends: list[tuple[str, Json]] = field(default_factory=list)
@@ -87,27 +86,27 @@ class Transaction:
     cut: list[LogCut] = field(default_factory=list)
     """Lines to remove from logs. The lines of `appends` stay. Absent lines and logs are skipped."""
     rewrite: list[tuple[str, int, Json]] = field(default_factory=list)
-    """(log, seq, value): lines that get another value, and keep their stamp. Absent ones are skipped."""
+    """(log, seq, value): new values of lines, with the old stamps. Absent lines are skipped."""
     consume: list[tuple[str, int]] = field(default_factory=list)
-    """(conversation, seq): events to remove, with their pointers. Each must still wait, else Conflict."""
+    """(conversation, seq): events to remove, with the pointers. Each must still wait, else Conflict."""
     drop_pointers: list[tuple[str, int]] = field(default_factory=list)
-    """(conversation, seq): each must still have its pointer, else Conflict. The event stays without it, and now wakes
-    the conversation if it was accepted with `wakes`."""
+    """(conversation, seq): pointers to remove, else Conflict. The event stays without the pointer, and now wakes the
+    conversation if accepted with `wakes`."""
     replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
-    """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
+    """(conversation, seq, body): the new body of a still waiting event, else Conflict."""
     accept: list[Incoming] = field(default_factory=list)
     """Events for mailboxes of this partition. Twins are skipped, and no event is refused."""
     hand_over: list[Incoming] = field(default_factory=list)
-    """Events for mailboxes of any partition. Each has ids, by which it is accepted once, and the stamp of its receipt,
-    which it keeps. It is accepted soon after the commit, also if this process dies, and is never refused."""
+    """Events for mailboxes of any partition. Every event needs `event_ids` (deduplication) and `stamp`; the stamp is
+    not changed. The events are accepted soon after the commit, also if this process dies, and are never refused."""
     parts: list[QueuedPart] = field(default_factory=list)
-    """Parts for outboxes of this partition. A part that is queued already is skipped."""
+    """Parts for outboxes of this partition. An already queued part is skipped."""
     sent: list[str] = field(default_factory=list)
-    """Ids of parts to remove from the outbox. An absent one is skipped."""
+    """Ids of parts to remove from the outbox. Absent ids are skipped."""
     steps: list[Json] = field(default_factory=list)
-    """Steps to append to the checkpoint of the turn that `lease` holds."""
+    """Steps to append to the checkpoint of the leased turn."""
     actions: list[str] = field(default_factory=list)
-    """Ids of actions that become ready to be executed (lane kind `action`), even if they were put off."""
+    """Ids of actions to make ready for execution (lane kind `action`), even if put off."""
     timers: list[Timer] = field(default_factory=list)
     cancel: list[str] = field(default_factory=list)
     """Ids of timers to remove."""
@@ -116,10 +115,10 @@ class Transaction:
     spends: list[Spending] = field(default_factory=list)
     """Amounts to add to counts. Counts are read by `Store.spent`."""
     dead: list[Dead] = field(default_factory=list)
-    """Dead letters to keep. One of the same id is replaced."""
+    """Dead letters to keep. A letter of the same id is replaced."""
 
     def check(self) -> None:
-        """Raise ValueError for a transaction that no state of a store could accept."""
+        """Raise ValueError for a transaction unacceptable in every state of a store."""
         lease = self.lease
         if lease is None and (self.finish is not None or self.steps):
             raise ValueError("finish and steps belong to a lease, and the transaction names none")
@@ -141,7 +140,7 @@ class Transaction:
             raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")
 
     def conversations(self) -> Iterator[str]:
-        """Yield the conversations whose mailboxes and outboxes this transaction writes to."""
+        """Yield the conversations of all mailboxes and outboxes written by this transaction."""
         for conversation, _ in (*self.consume, *self.drop_pointers):
             yield conversation
         for conversation, _, _ in self.replace:
@@ -169,4 +168,4 @@ class Committed(NamedTuple):
     at: datetime
     """The store's clock at the commit."""
     lease: Lease | None = None
-    """The lease of the lane in `chain`, or None if it could not be leased."""
+    """The lease of the lane in `chain`, or None if not leased."""

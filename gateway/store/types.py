@@ -1,4 +1,4 @@
-"""The values that a store is given and returns. Their JSON is not read by the store."""
+"""The arguments and results of a store's calls. The store does not read the JSON inside."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ Kind = Literal["turn", "action", "out"]
 """The kind of a lane: a conversation's waiting events, an action to execute, or a conversation's outbox."""
 
 FOLDED_AFTER_SECONDS = 600.0
-"""Age at which a note makes its conversation ready for a turn by itself, so that it does not wait for ever for the next
-message."""
+"""Age at which a note alone makes the conversation ready for a turn, without the next message."""
 
 TIMERS_COUNTED = 10_000
-"""The timers whose kinds `Stats` counts, so that counting takes milliseconds at most."""
+"""The most timers counted in `Stats.timer_kinds`: counting takes milliseconds at most."""
 
 
 def conversation_limit(max_waiting: int) -> int:
-    """Return how many events may wait in one conversation: a tenth of the limit of the store, at least 1."""
+    """Return the limit of waiting events in a conversation: a tenth of the store's limit, at least 1."""
     return max(1, max_waiting // 10)
 
 
 class Key(NamedTuple):
-    """The name of a record or log within its partition."""
+    """The partition and the name of a record or log."""
 
     partition: str
     name: str
@@ -36,10 +35,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A value and the number of its writes. Version 0 is an absent record.
+    """A value and the number of writes. Version 0 is an absent record.
 
-    A record that is written again within an hour of its end continues its count of versions. So a transaction that
-    expects the version of the ended record gets a Conflict.
+    A record written again within an hour of the end continues the count of versions. So a transaction with the version
+    of the ended record in `expect` gets a Conflict.
     """
 
     value: Json = None
@@ -68,7 +67,7 @@ class Prefetch:
 
 
 class Written(Mapping[str, Json]):
-    """An event's body that is JSON text already, and is stored as this text. It is parsed on first access."""
+    """An event's body as JSON text, stored unchanged. The text is parsed on first access."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -89,55 +88,55 @@ class Written(Mapping[str, Json]):
 
 @dataclass(slots=True, kw_only=True)
 class Incoming:
-    """An event to be stored in a conversation's mailbox. Not frozen: a frozen one takes twice as long to make."""
+    """An event to be stored in a conversation's mailbox. Not frozen: a frozen object takes twice as long to make."""
 
     conversation: str
     event_ids: tuple[str, ...]
-    """Ids of the event, unique over all channels. An event with an id that was stored before is a twin, and is dropped;
-    all its ids are remembered.
+    """Ids of the event, unique over all channels. An event with a known id is a twin, and is dropped; all ids of the
+    twin are remembered.
 
     Deduplication works within the partition of the conversation. A second delivery goes to the same conversation,
-    because the conversation is read from the same bytes. There is one exception: a message of a group that has just
-    moved, delivered before the news of the move and again after it. It is then an event of both conversations.
+    because the conversation is read from the same bytes. The only exception is a message of a just moved group,
+    delivered both before and after the news of the move. This message is then an event of both conversations.
     """
     body: Mapping[str, Json]
     """The content, as a mapping or as JSON text (`Written`)."""
     decides: bool = False
-    """Puts a pointer to the event in the decision lane. The event makes its conversation ready only once it has lost
-    the pointer."""
+    """Puts a pointer to the event in the decision lane. The event makes the conversation ready only after the pointer
+    is dropped."""
     wakes: bool = True
     """Makes the conversation ready for a turn. False for a note. A note is never refused, does not count towards the
-    limits, and makes its conversation ready by itself only after `FOLDED_AFTER_SECONDS`."""
+    limits, and alone makes the conversation ready only after `FOLDED_AFTER_SECONDS`."""
     about: str | None = None
-    """Subject of a note. A later note on the same subject replaces it, unless a lease was given the earlier one. Only
-    for notes."""
+    """Subject of a note. A later note on the same subject replaces the earlier note, unless a lease has the latter.
+    Only for notes."""
     collects: bool = False
-    """May wait for more events until `Transaction.collect_until`. Any other event that wakes ends that wait."""
+    """May wait for more events until `Transaction.collect_until`. Any other waking event ends the wait."""
     refusable: bool = False
-    """May be refused when too many events wait: a new message of a platform that delivers it again."""
+    """May be refused when too many events wait: a new message of a redelivering platform."""
     keep_seconds: float = 7 * 86400.0
-    """How long its ids are remembered."""
+    """Seconds for remembering the ids."""
     stamp: datetime | None = None
-    """The stamp of an event that was stored elsewhere before (a timer, a hand-over). None: the moment of storing."""
+    """The stamp of an event stored elsewhere before (a timer, a hand-over). None: the moment of storing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An event in a mailbox. `seq` orders the events of a conversation as they were accepted."""
+    """An event in a mailbox. `seq` is the order of acceptance within a conversation."""
 
     seq: int
     conversation: str
     stamp: datetime
     body: Mapping[str, Json]
     pointed: bool
-    """The decision lane has a pointer to it."""
+    """The decision lane has a pointer to the event."""
     collects: bool = False
     tries: int = 0
-    """Number of turns that held it and failed or died."""
+    """Number of failed or dead turns with this event."""
 
 
 class Mailbox(NamedTuple):
-    """The count of events in one conversation, without notes."""
+    """The count of events in a conversation, without notes."""
 
     conversation: str
     waiting: int
@@ -147,28 +146,28 @@ class Mailbox(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedPart:
-    """A part in a conversation's outbox. `part_id` is chosen before the commit that queues it.
+    """A part in a conversation's outbox. `part_id` is chosen before the queueing commit.
 
-    `body` holds the data of the delivery (address, part, the actions that it shows). The store does not read it.
+    `body` holds the data of the delivery (address, part, shown actions). The store does not read the body.
     """
 
     part_id: str
     conversation: str
     body: Mapping[str, Json]
     pool: str = ""
-    """The group of outboxes that this one is leased with. All parts of a conversation have the same."""
+    """The group of outboxes for leasing. All parts of a conversation have the same pool."""
     stamp: datetime | None = None
     """The moment of queueing, set by the store."""
     tries: int = 0
-    """Number of leases that held it as their first part and ended without its receipt (failed, parked or died)."""
+    """Number of leases with this part first that ended without its receipt (failed, parked or died)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A worker's exclusive right to a lane, until it is finished or lost.
+    """A worker's exclusive right to a lane, until finished or lost.
 
-    A lease that was not renewed for `lease_seconds` of real time has lapsed. It is lost once another worker takes the
-    lane. The leases of a process that owned an embedded store lapse when the process ends.
+    A lease without renewal for `lease_seconds` of real time has lapsed. A lapsed lease is lost once another worker
+    takes the lane. The leases of an embedded store lapse when the owning process ends.
     """
 
     kind: Kind
@@ -177,23 +176,23 @@ class Lease:
     partition: str
     worker: str
     fence: int
-    """The fencing token. It grows with every lease of this lane."""
+    """The fencing token, greater than in every earlier lease of this lane."""
     tries: int
-    """Number of leases of this lane in a row before this one that ended without success (died or failed)."""
+    """Number of unsuccessful leases of this lane (died or failed) in a row, right before this lease."""
     died: bool
-    """The lease before this one was never finished. The effects of its work are unknown."""
+    """The previous lease was never finished. The effects of the earlier work are unknown."""
     events: tuple[Waiting, ...] = ()
     """turn: the first 100 events of the mailbox, in order."""
     parts: tuple[QueuedPart, ...] = ()
     """out: the first 20 parts of the outbox, in order."""
     steps: tuple[Json, ...] = ()
-    """turn: the checkpoint of a turn that was running when its lease was lost or parked."""
+    """turn: the checkpoint of a turn with a lost or parked lease."""
     prefetched: Snapshot
     """The records of the `Prefetch`, read when the lane was taken."""
     lines: tuple[str, ...] = ()
-    """The last lines of the log of the `Prefetch`, in order, each as its JSON text."""
+    """The last lines of the log of the `Prefetch`, in order, each as JSON text."""
     sure_until: float
-    """Before this moment of this process's time.monotonic() the lease has not lapsed, however long a call took."""
+    """The lease has not lapsed before this moment of `clock_steps.elapsed_seconds`, however long a call took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +204,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead:
-    """A dead letter: an event or a part that cannot be processed, kept for an operator."""
+    """A dead letter: an unprocessable event or part, kept for an operator."""
 
     dead_id: str
     conversation: str
@@ -214,28 +213,29 @@ class Dead:
     stamp: datetime | None = None
     """The moment of storing, set by the store."""
     incoming: Incoming | None = None
-    """The event. Replay puts it at the end of its mailbox."""
+    """The event. Replay appends the event to the mailbox."""
     part: QueuedPart | None = None
-    """The part. Replay puts it at the end of its outbox."""
+    """The part. Replay appends the part to the outbox."""
     seq: int | None = None
-    """Its place in the order of dead letters, set by the store."""
+    """The place in the order of dead letters, set by the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """The data that `Store.forget` removes: lanes with all that is of them, and all that is named after a subject."""
+    """The data to remove with `Store.forget`: whole lanes, and everything named after a subject."""
 
     lanes: frozenset[str] = frozenset()
-    """Conversations and actions. All that waits in them goes, with their checkpoints, timers and dead letters, and each
-    record, log, count and rate whose name ends with one of them as a path."""
+    """Conversations and actions. All waiting items of these lanes are removed, with checkpoints, timers and dead
+    letters, and each record, log, count and rate with a lane as the end of the name's path."""
     subjects: frozenset[str] = frozenset()
-    """Each record, log, count, rate, timer and event id goes whose name has one of these as a whole part of its path:
-    ``a/b`` is one of ``x/a/b/y`` and none of ``x/a/bc``. A part of an event id may also end at a colon."""
+    """Subjects, as whole parts of a path. Each record, log, count, rate, timer and event id with a subject in the name
+    is removed: ``a/b`` is in ``x/a/b/y`` and not in ``x/a/bc``. An event id may also begin with a subject and a
+    colon."""
     kept: frozenset[str] = frozenset()
-    """The names of records that stay all the same."""
+    """The names of records to keep all the same."""
 
     def names(self, name: str) -> bool:
-        """Return True for the name of a record, log, count, rate or timer that goes."""
+        """Return True for the name of a record, log, count, rate or timer to remove."""
         parts = name.split("/")
         ends = range(1, len(parts) + 1)
         found = ("/".join(parts[first:end]) for end in ends for first in range(end))
@@ -245,7 +245,7 @@ class Forgotten:
         )
 
     def names_event(self, event_id: str) -> bool:
-        """Return True for the id of an event that goes."""
+        """Return True for the id of an event to remove."""
         pieces = event_id.split(":")
         beginnings = (":".join(pieces[:end]) for end in range(1, len(pieces)))
         return self.names(event_id) or any(beginning in self.subjects for beginning in beginnings)
@@ -264,7 +264,7 @@ class LogEntry:
 class Cell:
     """A rate limit (GCRA): at most `burst` at once, refilled at `burst` per `period_seconds`.
 
-    Raises ValueError for a cost above its burst.
+    Raises ValueError for a cost above the burst.
     """
 
     name: str
@@ -278,40 +278,40 @@ class Cell:
 
     @property
     def cost_micros(self) -> int:
-        """Microseconds in which the rate refills its cost."""
+        """Microseconds for refilling the cost."""
         return int(self.cost * self.period_seconds * 1_000_000 / self.burst)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Amounts to add to a count that several processes share. The count may exceed any limit.
+    """Amounts to add to a count of several processes. The count may exceed any limit.
 
-    Each partition has its own count under a name, and readers get the sum of all partitions.
+    Each partition has a separate count under a name, and readers get the sum of all partitions.
     """
 
     name: str
     amounts: Mapping[str, int]
     keep_seconds: float
-    """How long the count is kept after the last addition. A later addition begins anew at 0."""
+    """Seconds for keeping the count after the last addition. A later addition begins anew at 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Counts for the operator, and for a caller that waits until no work is left."""
+    """Counts for the operator, and for a caller waiting for the end of all work."""
 
     waiting: int
     """Events in mailboxes, without notes."""
     pointed: int
-    """Events that wait in the decision lane."""
+    """Events in the decision lane."""
     ready: int
-    """Lanes that could be leased at this moment."""
+    """Lanes ready to be leased at this moment."""
     leased: int
     parked: int
-    """Lanes with work that is due later. Conversations with notes alone are not counted."""
+    """Lanes with work due later. Conversations with notes alone are not counted."""
     parts: int
     timers: int
     dead: int
     oldest_waiting_seconds: float
     timer_kinds: Mapping[str, int] = field(default_factory=dict)
-    """The timers by the word before the slash of their ids. Only the next `TIMERS_COUNTED` are looked at, on Redis in
+    """Number of timers by the word before the slash of the id. Only the next `TIMERS_COUNTED` are examined, on Redis in
     each partition."""

@@ -1,8 +1,8 @@
-"""The events that the gateway stores for itself, beside those of the platforms.
+"""The gateway's own stored events, beside the events of platforms.
 
-Each is a frozen dataclass. `event_of` reads the body of any stored event. `body_of` writes an event of the gateway, and
-its writer seals the body. The stored fields keep their names and their order. A new field comes last and has a default;
-any other change needs a new form (see CONTRIBUTING.md).
+Each event is a frozen dataclass. `event_of` reads the body of any stored event. `body_of` makes the body of an event of
+the gateway, and the writer seals the body. The stored fields keep their names and their order. A new field comes last
+and has a default; any other change needs a new form (see CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from channels.events import event_from_json
 from gateway.stored.outbox import address_from_json, address_to_json, reply_from_json, reply_to_json
 
 Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched", "remind", "standin", "outcomes"]
-"""The end of the time to answer, to deliver the prompt, to launch a confirmed action, or to wait for a silent approver
-before they are reminded, before the stand-ins are asked, and before the first ends of a plan are told."""
+"""The deadlines of an action.
+
+In order: to answer, to deliver the prompt, to launch a confirmed action, to remind a silent approver, to ask the
+stand-ins, and to report the first ends of a plan.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionDeadline:
-    """A deadline of an action has passed. Set as a timer; worked in the decision lane."""
+    """A deadline of an action has passed. Set as a timer; processed in the decision lane."""
 
     kind: Deadline
     event_id: str
@@ -31,7 +34,7 @@ class ActionDeadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRequested:
-    """The bot's own code decides for a person (`ChannelAgent.decide`). Worked in the decision lane."""
+    """The bot's own code decides for a person (`ChannelAgent.decide`). Processed in the decision lane."""
 
     event_id: str
     action_id: str
@@ -43,7 +46,7 @@ class DecisionRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """The bot's own code scheduled a reply (`ChannelAgent.notify`). Set as a timer; worked in the decision lane."""
+    """The bot's own code scheduled a reply (`ChannelAgent.notify`). Set as a timer; processed in the decision lane."""
 
     event_ids: tuple[str, ...]
     address: Address
@@ -52,7 +55,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSettled:
-    """An action has ended: a note for the model, which starts a turn when `resume` is True."""
+    """An action has ended: a note for the model. With `resume`, the note starts a turn."""
 
     event_id: str
     action_id: str
@@ -62,14 +65,14 @@ class ActionSettled:
     reason: str | None
     outcome: str | None
     by: str | None
-    """The person that decided, for the model to read."""
+    """The deciding person, for the model to read."""
     remark: str | None
     resume: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAgain:
-    """A person pressed "Ask again" on an ended action: the next turn asks the same call anew."""
+    """A person pressed "Ask again" on an ended action. The next turn asks the same call anew."""
 
     event_id: str
     action_id: str
@@ -77,33 +80,35 @@ class AskAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUp:
-    """A tool planned a further turn (`ToolContext.follow_up`): a note for the model, which starts it."""
+    """A tool planned a further turn (`ToolContext.follow_up`): a note for the model, starting the turn."""
 
     event_id: str
     address: Address
     person: str
-    """The written form of the person of the turn that planned it."""
+    """The written form of the person of the planning turn."""
     language: str
     text: str
     depth: int
-    """1 for the follow-up of a person's turn, 2 for that of a follow-up, and so on."""
+    """1 for the follow-up of a person's turn, 2 for the follow-up of a follow-up, and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BallotAsked:
-    """An approver is asked in their own chat. Handed over to that chat; worked in its decision lane."""
+    """An approver is asked in a private chat. Handed over to the chat; processed in the decision lane there."""
 
     event_id: str
     action_id: str
     """The id of the ballot."""
     record: Mapping[str, Json]
-    """The ballot as JSON, without its code."""
+    """The ballot as JSON, without the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BallotNews:
-    """A ballot was shown, is lost or held back, or brings a vote. Handed over to the conversation of its action; worked
-    in its decision lane."""
+    """A ballot was shown, is lost or held back, or brings a vote.
+
+    Handed over to the conversation of the action; processed in the decision lane there.
+    """
 
     event_id: str
     action_id: str
@@ -111,23 +116,23 @@ class BallotNews:
     person: str
     name: str | None = None
     what: Literal["shown", "lost", "held_back", "confirm", "cancel"]
-    """``held_back``: this approver has refused a call of this tool and requester within the last hour."""
+    """``held_back``: this approver has refused a call of the same tool and requester within the last hour."""
     digest: str
-    """The digest of the question that the ballot shows."""
+    """The digest of the question shown by the ballot."""
     parser_version: str = ""
     remark: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BallotUpdate:
-    """News of an action for the approver of its ballot. Handed over to their chat; worked in its decision lane."""
+    """News of an action for the approver of a ballot. Handed over to the approver's chat, for the decision lane."""
 
     event_id: str
     action_id: str
     """The id of the ballot."""
     what: Literal["ended", "remind", "answer"]
     record: Mapping[str, Json]
-    """``ended``: the fields of the action that tell its end. ``answer``: the `key` and the `values` of a sentence."""
+    """``ended``: the fields of the action about the end. ``answer``: the `key` and the `values` of a sentence."""
 
 
 InternalEvent: TypeAlias = (
@@ -162,24 +167,24 @@ _INTERNAL: Final = frozenset(
 
 
 def is_internal(body: Mapping[str, Json]) -> bool:
-    """Return True for the body of one of the gateway's own events."""
+    """Return True for the body of an event of the gateway."""
     kind = body.get("kind")
     return isinstance(kind, str) and kind in _INTERNAL
 
 
 def is_note(body: Mapping[str, Json]) -> bool:
-    """Return True for the body of an event that starts no turn: an edit, or an outcome that does not resume."""
+    """Return True for the body of an event without a turn: an edit, or an outcome without `resume`."""
     return body.get("kind") == MessageEdited.__name__ or (body.get("kind") == "settled" and not body.get("resume"))
 
 
 def action_id_of(body: Mapping[str, Json]) -> str | None:
-    """Return the id of the action that an event of the gateway names, also of one that cannot be read otherwise."""
+    """Return the id of the action in an event of the gateway, also in an otherwise unreadable event."""
     action_id = body.get("action_id")
     return str(action_id) if action_id is not None else None
 
 
 def body_of(event: InternalEvent) -> dict[str, Json]:
-    """Return the stored body of an event, which is not sealed yet."""
+    """Return the stored body of an event, not sealed yet."""
     match event:
         case ActionDeadline():
             return {"kind": event.kind, "event_id": event.event_id, "action_id": event.action_id}
@@ -230,7 +235,7 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
 
 
 def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
-    """Read the body of a stored event. Raises ValueError when it is none."""
+    """Read the body of a stored event. Raises ValueError for any other value."""
     match body.get("kind"):
         case "expiry" | "undelivered" | "unlaunched" | "remind" | "standin" | "outcomes" as kind:
             return ActionDeadline(kind=kind, event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))

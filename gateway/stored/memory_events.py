@@ -1,11 +1,11 @@
-"""The events of memory lanes. It works beside a conversation, or for a person, after a turn has replied.
+"""The events of memory lanes. A memory lane works beside a conversation, or for a person, after the reply of a turn.
 
-They are handed over by the commit of the turn. Their bodies are sealed as the ones of `events`.
+The commit of the turn hands over the events. The bodies are sealed like the bodies of `events`.
 
-There is a memory lane beside each conversation, and one for each person. It is the mailbox of a conversation that no
-channel has. Its events are worked under an ordinary lease of a turn, so that two workers never fill the same memory at
-once. The turns of the conversation itself do not wait for it. The lane of a person also keeps which questions wait for
-them in groups.
+There is a memory lane beside each conversation, and one for each person. A memory lane is the mailbox of a conversation
+without a channel. The events are processed under an ordinary turn lease, so two workers never fill the same memory at
+once. The turns of the conversation do not wait for the memory lane. A person's lane also stores the questions waiting
+for the person in groups.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def person_lane(bot: str, person: str) -> str:
 
 
 def forget_lane(bot: str, person: str) -> str:
-    """Return the lane in which a person is forgotten, because they asked for it."""
+    """Return the lane for forgetting a person at the person's own request."""
     return f"{bot}/{Address(channel=_CHANNEL, account='forget', place=person)}"
 
 
@@ -42,12 +42,12 @@ def is_memory_lane(lane: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDue:
-    """A turn has ended whose messages a memory of its conversation has not read. It holds none of them."""
+    """A turn has ended, and a memory of the conversation has not read the messages. The event contains no messages."""
 
     event_id: str
     conversation: str
     person: str
-    """The written form of the person of the turn, whose budgets the calls to the model count in."""
+    """The written form of the person of the turn. The calls to the model count in the person's budgets."""
     run_id: str
     """The run of the turn."""
 
@@ -58,7 +58,7 @@ class FactsNoted:
 
     event_id: str
     facts: Sequence[Mapping[str, Json]]
-    """Each has content, category and persistent."""
+    """Each fact has content, category and persistent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ class ForgetDue:
 
     event_id: str
     conversation: str
-    """The conversation that the answer goes to, before it is removed."""
+    """The destination of the answer, before the removal of the conversation."""
     person: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionWaits:
-    """A person was asked a question in a group: `/pending` in their own chat lists it."""
+    """A person was asked a question in a group: `/pending` in the person's private chat lists the question."""
 
     event_id: str
     action_id: str
@@ -84,7 +84,7 @@ MemoryEvent: TypeAlias = MemoryDue | FactsNoted | ForgetDue | QuestionWaits
 
 
 def memory_body_of(event: MemoryEvent) -> dict[str, Json]:
-    """Return the stored body of an event, which is not sealed yet."""
+    """Return the stored body of an event, not sealed yet."""
     if isinstance(event, MemoryDue):
         return {"kind": "memory_due", **asdict(event)}
     if isinstance(event, QuestionWaits):
@@ -96,7 +96,7 @@ def memory_body_of(event: MemoryEvent) -> dict[str, Json]:
 
 
 def memory_event_of(body: Mapping[str, Json]) -> MemoryEvent:
-    """Read the body of a stored event of a memory lane. Raises ValueError when it is none."""
+    """Read the body of a stored event of a memory lane. Raises ValueError for any other value."""
     match body:
         case {
             "kind": "memory_due",

@@ -1,4 +1,4 @@
-"""The body of a queued part: what delivery knows of it beside its id and its conversation."""
+"""The body of a queued part: the data for delivery beside the id and the conversation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from channels import Address, Json, Part, Reply
 
 _INTENTS: Final[Mapping[str, Literal["confirm", "cancel"]]] = {"confirm": "confirm", "cancel": "cancel"}
 NOTHING: Final = Part(call="", arguments={})
-"""The part of an item that only takes a message away."""
+"""The part of an item for only removing a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,23 +23,23 @@ class OutboxItem:
     stored_address: Json
     stored_part: Json
     shows: tuple[str, ...] = ()
-    """The ids of the actions whose prompt is complete with this part."""
+    """The ids of the actions with a prompt completed by this part."""
     asks: tuple[str, ...] = ()
-    """The ids of the actions that this part asks about, complete or not."""
+    """The ids of the actions in a prompt of this part, complete or not."""
     tells: tuple[str, ...] = ()
-    """The ids of the actions whose outcome this part tells."""
+    """The ids of the actions with an outcome reported in this part."""
     alone: bool = False
-    """The part asks about one action only, so that a bare reply after it is meant for that one."""
+    """The part asks about one action only, so a bare reply after this part decides the action."""
     listed: tuple[str, ...] = ()
-    """The ids of all actions of the numbered list that this part ends or belongs to."""
+    """The ids of all actions of the numbered list this part ends or belongs to."""
     intent: Literal["confirm", "cancel"] | None = None
-    """The meaning of a number in answer to a list that asks which action a yes or a no meant."""
+    """The meaning of a number in answer to this list: the list asks which action a yes or a no meant."""
     edits: str | None = None
-    """The platform's id of the message that this part changes."""
+    """The platform's id of the message to be edited by this part."""
     finishes: str | None = None
-    """The platform's id of the message that shows the beginning of this text, and that the part takes the place of."""
+    """The platform's id of the message with the beginning of this text. The part replaces the message."""
     cause: str | None = None
-    """The id of the event that this part answers, for the log."""
+    """The id of the answered event, for the log."""
     language: str = "en"
     """The language of a later message about this part, as a BCP 47 tag."""
 
@@ -78,17 +78,17 @@ class OutboxItem:
 
     @property
     def address(self) -> Address:
-        """The address that the part goes to. Raises ValueError when it cannot be read."""
+        """The address of the part. Raises ValueError for an unreadable address."""
         return address_from_json(self.stored_address)
 
     @property
     def part(self) -> Part:
-        """The rendered part. Raises ValueError when it cannot be read."""
+        """The rendered part. Raises ValueError for an unreadable part."""
         return part_from_json(self.stored_part)
 
     @property
     def takes_away(self) -> bool:
-        """True if the message that it finishes is taken away, and shows nothing in its place."""
+        """True if the message in `finishes` is removed without a replacement."""
         return self.finishes is not None and self.part.call == NOTHING.call
 
     def to_json(self) -> dict[str, Json]:
@@ -111,7 +111,7 @@ class OutboxItem:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Json]) -> OutboxItem:
-        """Read a stored form. Raises ValueError when it is none."""
+        """Read a stored form. Raises ValueError for any other value."""
         edits, finishes, cause = body.get("edits"), body.get("finishes"), body.get("cause")
         shows = _texts(body.get("shows"))
         return cls(
@@ -137,7 +137,7 @@ def part_to_json(part: Part) -> Json:
 
 
 def part_from_json(stored: Json) -> Part:
-    """Read a stored part. Raises ValueError when it is none."""
+    """Read a stored part. Raises ValueError for any other value."""
     part: Part = _adapter(Part).validate_python(stored)
     return part
 
@@ -149,7 +149,7 @@ def reply_to_json(reply: Reply) -> Json:
 
 
 def reply_from_json(stored: Json) -> Reply:
-    """Read a stored reply. Raises ValueError when it is none."""
+    """Read a stored reply. Raises ValueError for any other value."""
     reply: Reply = _adapter(Reply).validate_python(stored)
     return reply
 
@@ -161,7 +161,7 @@ def address_to_json(address: Address) -> Json:
 
 
 def address_from_json(stored: Json) -> Address:
-    """Read a stored address. Raises ValueError when it is none."""
+    """Read a stored address. Raises ValueError for any other value."""
     address: Address = _adapter(Address).validate_python(stored)
     return address
 

@@ -1,4 +1,4 @@
-"""The record of the people that wrote in a conversation."""
+"""The record of the people of a conversation."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Final, Self
 from channels import Json
 
 _MOST: Final = 500
-"""The most people of one conversation that are kept, the newest."""
+"""The most people kept for a conversation: the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleOf:
-    """The people that wrote in a conversation."""
+    """The people with messages in a conversation."""
 
     group: bool = False
     people: Mapping[str, str] = field(default_factory=dict)
-    """Person -> the time of their first message, an ISO 8601 text."""
+    """Person -> the time of the first message, an ISO 8601 text."""
 
     @classmethod
     def from_json(cls, stored: Json) -> Self:
-        """Return the people of a stored record; none if there is no readable record."""
+        """Return the people of a stored record. Empty without a readable record."""
         match stored:
             case {"group": bool(group), "people": dict(people)}:
                 return cls(group=group, people={person: str(at) for person, at in people.items()})
         return cls()
 
     def with_person(self, person: str, at: datetime, *, group: bool) -> Self:
-        """Return the people with one more."""
+        """Return the people with another person added."""
         kept = [*self.people.items(), (person, at.isoformat())][-_MOST:]
         return replace(self, group=group, people=dict(kept))
 

@@ -1,7 +1,7 @@
-"""Answers with a schema: the schema of a response format, its instruction, and the validated value of a text.
+"""Answers with a schema: the schema of a response format, the instruction for the model, and the validated value.
 
-A response format is a pydantic model or a JSON Schema (draft 2020-12, unless ``$schema`` names another). A ``$ref``
-reads the schema's own ``$defs``: no URL is ever fetched.
+A response format is a pydantic model or a JSON Schema (draft 2020-12, unless ``$schema`` names another draft). A
+``$ref`` reads the schema's own ``$defs``: no URL is ever fetched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ResponseFormat: TypeAlias = type[BaseModel] | Mapping[str, Json]
 
 _MOST_CANDIDATES: Final = 50
-"""The most values of one text that are looked at. A reply is not trusted to be short."""
+"""The most candidate values read from a text. A reply is not trusted to be short."""
 _MOST_FAULTS: Final = 5
 _FAULT_LENGTH: Final = 300
 
@@ -36,14 +36,14 @@ _FENCE: Final = re.compile(r"```[ \t]*[\w.+-]*[ \t]*\r?\n")
 _OPENING: Final = re.compile(r"[{\[]")
 _FIRST: Final = re.compile(r"\s*[{\[]")
 _LIKE_JSON: Final = re.compile(r'\{\s*["}]|\[\s*(?:["{\[\]\d-]|true\b|false\b|null\b)')
-"""The beginnings after which a text that is no JSON is a broken value, and not prose with a bracket."""
+"""Beginnings of a broken JSON value, in contrast to prose with a bracket."""
 
 
 def extract_json(text: str) -> str | None:
-    """Return the first JSON object or array of a text, as it stands there; None if there is none.
+    """Return the first JSON object or array of a text, unchanged; None if there is no JSON.
 
-    A fenced block comes before the prose around it. A value that is broken, or cut off, has no part that counts. NaN
-    and infinities are not JSON.
+    A fenced block comes before the prose around the block. No part of a broken or truncated value counts. NaN and
+    infinities are not JSON.
     """
     return next(_values(text), None)
 
@@ -51,8 +51,8 @@ def extract_json(text: str) -> str | None:
 def schema_from_response_format(response_format: ResponseFormat) -> dict[str, Json]:
     """Return the JSON Schema of a response format.
 
-    Raises TypeError for anything else than a pydantic model or a mapping, and ValueError for a mapping that is no valid
-    JSON Schema, or one whose ``$ref`` leads to no place or back to itself.
+    Raises TypeError for anything else than a pydantic model or a mapping. Raises ValueError for an invalid JSON Schema,
+    and for a ``$ref`` without a target or in a cycle.
     """
     if isinstance(response_format, type) and issubclass(response_format, BaseModel):
         return response_format.model_json_schema()
@@ -70,10 +70,10 @@ def schema_from_response_format(response_format: ResponseFormat) -> dict[str, Js
 
 
 def parse_and_validate(text: str, response_format: ResponseFormat) -> Any:
-    """Return the value that a text holds: an instance of the pydantic model, or the JSON that fits the schema.
+    """Return the value in a text: an instance of the pydantic model, or JSON valid against the schema.
 
-    A text with several values gives the first that is valid. A pydantic model converts types as it does for JSON.
-    Raises ValueError with the faults of the first value, or one that says that there is no JSON, and the errors of
+    From a text with several values, return the first valid value. A pydantic model converts types as for JSON. Raises
+    ValueError with the faults of the first value, ValueError for a text without JSON, and the errors of
     `schema_from_response_format`.
     """
     if isinstance(response_format, type) and issubclass(response_format, BaseModel):
@@ -93,7 +93,7 @@ def parse_and_validate(text: str, response_format: ResponseFormat) -> Any:
 
 
 def _read(schema: Mapping[str, Json], text: str) -> Any:
-    """Return the JSON of a text. Raises ValueError with the faults that it has by the schema."""
+    """Return the JSON of a text. Raises ValueError with the faults against the schema."""
     from gateway.structured import json_schema
 
     value = json.loads(text)
@@ -103,7 +103,7 @@ def _read(schema: Mapping[str, Json], text: str) -> Any:
 
 
 def build_schema_instruction(schema: Mapping[str, Json]) -> str:
-    """Return the part of a system prompt that asks for JSON of this schema."""
+    """Return the part of a system prompt with the request for JSON of this schema."""
     return (
         "Give your final answer as JSON alone, without a word before or after it, valid against this JSON Schema:\n"
         + json.dumps(dict(schema), ensure_ascii=False)
@@ -111,12 +111,12 @@ def build_schema_instruction(schema: Mapping[str, Json]) -> str:
 
 
 def validation_retry_message(error: str) -> str:
-    """Return the message that tells the model why its answer was refused."""
+    """Return the message to the model with the reason for a refused answer."""
     return f"Your answer does not fit the JSON Schema:\n{error}\nAnswer again with valid JSON alone."
 
 
 def _values(text: str) -> Iterator[str]:
-    """Yield the JSON objects and arrays of a text: first of the fenced blocks, then the others."""
+    """Yield the JSON objects and arrays of a text: first from the fenced blocks, then the others."""
     if not text:
         return
     starts = [match.end() for match in _FENCE.finditer(text)]
@@ -144,7 +144,7 @@ def _values(text: str) -> Iterator[str]:
 
 
 def _end_of_value(text: str, start: int) -> int | None:
-    """Return the end of the JSON value that begins here; None if there is no JSON value."""
+    """Return the end of the JSON value beginning here; None if there is no JSON value."""
     try:
         return _DECODER.raw_decode(text, start)[1]
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""JSON Schemas: whether one is well-formed, and the faults that a value has by it. Nothing is ever fetched."""
+"""JSON Schemas: the check of a schema, and the faults of a value against a schema. No URL is ever fetched."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from referencing.jsonschema import DRAFT202012
 from channels import Json
 
 _MOST_STEPS = 20_000
-"""The most keywords that are applied in one validation. A few nested ``allOf`` can ask for more than ends in a day."""
+"""The most keywords applied in one validation. A few nested ``allOf`` can need more than a day."""
 _LONGEST_PATTERN = 1_000
 _VALUES = ("const", "default", "enum", "examples")
-"""The keywords that hold values, and no schemas."""
+"""The keywords with values instead of schemas."""
 _steps: ContextVar[list[int]] = ContextVar("askfirst_schema_steps")
 
 
@@ -32,22 +32,22 @@ class _TooLong(Exception):
 
 
 class Fault(NamedTuple):
-    """One thing that does not fit in a value."""
+    """A fault in a value."""
 
     path: tuple[str | int, ...]
     keyword: str
-    """The keyword of the schema that is not met; empty for a value or a schema that cannot be checked."""
+    """The violated keyword of the schema. Empty if the value or the schema cannot be checked."""
     message: str
     value: Any = None
     """The part of the value at the path."""
     schema: Any = None
-    """The part of the schema that has the keyword."""
+    """The part of the schema with the keyword."""
 
 
 def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
     """Return the schema as a dict.
 
-    Raises ValueError for one that is no JSON Schema, or with a ``$ref`` that leads nowhere or back to itself.
+    Raises ValueError for an invalid JSON Schema, and for a ``$ref`` without a target or in a cycle.
     """
     schema = dict(schema)
     try:
@@ -69,12 +69,12 @@ def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def faults(schema: Mapping[str, Json], value: Json) -> list[str]:
-    """Return the faults of a value, by a schema that was checked; empty if all fits."""
+    """Return the faults of a value against a checked schema. Empty for a valid value."""
     return [f"{_place(each.path)}{each.message}" for each in found_faults(schema, value)]
 
 
 def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
-    """Return the faults of a value with their places, by a schema that was checked."""
+    """Return the faults of a value against a checked schema, with the places."""
     try:
         return [
             Fault(tuple(each.absolute_path), str(each.validator), each.message, each.instance, each.schema)
@@ -99,7 +99,7 @@ def _validate(schema: Mapping[str, Json], value: Json) -> list[Any]:
 
 @functools.cache
 def _bounded(validator: Any) -> Any:
-    """Return a kind of validator with bounded steps. It raises _TooLong."""
+    """Return a kind of validator with bounded steps. The validator raises _TooLong."""
 
     def counted(keyword: Callable[..., Iterator[Any] | None]) -> Callable[..., Iterator[Any] | None]:
         def apply(*args: Any) -> Iterator[Any] | None:
@@ -117,7 +117,7 @@ def _bounded(validator: Any) -> Any:
 
 @functools.lru_cache(512)
 def finder(pattern: str) -> Callable[[str], bool]:
-    """Return a search for this pattern in linear time, by the engine of pydantic. Raises ValueError if it has none.
+    """Return a search for this pattern in linear time, by the engine of pydantic. Raises ValueError if not possible.
 
     Python's own engine takes hours for some patterns, and a person can dictate the text.
     """
@@ -174,7 +174,7 @@ def _unique_items(validator: Any, unique: bool, value: Json, schema: Any) -> Ite
 
 
 def _canonical(value: Json) -> Json:
-    """Return the value with whole numbers as integers: 1.0 is equal to 1, and no number to a truth value."""
+    """Return the value with whole numbers as integers: 1.0 equals 1, and no number equals a truth value."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -191,17 +191,17 @@ _LINEAR: Final = {
     "additionalProperties": _additional_properties,
     "uniqueItems": _unique_items,
 }
-"""The keywords that take longer than linear time in the library."""
+"""The keywords with more than linear time in the library."""
 
 
 def _place(path: Iterable[Any]) -> str:
-    """Return the path of a value as a beginning of its fault, for example ``items[0].price: ``."""
+    """Return the path of a value as the beginning of a fault, for example ``items[0].price: ``."""
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
     return f"{said}: " if said else ""
 
 
 def _check_patterns(schema: Mapping[str, Json]) -> None:
-    """Raise ValueError for a pattern that takes long to compile."""
+    """Raise ValueError for a pattern too long to compile quickly."""
     waiting: list[Json] = [dict(schema)]
     while waiting:
         match waiting.pop():

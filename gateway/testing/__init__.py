@@ -51,7 +51,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the contracts at their first use: they need pytest and Hypothesis, which a bot's tests need not have."""
+    """Import the contracts at the first use: pytest and Hypothesis are required by the contracts, but not by a bot's
+    tests."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = f"{__name__}.{'store_contract' if name == 'StoreContract' else 'channel_contract'}"

@@ -1,4 +1,4 @@
-"""Doubles for the tests of a bot: a clock, an observer, models and a store that fails."""
+"""Doubles for the tests of a bot: a clock, an observer, models and a failing store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FakeClock:
 
 
 class RecordingObserver(AgentObserver):
-    """An observer that keeps every event that has a method of AgentObserver.
+    """An observer recording every event with a method of AgentObserver.
 
     ::
 
@@ -54,7 +54,7 @@ class RecordingObserver(AgentObserver):
 
     def __init__(self) -> None:
         self.events: list[tuple[str, Mapping[str, Any]]] = []
-        """The name of each event, without ``on_``, and the arguments of its method by name, in order."""
+        """The name of each event, without ``on_``, and the arguments of the event's method by name, in order."""
 
     def wants(self, name: str) -> bool:
         """Return True if the event of this name has a method."""
@@ -67,7 +67,7 @@ class RecordingObserver(AgentObserver):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call of a tool that the model asks for."""
+    """A call of a tool requested by the model."""
 
     name: str
     args: Mapping[str, Json]
@@ -77,7 +77,7 @@ Step: TypeAlias = str | ToolCall | Sequence[ToolCall] | Exception | asyncio.Even
 
 
 class _AnswersWhole:
-    """A provider that has each answer whole and holds no resource."""
+    """A provider with whole answers and without resources to close."""
 
     async def complete(self, request: Request) -> Response:
         """Return the answer."""
@@ -95,10 +95,10 @@ class _AnswersWhole:
 
 
 class ScriptedProvider(_AnswersWhole):
-    """A provider that takes one step of its script for each request, and fails past the end of the script.
+    """A provider with a script: each request takes one step. A request past the end of the script fails.
 
-    A step is the text of an answer, one or several ToolCalls, an exception to raise, or an asyncio.Event that holds the
-    next step back until the test sets it. `requests` holds the requests to the model, in order.
+    A step is the text of an answer, one or several ToolCalls, an exception to raise, or an asyncio.Event. An event
+    holds the next step back until the test sets the event. `requests` holds the requests to the model, in order.
     """
 
     name = "scripted"
@@ -154,9 +154,9 @@ class ScriptedProvider(_AnswersWhole):
 
 
 class LocalProvider(_AnswersWhole):
-    """A provider that repeats the last message of the person, without a network, a key or usage.
+    """A provider repeating the last message of the person, without a network, a key or usage.
 
-    Its answer is ``[local provider: MODEL] TEXT``.
+    The answer is ``[local provider: MODEL] TEXT``.
     """
 
     name = "local"
@@ -169,35 +169,38 @@ class LocalProvider(_AnswersWhole):
 
 
 class LostCall(StoreUnavailable):
-    """The call did not reach the store, or its answer did not come back."""
+    """The call did not reach the store, or the answer did not come back."""
 
 
 class FaultyStore:
-    """Fault proxy of a store: it forwards and counts calls, and fails, delays or stops the ones that a test names.
+    """Fault proxy of a store: forwards and counts calls, and fails, delays or stops the calls named by a test.
 
-    Give it to the code under test as its store (``cast("Store", FaultyStore(store))``), and read the real store to see
-    the state. Each process of a test gets a proxy of its own to the same store.
+    Pass the proxy to the code under test as the store (``cast("Store", FaultyStore(store))``), and read the real store
+    to see the state. Each process of a test gets a separate proxy to the same store.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.calls: Counter[str] = Counter()
-        """Name of a call -> number of its uses."""
+        """Name of a call -> number of uses."""
         self.errors: dict[str, list[BaseException]] = {}
-        """Name of a call -> the errors that its next uses raise. These calls do not reach the store."""
+        """Name of a call -> the errors raised by the next uses. These calls do not reach the store."""
         self.hooks: dict[str, Callable[[], object]] = {}
-        """Name of a call -> a function to run before it is forwarded. The name with " answered" behind it (``"commit
-        answered"``) -> a function to run after the answer; if it returns an awaitable, the caller waits for it."""
+        """Name of a call -> a function to run before the call is forwarded. The name with " answered" appended
+        (``"commit answered"``) -> a function to run after the answer; if the function returns an awaitable, the caller
+        waits."""
         self.lost_answers: Counter[str] = Counter()
-        """Name of a call -> how many of its next uses take effect and raise StoreUnavailable."""
+        """Name of a call -> number of next uses that take effect and raise StoreUnavailable."""
         self.calls_left: int | None = None
-        """The process "dies" in the last of this many calls: it and all later ones raise `LostCall`. None: never."""
+        """The process "dies" in the last of this many calls. The last and all later calls raise `LostCall`. None:
+        never."""
         self.last_answer_lost = False
-        """The last of `calls_left` takes effect, and its answer is lost. Otherwise it does not reach the store."""
+        """The last of `calls_left` takes effect, and the answer is lost. Otherwise the last call does not reach the
+        store."""
         self.recovers = False
         """Only the last of `calls_left` raises `LostCall`. Later calls work."""
         self.pause_after: int | None = None
-        """The process stops in the call after this many, until `resume` is set. None: it does not stop."""
+        """The process stops in the call after this many, until `resume` is set. None: never."""
         self.paused = asyncio.Event()
         """Set when the process has stopped."""
         self.resume = asyncio.Event()

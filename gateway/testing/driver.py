@@ -1,4 +1,4 @@
-"""ChatDriver: a chat with a bot, for an author's own tests. The engine is the real one, over a store in memory."""
+"""ChatDriver: a chat with a bot, for an author's own tests. The engine is real, over a store in memory."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from gateway.testing.doubles import FakeClock, ScriptedProvider
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
-    """A message of the bot as the person sees it now."""
+    """A message of the bot as the person sees the message now."""
 
     number: int
     """The number of the message, counted from 1, for `says(reply_to=...)`."""
     place: str
     text: str
     buttons: list[str] = field(default_factory=list)
-    """The labels of its buttons."""
+    """The labels of the message's buttons."""
     artifacts: list[Media] = field(default_factory=list)
     edited: bool = False
     tokens: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 class _ChatChannel(DirectChannel):
-    """A platform with buttons and edits that shows every message at once."""
+    """A platform with buttons and edits. Every message is shown at once."""
 
     name: ClassVar[str] = "test"
     capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
@@ -83,7 +83,7 @@ class _ChatChannel(DirectChannel):
 
 
 class ChatDriver:
-    """A chat with a bot. A call whose turn runs past the end of a ScriptedProvider's script raises AssertionError.
+    """A chat with a bot. A call with a turn past the end of a ScriptedProvider's script raises AssertionError.
 
     ``async with ChatDriver(bot, provider=ScriptedProvider([...])) as chat: await chat.says("ana", "delete INV-42")``
     """
@@ -131,9 +131,9 @@ class ChatDriver:
     ) -> None:
         """Send a message of a person; returns when the conversation is idle.
 
-        `reply_to` is the number of a message of the bot. `after` is the number of the bot's last message that the
-        person had seen, for words that arrive late; None: the newest one there. `mentions_bot` addresses a message in a
-        group to the bot; in other chats every message is.
+        `reply_to` is the number of a message of the bot. `after` is the number of the last bot message seen by the
+        person, for words arriving late; None: the newest message. `mentions_bot` addresses a message in a group to the
+        bot; in other chats every message is addressed to the bot.
         """
         place = f"#{group}" if group is not None else person
         seen = after if after is not None else self._newest(place)
@@ -157,9 +157,9 @@ class ChatDriver:
         )
 
     async def presses(self, person: str, label: str) -> None:
-        """Press the newest button with that label for a person, in their own chat or a group.
+        """Press the newest button with this label for a person, in the person's own chat or a group.
 
-        Raises LookupError when no message shows it now.
+        Raises LookupError when no message shows the button now.
         """
         for message in reversed(self._channel.shown):
             if label in message.tokens:
@@ -179,7 +179,7 @@ class ChatDriver:
 
     @property
     def messages(self) -> list[Shown]:
-        """All messages of the bot, oldest first, as they look now."""
+        """All messages of the bot, oldest first, in the present state."""
         return list(self._channel.shown)
 
     @property

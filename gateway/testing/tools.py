@@ -1,4 +1,4 @@
-"""run_tool: one call of a tool, without an agent, a chat or a model."""
+"""run_tool: a call of a tool, without an agent, a chat or a model."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gateway.tools.stash import Stash, stashing
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """The outcome of one call of a tool."""
+    """The outcome of a call of a tool."""
 
     value: Any
-    """The return value of the tool, unchanged. A streaming tool returns its pieces as one text."""
+    """The return value of the tool, unchanged. For a streaming tool: all pieces as a single text."""
     artifacts: tuple[Artifact, ...] = ()
-    """The files that it emitted, in order."""
+    """The files emitted by the tool, in order."""
     asked: tuple[PendingAction, ...] = ()
-    """The actions that it stashed. In a chat the person would be asked now; none of them has run."""
+    """The actions stashed by the tool. In a chat the person would be asked now; no action has run."""
     stashes: tuple[Stash, ...] = ()
-    """The same actions with their executors: ``run.stashes[0].executor()`` runs as after a yes."""
+    """The same actions with executors: ``run.stashes[0].executor()`` runs as after a yes."""
     pieces: tuple[str, ...] = ()
     """The pieces of a streaming tool, in order."""
 
@@ -36,11 +36,10 @@ async def run_tool(
     deps: Any = None,
     **context: Any,
 ) -> ToolRun:
-    """Call a tool as an agent does, with checked arguments, and collect its files and stashed actions.
+    """Call a tool as an agent does, with checked arguments, and collect the emitted files and stashed actions.
 
-    A tool with ``confirm=`` runs at once, as after a yes. `context` gives more fields of its ToolContext, for example
-    ``language="pt"`` or ``now=...``. Raises ToolValidationError for arguments that do not fit, and the errors of
-    `Tool.run`.
+    A tool with ``confirm=`` runs at once, as after a yes. `context` gives more fields of the ToolContext, for example
+    ``language="pt"`` or ``now=...``. Raises ToolValidationError for invalid arguments, and the errors of `Tool.run`.
     """
     called = tool if isinstance(tool, Tool) else Tool(tool)
     fields = {"idempotency_key": "test", "conversation": "test", "emit": emit_artifact, **context}

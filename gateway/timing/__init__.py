@@ -1,1 +1,1 @@
-"""Time: limits of work, the lag of the event loop, and tasks that outlast their caller."""
+"""Time limits of work, the lag of the event loop, and tasks left running after cancellation."""

@@ -1,6 +1,6 @@
 """A time limit for a block of code. All limits of an event loop share one timer.
 
-`asyncio.timeout` makes a timer for each block and cancels it again, which is a large part of the cost of a short call.
+`asyncio.timeout` creates and cancels a timer for each block: a large part of the cost of a short call.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from weakref import ref
 from gateway.timing import loop_lag
 
 MOST_MORE_SECONDS: Final = 2.0
-"""The most time by which a deadline that spares a busy process is put off. Slack waits three seconds for an
-acknowledgement (https://docs.slack.dev/apis/events-api)."""
+"""The most seconds a deadline with `answered` may be put off.
+
+Slack waits three seconds for an acknowledgement (https://docs.slack.dev/apis/events-api).
+"""
 
 
 class Deadline:
-    """A context manager that cancels its block after some seconds and then raises TimeoutError, as `asyncio.timeout`.
+    """A context manager: cancel the block after some seconds, then raise TimeoutError, like `asyncio.timeout`.
 
-    None sets no limit. A deadline is used once, inside a task. With `answered` it limits the silence of another side:
-    the time by which this event loop is late does not count, nor the time before the last answer, which `answered`
-    returns by the clock of the loop. It is put off by two seconds at most.
+    None sets no limit. A deadline is used once, inside a task. With `answered`, the deadline limits the silence of
+    another side: the lag of this event loop does not count, nor the time before the last answer. `answered` returns the
+    time of the last answer by the loop's clock. The deadline is put off by two seconds at most.
     """
 
     __slots__ = ("_answered", "_cancelling", "_latest", "_lost", "_seconds", "_task", "_timer", "at", "expired")
@@ -36,9 +38,9 @@ class Deadline:
         self._timer: _SharedTimer | None = None
         self._cancelling = 0
         self.at = 0.0
-        """The time of the event loop at which the block is cancelled."""
+        """The cancellation time of the block, by the event loop's clock."""
         self.expired = False
-        """True if the block was cancelled because its time was over."""
+        """True if the block was cancelled by this deadline."""
 
     def __enter__(self) -> Self:
         if self._seconds is None:
@@ -69,7 +71,7 @@ class Deadline:
             raise TimeoutError from error
 
     def put_off(self) -> None:
-        """Put off a deadline with `answered` by the lag of the loop, or until the other side has been silent."""
+        """Put off a deadline with `answered` by the lag of the loop, or until `seconds` after the last answer."""
         if self._answered is None or self._seconds is None:
             return
         lost = _lost_seconds()
@@ -89,9 +91,9 @@ def _lost_seconds() -> float:
 
 
 class _SharedTimer:
-    """The timer of one event loop, set for the earliest deadline that was open when it was set.
+    """The timer of one event loop, set for the earliest open deadline at the time of setting.
 
-    It holds neither the loop nor a handle, which does: a closed loop is not kept.
+    Holds neither the loop nor a timer handle, because a handle would keep a closed loop alive.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -127,7 +129,7 @@ class _SharedTimer:
 
 class _OfThread(threading.local):
     timer: _SharedTimer | None = None
-    """The timer of the event loop that ran last in this thread."""
+    """The timer of the last event loop in this thread."""
 
 
 _of_thread = _OfThread()

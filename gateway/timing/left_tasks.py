@@ -1,4 +1,4 @@
-"""Tasks that took too long: they are cancelled and left, because they may ignore it."""
+"""Tasks left running after a timeout: cancelled, but possibly ignoring the cancellation."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from typing import Any, Final
 
 _left: Final[set[asyncio.Future[Any]]] = set()
-"""The tasks that have not ended yet. The event loop alone would not keep them."""
+"""The tasks not ended yet. The event loop alone would not keep references."""
 
 
 def leave(task: asyncio.Future[Any]) -> None:
-    """Cancel a task without waiting for its end. Its error is not logged."""
+    """Cancel a task without waiting for the end. Errors of the task are not logged."""
     task.cancel()
     _left.add(task)
     task.add_done_callback(_forget)

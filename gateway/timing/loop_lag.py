@@ -1,7 +1,7 @@
-"""The lag of an event loop: the time by which its callbacks run later than they are due.
+"""The lag of an event loop: the delay of callbacks after the due time.
 
-Work on the loop delays all else there: acknowledgements, timers, the renewal of leases. A beat measures the lag. A
-loop whose lag is measured is told from a slow store, and begins less work until it keeps up.
+Work on the loop delays everything else there: acknowledgements, timers, the renewal of leases. A beat measures the lag.
+Measuring distinguishes a busy loop from a slow store, and lets a busy loop begin less work until the lag is gone.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class LoopLag:
         """The time of the last beat."""
 
     def start(self) -> None:
-        """Begin to measure the running loop."""
+        """Start measuring the running loop."""
         loop = asyncio.get_running_loop()
         self._loop, self.beat_at = ref(loop), self._now()
         self._timer = loop.call_later(BEAT_SECONDS, self._tick)
         _current.lag = self
 
     def stop(self) -> None:
-        """Measure no more, and let the callers of `next_beat` go on."""
+        """Stop measuring, and release the callers of `next_beat`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop = None
@@ -70,12 +70,12 @@ class LoopLag:
 
     @property
     def seconds(self) -> float:
-        """The lag at the last beat, or the present one if it is larger."""
+        """The lag at the last beat, or the present lag if larger."""
         return max(self._last, self._late())
 
     @property
     def lost_seconds(self) -> float:
-        """The sum of all lags since the start, the present one included."""
+        """The sum of all lags since the start, including the present lag."""
         return self._lost + self._late()
 
     def take_longest(self) -> float:
@@ -84,7 +84,7 @@ class LoopLag:
         return longest
 
     def measures(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return True for the loop that is measured."""
+        """Return True for the measured loop."""
         return self._loop is not None and self._loop() is loop
 
     def _late(self) -> float:
@@ -93,13 +93,13 @@ class LoopLag:
 
 class _Current(threading.local):
     lag: LoopLag | None = None
-    """The lag of the loop that was started last in this thread."""
+    """The lag of the last loop started in this thread."""
 
 
 _current = _Current()
 
 
 def current() -> LoopLag | None:
-    """Return the lag of the running loop; None if it is not measured."""
+    """Return the lag of the running loop, or None if not measured."""
     lag = _current.lag
     return lag if lag is not None and lag.measures(asyncio.get_running_loop()) else None

@@ -1,4 +1,4 @@
-"""Ready-made tools. All of them only read."""
+"""Ready-made tools, all read-only."""
 
 from gateway.toolbox.arithmetic import calculator
 from gateway.toolbox.files import file_search

@@ -8,7 +8,7 @@ from gateway.tools import Tool, ToolContext, ToolFailed
 
 
 def current_time(default_zone: str = "UTC") -> Tool:
-    """Return a tool that tells the date and the time, by the clock of the bot.
+    """Return a tool for the date and the time, by the clock of the bot.
 
     `default_zone` is a name of the IANA database like ``Europe/Berlin``. Raises ValueError for another name.
     """

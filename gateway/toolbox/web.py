@@ -1,4 +1,4 @@
-"""The tool `http_get`: pages of the hosts that the author allows, from public addresses only."""
+"""The tool `http_get`: pages of hosts allowed by the author, from public addresses only."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _MOST_BYTES: Final = 1_000_000
 _SECONDS: Final = 15.0
 _MOST_REDIRECTS: Final = 5
 _NOT_PUBLIC: Final = [ip_network(network) for network in ("192.0.0.0/24", "64:ff9b::/96", "64:ff9b:1::/48", "::/96")]
-"""Networks that some releases of Python count as public.
+"""Networks counted as public by some releases of Python.
 
-They are of protocols (RFC 6890) and of translations to IPv4 (RFC 6052, RFC 8215, RFC 4291 2.5.5.1), behind which are
-private addresses.
+These are networks of protocols (RFC 6890) and of translations to IPv4 (RFC 6052, RFC 8215, RFC 4291 2.5.5.1), with
+private addresses behind.
 """
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/rss+xml")
 
 
 def http_get(allowed_hosts: Sequence[str], *, private_networks: bool = False) -> Tool:
-    """Return a tool that reads pages of these hosts: ``example.org`` or ``*.example.org``.
+    """Return a tool for reading pages of these hosts: ``example.org`` or ``*.example.org``.
 
-    It follows redirects to allowed hosts only. A host with an address that is not public is refused,
-    unless `private_networks` is True. A page has at most 1 MB of text, and takes 15 seconds at most. Its result is
-    screened. Raises ValueError for a list without hosts.
+    Redirects are followed to allowed hosts only. A host with a non-public address is refused, unless `private_networks`
+    is True. A page has at most 1 MB of text, and takes 15 seconds at most. The result is screened. Raises ValueError
+    for a list without hosts.
     """
     hosts = [host.lower() for host in allowed_hosts if isinstance(host, str)]
     if isinstance(allowed_hosts, str) or not hosts or any("/" in host or not host.strip("*.") for host in hosts):
@@ -92,7 +92,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _checked(given: str, hosts: Sequence[str], private_networks: bool) -> URL:
-    """Return an address that may be read. Raises ToolFailed for another one."""
+    """Return a permitted address. Raises ToolFailed for another address."""
     try:
         url = URL(given)
         host = (url.host or "").rstrip(".").lower()
@@ -108,7 +108,7 @@ def _checked(given: str, hosts: Sequence[str], private_networks: bool) -> URL:
 
 
 def _is_private(address: str) -> bool:
-    """Return True for an IP address that is not public, and False for a name."""
+    """Return True for a non-public IP address, and False for a name."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -120,7 +120,7 @@ def _is_private(address: str) -> bool:
 
 
 class _Resolver(AbstractResolver):
-    """A resolver that gives public addresses only. The connection goes to an address that it gave."""
+    """A resolver for public addresses only. The connection goes to a resolved address."""
 
     def __init__(self, private_networks: bool) -> None:
         self._private_networks = private_networks
@@ -144,16 +144,16 @@ _NEXT: Final = re.compile(r"<!--|<[!?]|<(?P<ends>/?)(?P<tag>[A-Za-z][^\s/>]{0,30
 _TAG_END: Final = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
 _LONG_NUMBER: Final = re.compile(r"&#x?[0-9A-Fa-f]{8,};?")
 _MOST_STEPS: Final = 10_000
-"""The steps after which the reader lets other work of the loop run. They take some milliseconds."""
+"""The number of steps between pauses for other work of the loop: some milliseconds."""
 _MOST_AT_ONCE: Final = 16_384
-"""The characters whose entities and lines are read without a break."""
+"""The number of characters for reading entities and lines without a break."""
 
 
 async def _text_of(page: str) -> str:
-    """Return the text of an HTML page, without its scripts and styles.
+    """Return the text of an HTML page, without scripts and styles.
 
-    Each character is looked at twice at most, whatever the page holds: html.parser takes minutes for unfinished tags.
-    A page that ends within a tag or a comment has no text behind it.
+    Each character is looked at twice at most, on any page: html.parser takes minutes for unfinished tags. An unfinished
+    tag or comment hides the rest of the page.
     """
     parts: list[str] = []
     lines: list[str] = []
@@ -189,6 +189,6 @@ async def _text_of(page: str) -> str:
 
 
 def _behind(page: str, end: str, at: int) -> int:
-    """Return the place behind the next end; that of the page's end if there is none."""
+    """Return the place behind the next `end`, or the end of the page."""
     found = page.find(end, at)
     return len(page) if found < 0 else found + len(end)

@@ -1,4 +1,4 @@
-"""Tools: the functions that a model may call, with their checks, previews, policy and execution."""
+"""Tools: functions for a model to call, with checks, previews, policy and execution."""
 
 from gateway.tools.arguments import Injected
 from gateway.tools.confirm import Approvers, Confirm, Preview, Standing

@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 
 class _Hidden:
-    """A marker for a parameter that the model never sees."""
+    """A marker for a parameter hidden from the model."""
 
 
 Injected: TypeAlias = Annotated[T, _Hidden]
-"""The annotation of a parameter that `injected_kwargs` or `config_injector` fill in, never the model.
+"""The annotation of a parameter filled in by `injected_kwargs` or `config_injector`, never by the model.
 
 For example ``Injected[Database]``.
 """
 
 
 class Arguments:
-    """The arguments of one tool: their JSON Schema, and their conversion from JSON to Python values and back."""
+    """The arguments of a tool: the JSON Schema, and the conversion from JSON to Python values and back."""
 
     def __init__(
         self,
@@ -51,12 +51,11 @@ class Arguments:
         documented: str = "",
         injects: bool = False,
     ) -> None:
-        """Build the schema of the parameters that the model sees.
+        """Build the schema of the parameters shown to the model.
 
-        Parameters that are `hidden`, marked `Injected` or named with a leading underscore stay out of the schema.
-        `metadata` maps a parameter to its description and enum. `documented` is the function's docstring. Its section
-        about arguments describes the parameters that have no other description. `injects`: the tool has a
-        config_injector.
+        Parameters in `hidden`, marked `Injected` or named with a leading underscore stay out of the schema. `metadata`
+        maps a parameter to a description and enum. `documented` is the function's docstring, with a section describing
+        the parameters without another description. `injects`: the tool has a config_injector.
 
         Raises ToolValidationError for a parameter that cannot be described to a model.
         """
@@ -97,23 +96,23 @@ class Arguments:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters that the model sees."""
+        """The names of the parameters shown to the model."""
         return tuple(self._fields)
 
     def is_number(self, name: str) -> bool:
-        """Return True if the parameter is an int, a float or a Decimal, or one of them or None."""
+        """Return True if the parameter is an int, a float or a Decimal, also with None."""
         return name in self._numbers
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         """Return the arguments as plain JSON, coerced to their types and with defaults filled in, in a new dict.
 
-        Raises ToolValidationError, which names every problem.
+        Raises ToolValidationError with every problem.
         """
         checked: dict[str, Json] = self._check(arguments).model_dump(mode="json", by_alias=True)
         return checked
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the Python values that the function takes (a date, an enum). Raises as `validate`."""
+        """Return the arguments as Python values for the function (a date, an enum). Raises as `validate`."""
         model = self._check(arguments)
         return {name: getattr(model, field) for name, field in self._fields.items()}
 
@@ -171,7 +170,7 @@ def _is_plain(parameter: _Described) -> bool:
 
 
 def _make_model(tool_name: str, parameters: tuple[_Described, ...]) -> tuple[type[BaseModel], dict[str, Any]]:
-    """Return the model of a tool's arguments, and its JSON Schema."""
+    """Return the model of a tool's arguments, and the JSON Schema."""
     fields: dict[str, Any] = {
         f"field_{number}": (_careful(annotation), Field(default, alias=name, description=description))
         for number, (name, annotation, default, description) in enumerate(parameters)
@@ -182,8 +181,8 @@ def _make_model(tool_name: str, parameters: tuple[_Described, ...]) -> tuple[typ
 
 
 _plain_model = lru_cache(maxsize=256)(_make_model)
-"""The same for plain types, which tell all about a parameter: the tests of a bot make its tools anew for each chat, and
-a model takes milliseconds."""
+"""The same with a cache, for plain types: the tests of a bot make the tools anew for each chat, and a model takes
+milliseconds."""
 
 
 class _Untitled(GenerateJsonSchema):
@@ -274,15 +273,15 @@ def _careful(annotation: Any) -> Any:
 
 _INJECTED = "A parameter that config_injector fills in is annotated Injected[...] (from askfirst)"
 _MOST_SAID = 200
-"""The most characters of a fault that the library of JSON Schema words: it quotes the value."""
+"""The most characters of a fault text from the JSON Schema library: the text quotes the value."""
 
 
 def problems(
     errors: Sequence[ErrorDetails], given: Mapping[str, Any], properties: Mapping[str, Any], *, injects: bool = False
 ) -> list[Problem]:
-    """Return one problem for each place in the arguments that pydantic found wrong.
+    """Return a problem for each wrong place in the arguments, as found by pydantic.
 
-    `given` are the arguments, and `properties` those of the schema. `injects`: the tool has a config_injector.
+    `given` are the arguments, and `properties` the properties of the schema. `injects`: the tool has a config_injector.
     """
     found: dict[str, Problem] = {}
     for error in errors:
@@ -301,7 +300,7 @@ def problems(
 
 
 def schema_problems(faults: Iterable[Fault], given: Mapping[str, Any], properties: Mapping[str, Any]) -> list[Problem]:
-    """Return one problem for each place in the arguments that does not fit their JSON Schema."""
+    """Return a problem for each place in the arguments not fitting the JSON Schema."""
     found: dict[str, Problem] = {}
     for fault in faults:
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault.path).removeprefix(".")
@@ -319,7 +318,7 @@ def schema_problems(faults: Iterable[Fault], given: Mapping[str, Any], propertie
 
 
 def unexpected(path: str, known: Iterable[str]) -> Problem:
-    """Return the problem of a parameter that is not among the known ones."""
+    """Return the problem of an unknown parameter."""
     return Problem(path, "Unexpected parameter(s)", _suggest(path, known, "is not a valid parameter"))
 
 
@@ -391,15 +390,15 @@ def _short(value: Any) -> str:
 _Node: TypeAlias = Mapping[str, Any]
 
 _NOT_HERE = frozenset({"config", "default", "definitions", "fields", "metadata", "serialization"})
-"""Entries of a core schema that hold no type that is read at this place."""
+"""Entries of a core schema without a type read at this place."""
 
 
 def unshown(arguments: type[BaseModel], parameters: Mapping[str, str]) -> list[Problem]:
-    """Return the problems of fields that the effect gets and the question cannot show.
+    """Return the problems of fields passed to the effect and hidden from the question.
 
-    A question shows the arguments as pydantic writes them, and the effect reads the shown arguments. A field that is
-    not written, or written under a name that is not read, would silently get its default, which the person did not see.
-    `parameters` maps the fields of `arguments` to parameter names.
+    A question shows the arguments as written by pydantic, and the effect reads the shown arguments. A field not
+    written, or written under a name never read, would silently get the default, unseen by the person. `parameters` maps
+    the fields of `arguments` to parameter names.
     """
     schema: Any = arguments.__pydantic_core_schema__
     definitions = {each["ref"]: each for each in schema.get("definitions", ())}
@@ -410,7 +409,7 @@ def unshown(arguments: type[BaseModel], parameters: Mapping[str, str]) -> list[P
 
 
 class _Search:
-    """A traversal of one core schema that visits each type once for each parameter."""
+    """A traversal of a core schema, visiting each type once for each parameter."""
 
     def __init__(self, definitions: Mapping[str, _Node]) -> None:
         self._definitions = definitions
@@ -419,9 +418,10 @@ class _Search:
     def below(
         self, node: Any, path: tuple[str, ...], config: _Node, rewritten: bool
     ) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        """Yield path, issue and remedy of each field that is not shown.
+        """Yield path, issue and remedy of each hidden field.
 
-        `config` is that of the enclosing type. `rewritten` is True if a function of the author serializes this place.
+        `config` is the config of the enclosing type. `rewritten` is True if a function of the author serializes this
+        place.
         """
         if isinstance(node, list | tuple):
             for each in node:
@@ -468,7 +468,7 @@ def _hiding(name: str, field: _Node, config: _Node, rewritten: bool) -> tuple[st
 
 
 def _read_as(name: str, field: _Node, config: _Node) -> set[str]:
-    """Return the names under which a field is read."""
+    """Return the names for reading a field."""
     alias = field.get("validation_alias", name)
     paths = [[alias]] if isinstance(alias, str) else alias if isinstance(alias[0], list) else [alias]
     by_alias = config.get("validate_by_alias", True) or alias == name

@@ -1,4 +1,4 @@
-"""Confirmation rules: the preview, the approvers and the timeouts with which a tool asks before it acts."""
+"""Confirmation rules: the preview, the approvers and the timeouts of a tool's question."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ VERBS = frozenset(
     """approve archive block book buy cancel change close create delete deploy drop keep leave merge move pay publish
     refund reject restore send share skip stop transfer update""".split()  # noqa: SIM905
 )
-"""The values of `Confirm(verb=)`. Their forms, by language, are in gateway/pending/words."""
+"""The values of `Confirm(verb=)`. The forms, by language, are in gateway/pending/words."""
 NO_VERBS = frozenset({"cancel", "drop", "keep", "leave", "reject", "skip", "stop"})
-"""Verbs that are also a way to say no.
+"""Verbs also used for saying no.
 
-They do not refuse a question of their own verb, and the buttons of that question name its effect.
+A question of the same verb is not refused by these, and the buttons of the question name the effect.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The description of a call's effect that the person reads before they decide: plain text, not Markdown."""
+    """The description of a call's effect, read by the person before the decision: plain text, not Markdown."""
 
     text: str
     table: Sequence[tuple[str, str]] | None = None
-    """Rows of name and value. None shows the arguments as they are."""
+    """Rows of name and value. None shows the arguments themselves."""
     precondition: Json = None
-    """The state that the preview observed (an etag, a count).
+    """The state observed by the preview (an etag, a count).
 
-    The preview is made again right before the launch, and another value stops it. With None, another text or table
-    does.
+    The preview is made again right before the launch, and another value stops the launch. With None, another text or
+    table does.
     """
 
 
@@ -54,23 +54,23 @@ _LONGEST_NAME = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvers:
-    """The people that decide instead of the person who asked.
+    """The people deciding instead of the requester.
 
-    Each is asked in their own chat, and in a group of their platform in that group. Raises ValueError when the rule
-    could never be met.
+    Each is asked in a private chat, or in the group for a call from a group of the same platform. Raises ValueError for
+    a rule impossible to meet.
     """
 
     people: Sequence[str]
     """Persons, like ``telegram:123:456``. Duplicates and surrounding spaces are removed."""
     need: int = 1
     requester: bool = False
-    """True if the person who asked may be one of the approvers."""
+    """True if the requester may be an approver, too."""
     remind_seconds: float | None = None
-    """The time after which a silent approver is reminded, once; None: half of the time to answer."""
+    """Seconds before a silent approver is reminded, once; None: half of the time to answer."""
     standin: Sequence[str] = ()
     """Persons to ask when the approvers are silent after the reminder, or cannot be reached."""
     name: str | None = None
-    """The name of these people that the person who asked reads, such as ``our finance team``."""
+    """The name of these people for the requester, for example ``our finance team``."""
 
     def __post_init__(self) -> None:
         if isinstance(self.people, str):
@@ -91,36 +91,37 @@ class Approvers:
 
 
 def _written(people: Sequence[str]) -> tuple[str, ...]:
-    """Return the written forms of these people, each once. Raises ValueError for a text that names no person."""
+    """Return the written forms of these people, each once. Raises ValueError for a text naming no person."""
     return tuple(dict.fromkeys(str(Person.parse(str(written).strip())) for written in people))
 
 
 _LONGEST_PERMISSION_SECONDS = 30 * 86400
-"""The time for which the record of a settled action is kept. A permission ends with the record that gave it."""
+"""Seconds for keeping the record of a settled action. A permission ends with the record of the giving action."""
 _MOST_USES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The widest permission that a person may give, so that calls like the confirmed one are not asked for a while.
+    """The widest permission a person may give, so calls like the confirmed call are not asked for a while.
 
-    An argument in neither `free` nor `most` must be in each call as it was shown. With a preview function its
-    precondition must be so too, or where it gives none its text and table, unless the author declares it volatile.
+    An argument in neither `free` nor `most` must have the shown value in each call. With a preview function, the
+    precondition must be the same too, or without a precondition the text and table, unless the author declares the
+    preview volatile.
 
-    Raises ValueError for a duration or a number that is not positive or too large, for a bound that is no finite number
-    of 0 or more, and for an argument with two rules.
+    Raises ValueError for a duration or a number not positive or too large, for a bound other than a finite number of 0
+    or more, and for an argument with two rules.
     """
 
     max_seconds: float
-    """At most 2592000, which are 30 days."""
+    """At most 2592000: 30 days."""
     max_uses: int
     """At most 1000."""
     same: Sequence[str] = ()
-    """Names of arguments that must be as shown, for the reader: an argument without a rule must be so too."""
+    """Names of arguments fixed to the shown value, for the reader: arguments without a rule are fixed too."""
     free: Sequence[str] = ()
-    """The names of the arguments that may be anything."""
+    """Names of the arguments that may have any value."""
     most: Mapping[str, int | float | Decimal] = field(default_factory=dict)
-    """Argument -> bound. It may be any number from 0 to the bound."""
+    """Argument -> bound. Any number from 0 to the bound is allowed."""
 
     def __post_init__(self) -> None:
         for option, names in (("same", self.same), ("free", self.free)):
@@ -149,7 +150,7 @@ class Standing:
 
     @property
     def bounds(self) -> dict[str, Decimal]:
-        """The bounds of `most`, as they are written."""
+        """The bounds of `most`, exactly as written."""
         return {name: exact(bound) for name, bound in self.most.items()}
 
 
@@ -161,7 +162,7 @@ def is_number(value: object) -> TypeGuard[int | float | Decimal]:
 
 
 def exact(number: int | float | Decimal) -> Decimal:
-    """Return a number as it is written: the float 0.1 is one tenth, and no other number near it."""
+    """Return the exact written number: the float 0.1 is one tenth, and no other number near it."""
     return Decimal(float.__repr__(number)) if isinstance(number, float) else Decimal(number)
 
 
@@ -171,22 +172,22 @@ def _check_at_most(option: str, value: float, most: int) -> None:
 
 
 class Confirm:
-    """The rule with which a tool asks for a confirmation.
+    """The rule for a tool's question before a call.
 
-    - `ask`: a template over the tool's arguments, or an async function of the tool's own arguments (and ToolContext)
-      that returns a Preview or a text. A ValueError that it raises goes to the model, and the person is not asked.
-      None: the tool's name and its arguments.
-    - `ttl_seconds`: the time for which a button or a code is valid; None: the channel's.
-    - `approvers`: the people that decide instead of the person who asked.
-    - `probe`: an async function of the arguments that finds out whether an effect of unknown outcome happened.
+    - `ask`: a template over the tool's arguments, or an async function of the tool's own arguments (and ToolContext),
+      with a Preview or a text as the result. A ValueError from the function goes to the model, and the person is not
+      asked. None: the tool's name and its arguments.
+    - `ttl_seconds`: how long a button or a code is valid; None: the channel's.
+    - `approvers`: the people deciding instead of the requester.
+    - `probe`: an async function of the arguments, for finding out whether an effect of unknown outcome happened.
     - `done`: a template over the arguments and ``{result}`` for the answer.
     - `after`: with ``"resume"`` the model continues after the decision.
-    - `volatile`: True if the result of the preview function may change between the question and the launch, so that it
-      is not compared.
-    - `verb`: the verb of the question, one of `gateway.pending.VERBS`; None: the first word of the template says it.
-      An answer with another verb ("yes, delete it" to a payment) does not count.
-    - `standing`: the permission that a person may give with their yes, by a button or a code of its own, so that
-      matching calls are not asked for a while; None: none. Not together with `approvers`.
+    - `volatile`: True if the result of the preview function may change between the question and the launch: the results
+      are then not compared.
+    - `verb`: the verb of the question, one of `gateway.pending.VERBS`; None: the first word of the template. An answer
+      with another verb ("yes, delete it" to a payment) does not count.
+    - `standing`: the permission offered with a yes, by a separate button or code: matching calls are not asked for a
+      while; None: none. Not together with `approvers`.
     - `on_item_failure`: with ``"stop"`` the later items of a plan do not run when this call has failed, or may have.
     """
 
@@ -205,8 +206,8 @@ class Confirm:
         standing: Standing | None = None,
         on_item_failure: Literal["continue", "stop"] = "continue",
     ) -> None:
-        """Raises ValueError for a `ttl_seconds` that is not positive and finite, for an unknown verb, and for
-        `standing` beside `approvers`, each of whom would have to give it."""
+        """Raises ValueError for a `ttl_seconds` not positive and finite, for an unknown verb, and for `standing` beside
+        `approvers`, because each approver would have to give the permission."""
         if standing is not None and approvers is not None:
             raise ValueError("standing= does not go with approvers=: each of them would have to give the permission")
         if ttl_seconds is not None and not (isfinite(ttl_seconds) and ttl_seconds > 0):
@@ -224,12 +225,12 @@ class Confirm:
 class Template:
     """A text with ``{name}`` fields, checked when the tool is defined.
 
-    Attributes, indexes, conversions and format specifications are refused. A value is shown whole, since a rounded or
-    cut one would not be the value that the tool is called with. ``{{`` stands for a brace.
+    Attributes, indexes, conversions and format specifications are refused. A value is shown whole: a rounded or cut
+    value would not be the tool's argument. ``{{`` stands for a brace.
     """
 
     def __init__(self, text: str, names: Collection[str]) -> None:
-        """Raises ValueError when `text` is not a template, or has a field that is not in `names`."""
+        """Raises ValueError when `text` is not a template, or has a field outside `names`."""
         try:
             pieces = list(Formatter().parse(text))
         except ValueError as error:
@@ -249,7 +250,7 @@ class Template:
         self._pieces = tuple((literal, name) for literal, name, _, _ in pieces)
 
     def render(self, texts: Mapping[str, str]) -> str:
-        """Return the template with each name replaced by its text."""
+        """Return the template with each name replaced by the text."""
         return "".join(literal + ("" if name is None else texts[name]) for literal, name in self._pieces)
 
     def sentence(self, values: Mapping[str, Json]) -> str:
@@ -258,18 +259,18 @@ class Template:
 
 
 def as_text(value: Json) -> str:
-    """Return a text as it is, and any other value as JSON."""
+    """Return a text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 LAUNCH_PREVIEW_SECONDS = 10.0
-"""The timeout of the preview that is made again right before a launch, in seconds."""
+"""The timeout of the second preview, right before a launch, in seconds."""
 
 
 def frozen(preview: Preview) -> Preview:
     """Return a copy with only text and plain JSON: a tuple in the precondition becomes a list.
 
-    Raises ValueError when canonical JSON cannot hold it, or when its table has rows other than a name and a value.
+    Raises ValueError for a preview without canonical JSON, or with table rows other than a name and a value.
     """
     try:
         rows = [(str(name), str(value)) for name, value in preview.table or ()]
@@ -281,12 +282,12 @@ def frozen(preview: Preview) -> Preview:
 
 
 def asked_with(action: PendingAction) -> Preview:
-    """Return the preview that an action was asked with."""
+    """Return the preview shown with an action's question."""
     return Preview(text=action.preview, table=action.table, precondition=action.precondition)
 
 
 def differing(before: Preview, now: Preview) -> list[str]:
-    """Return the names of the parts (text, table, precondition) that differ.
+    """Return the names of the differing parts (text, table, precondition).
 
     Values are compared as canonical JSON (RFC 8785), never by Python's equality: a tuple equals a list, and 1 is not
     True.
@@ -296,7 +297,7 @@ def differing(before: Preview, now: Preview) -> list[str]:
 
 
 def changed(before: Preview, now: Preview) -> list[str]:
-    """Return the names of the parts of a preview that changed between the question and the launch.
+    """Return the names of the preview's parts changed between the question and the launch.
 
     Only the precondition counts when either preview has one; otherwise text and table count.
     """

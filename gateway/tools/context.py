@@ -19,24 +19,24 @@ from gateway.tools.stopping import Stopping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedAttachment(Attachment):
-    """A file, location or contact in the message that the turn answers.
+    """A file, location or contact in the message answered by the turn.
 
-    `mime_type` is that of the file's own bytes where they tell it, and `size` its real size.
+    `mime_type` is the type of the file's own bytes where recognizable, and `size` the real size.
     """
 
     path: Path | None = None
-    """The kept file. None: it has no bytes, or they could not be read."""
+    """The kept file. None: there are no bytes, or the bytes could not be read."""
     media: Media | None = None
-    """The same file by its hash."""
+    """The same file by hash."""
     fault: str = ""
     """Why the file could not be read."""
     transcript: str | None = None
-    """The words of a voice message. None: it was not transcribed."""
+    """The words of a voice message. None: not transcribed."""
 
     async def open(self) -> BytesIO:
-        """Return the file, open for reading its bytes, which are in memory: at most 20 MB.
+        """Return the file's bytes, open for reading in memory: at most 20 MB.
 
-        Raises ToolFailed for a file that could not be read, or is gone.
+        Raises ToolFailed for an unreadable or missing file.
         """
         if self.path is None:
             raise ToolFailed(f"the {self.kind} cannot be read: {self.fault or 'it has no bytes'}")
@@ -51,7 +51,7 @@ def _utc_now() -> datetime:
 
 
 MOST_FOLLOW_UPS_DEEP: Final = 3
-"""How deep follow-ups of follow-ups may go."""
+"""The greatest depth of follow-ups of follow-ups."""
 _LONGEST_FOLLOW_UP: Final = 4000
 MOST_PROGRESS: Final = 300
 """The most characters of a call's progress."""
@@ -60,7 +60,7 @@ _LATEST_SECONDS: Final = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTurn:
-    """A further turn that a tool planned."""
+    """A further turn, planned by a tool."""
 
     text: str
     after_seconds: float = 0.0
@@ -68,33 +68,33 @@ class PlannedTurn:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """The context of one call of a tool.
+    """The context of a call of a tool.
 
-    It is passed to each parameter that is annotated with it. The model never sees that parameter.
+    The context is passed to each parameter annotated with this class. The model never sees these parameters.
     """
 
     person: str
-    """The person that the turn is for, like ``telegram:123:456``; ``app:-:ana`` from `ask_channel`."""
+    """The person of the turn, like ``telegram:123:456``; ``app:-:ana`` from `ask_channel`."""
     address: Address | None = None
     """The address of the conversation; None from `ask_channel`."""
     conversation: str = ""
     language: str = "en"
     """The language of the conversation, a BCP 47 tag."""
     deps: Any = None
-    """The value that the bot's lifespan yielded in this process."""
+    """The value yielded by the bot's lifespan in this process."""
     idempotency_key: str = ""
-    """The id of the effect, equal in every attempt at it: the action's id, or the turn and the call."""
+    """The id of the effect, equal in every attempt: the action's id, or the turn and the call."""
     action: PendingAction | None = None
-    """The confirmed action that is being executed; None for a call that the model makes itself."""
+    """The confirmed action in execution; None for a call by the model itself."""
     now: Callable[[], datetime] = _utc_now
     shared: bool = field(default=False, repr=False)
-    """True if other processes work on the same store, so that a stashed call has to be executable there too."""
+    """True if other processes work on the same store. A stashed call then has to be executable there too."""
     emit: Callable[..., Any] | None = field(default=None, repr=False)
     """The function behind `emit_artifact`; None if no run collects artifacts."""
     attachments: tuple[ReceivedAttachment, ...] = ()
-    """The files of the messages that the turn answers, in their order; each has ``await open()``."""
+    """The files of the answered messages, in order; each has ``await open()``."""
     depth: int = 0
-    """How many turns of the bot to itself led to this one; 0 in the turn of a person."""
+    """Number of turns of the bot to itself that led to this turn; 0 in the turn of a person."""
     plan: Callable[[PlannedTurn], None] | None = field(default=None, repr=False)
     """The function behind `follow_up`; None where no turn can be planned."""
     note: Callable[[str, str, bool], None] | None = field(default=None, repr=False)
@@ -103,11 +103,11 @@ class ToolContext:
     withdraw: Callable[[str], bool] | None = field(default=None, repr=False)
     """The function behind the built-in tool ``withdraw_question``; None where the person has no open question."""
     raw_results: Callable[[str], Awaitable[Sequence[str]]] | None = field(default=None, repr=False)
-    """The function behind the built-in tool ``full_result``: the results of a tool before they were shortened."""
+    """The function behind the built-in tool ``full_result``: the results of a tool before shortening."""
     on_progress: Callable[[str], None] | None = field(default=None, repr=False)
     """The function behind `progress`; None where no progress is shown."""
     hold: Hold | None = field(default=None, repr=False)
-    """Holds the lock of a tool among the processes of one store; None where this process is alone with it."""
+    """Holds the lock of a tool among the processes of a store; None where this process is alone."""
     stopping: Stopping = field(default_factory=Stopping, repr=False)
     """Set when the turn is to end.
 
@@ -129,10 +129,10 @@ class ToolContext:
         return self.now()
 
     async def progress(self, text: str) -> None:
-        """Show the person how far the call is, for example ``3 of 10``, where the channel can show it.
+        """Show the person the progress of the call, for example ``3 of 10``, where the channel can.
 
-        The text takes the place of the one before, at most every 2 seconds, and of it the first 300 characters. It is
-        not kept. Raises TypeError for a value that is no text.
+        The first 300 characters replace the text before, at most every 2 seconds. The text is not kept. Raises
+        TypeError for a value other than a text.
         """
         if not isinstance(text, str):
             raise TypeError(f"the progress should be a text, not {type(text).__name__}")
@@ -140,11 +140,11 @@ class ToolContext:
             self.on_progress(text.strip()[:MOST_PROGRESS])
 
     def follow_up(self, text: str, *, after_seconds: float = 0.0) -> None:
-        """Plan a further turn of this conversation: the model reads `text` then, as a note of its own.
+        """Plan a further turn of this conversation: the model then reads `text` as a note of its own.
 
-        The turn is planned with the end of this one, or not at all. It comes after the messages that wait then, and is
-        the same person's. Raises ToolError outside the turn of a chat, in the third follow-up of follow-ups, and for
-        the sixth of one call; ValueError for a wrong value.
+        The turn is planned with the end of this turn, or not at all. The new turn is the same person's, and comes after
+        the messages waiting then. Raises ToolError outside the turn of a chat, at a depth of `MOST_FOLLOW_UPS_DEEP`,
+        and for the sixth follow-up of a call; ValueError for a wrong value.
         """
         if self.plan is None:
             raise ToolError("ctx.follow_up needs the turn of a chat: in a confirmed action use Confirm(after='resume')")

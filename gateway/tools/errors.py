@@ -1,4 +1,4 @@
-"""The errors of tools, and the network errors after which the effect of a request is unknown.
+"""The errors of tools, and the network errors that leave the effect of a request unknown.
 
 AskfirstError
 └── ToolError                   `tool_name` names the tool
@@ -6,8 +6,8 @@ AskfirstError
     ├── ToolExecutionError      the function raised; the cause is chained
     ├── ToolFailed              the function failed, with a text for the model
     ├── NothingDone             the call certainly had no effect
-    │   └── ToolBusy            a call that has not ended holds its lock
-    └── OutcomeUnknown          the call may or may not have had its effect
+    │   └── ToolBusy            an unfinished call holds the lock
+    └── OutcomeUnknown          the call may or may not have had an effect
         └── ToolTimeout         the call did not end in time
 """
 
@@ -49,10 +49,10 @@ class ToolValidationError(ToolError):
 
 
 class ToolExecutionError(ToolError):
-    """The tool's function raised `error`, which is also the cause.
+    """The tool's function raised `error`, chained as the cause.
 
-    The text names the type of `error` and the place where it was raised. It leaves out the text of `error`, which may
-    hold a secret or a person's words: the model's vendor reads it.
+    The text names the type of `error` and the place of the raise. The text of `error` is left out: it may hold a secret
+    or a person's words, and the model's vendor reads the result.
     """
 
     def __init__(self, tool_name: str, error: BaseException) -> None:
@@ -61,20 +61,20 @@ class ToolExecutionError(ToolError):
 
 
 class ToolFailed(ToolError):
-    """Raised by a tool that failed. The model gets the text; of any other error it gets only the type and the place."""
+    """Raised by a failed tool. The model gets the text; for any other error, only the type and the place."""
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return the error that the tool's function raised."""
+    """Return the error raised by the tool's function."""
     return error.error if isinstance(error, ToolExecutionError) else error
 
 
 class NothingDone(ToolError):
-    """Raised by a tool to say that it certainly had no effect."""
+    """Raised by a tool if the call certainly had no effect."""
 
 
 class ToolBusy(NothingDone):
-    """The tool did not run: a call that exceeded its timeout, in a thread, still holds the lock `key`."""
+    """The tool did not run: an earlier call in a thread, past the timeout, still holds the lock `key`."""
 
     def __init__(self, tool_name: str, key: str) -> None:
         super().__init__(f"Tool {tool_name!r} did not run: a call that has not ended in time holds {key!r}")
@@ -82,11 +82,11 @@ class ToolBusy(NothingDone):
 
 
 class OutcomeUnknown(ToolError):
-    """Raised by a tool to say that it may or may not have had its effect."""
+    """Raised by a tool if the call may or may not have had an effect."""
 
 
 class ToolTimeout(OutcomeUnknown):
-    """The tool did not end in time. It was cancelled, but a function in a thread may still be running."""
+    """The tool did not end in time. The call was cancelled, but a function in a thread may still be running."""
 
     def __init__(self, tool_name: str, seconds: float) -> None:
         super().__init__(f"Tool {tool_name!r} timed out after {seconds:g} seconds")
@@ -147,7 +147,7 @@ _OPEN = frozenset(
         "urllib3.exceptions.TimeoutError",
     }
 )
-"""Errors while the request or its answer was in transit."""
+"""Errors while the request or the answer was in transit."""
 _WRAPPERS = {
     "requests.exceptions.ConnectionError": True,
     "requests.exceptions.SSLError": True,
@@ -155,15 +155,14 @@ _WRAPPERS = {
     "urllib3.exceptions.SSLError": True,
     "urllib.error.URLError": False,
 }
-"""Errors that wrap another error, which decides. The value is the answer without an inner error."""
+"""Errors around an inner, deciding error. The value is the answer without an inner error."""
 
 
 def leaves_open(error: BaseException) -> bool:
     """Return True if the effect of a request is unknown after this error.
 
-    The first known error of the chain decides. The chain is the error itself, the errors that it wraps, its cause, and
-    the error that was being handled when it was raised (unless it was raised ``from None``). One open error of a group
-    is enough.
+    The first known error of the chain decides. The chain is the error itself, the wrapped errors, the cause, and the
+    error being handled at the raise (unless raised ``from None``). A single open error of a group is enough.
     """
     return any(map(_decided, error.exceptions)) if isinstance(error, BaseExceptionGroup) else _decided(error)
 
@@ -186,7 +185,7 @@ def _decided(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all errors that led to it, the nearest first, each once."""
+    """Yield the error and all errors behind it, the nearest first, each once."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:

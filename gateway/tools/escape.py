@@ -1,7 +1,7 @@
 """Escaping of foreign texts for display: every character can be read, and none acts as Markdown.
 
-No two different values look equal. A character that is invisible, changes the direction of its surroundings or looks
-like another one becomes an escape, ``\\u`` and its number.
+No two different values look equal. An invisible character, a change of the text's direction, or a look-alike of another
+character becomes an escape, ``\\u`` and the number.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ LIKE_ASCII = frozenset(
     "\U000118c4\U000118c6\U000118c8\U000118ca\U000118cc\U000118d5\U000118d6\U000118d7\U000118d8"
     "\U000118dc"  # Warang
 )
-"""The characters of the Unicode Consortium's confusables.txt (UTS #39, version 15.1) that stand for one of ASCII.
+"""The look-alikes of ASCII characters in the Unicode Consortium's confusables.txt (UTS #39, version 15.1).
 
-They are grouped by script. Left out are Latin letters, compatibility forms, which are escaped anyway, and right-to-left
-letters.
+The characters are grouped by script. Left out are Latin letters, compatibility forms (escaped anyway), and
+right-to-left letters.
 """
 
 
@@ -68,15 +68,15 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&])")
 _LETTERS = "A-Za-z\u00c0-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u017e"
 _ORDINARY = re.compile(rf"[ !#-\[\]-~{_LETTERS}]*")
 _ORDINARY_SENTENCE = re.compile(rf"[ -~{_LETTERS}“”⏎]*")
-"""Texts that need no escape, like most texts: the fast path."""
+"""Texts without a need for escapes, like most texts: the fast path."""
 _WORD_LIKE = re.compile(r"[A-Za-z0-9](?:[\w.@/+#-]{0,98}[A-Za-z0-9])?", re.ASCII)
-"""Values of one plain word, which need no quotes alone. A word with a colon may be a person's id."""
+"""Values of a single plain word, shown without quotes. Colons are excluded: the word may be a person's id."""
 _PLAIN_NAME = re.compile(r"[^\W_](?:[\w.+-]*[^\W_])?")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _READ_AS_ESCAPE = frozenset("uUxn*_~`")
-"""Characters that form an escape with a backslash before them, or do on some platform.
+"""Characters forming an escape after a backslash, here or on some platform.
 
-Real backslashes before them are doubled, so that an escape has an odd number of backslashes.
+Real backslashes before these are doubled, so an escape has an odd number of backslashes.
 """
 _ASCII_SIGN = re.compile(r'(?<!\\)\\++(?=[uUxn*_~`"\x00-\x1f\x7f]| \Z)|["\x00-\x1f\x7f]|\A |(?<= ) | \Z')
 _REMEMBERED = 64
@@ -87,15 +87,15 @@ _IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")
 
 
 QUICK = 3_000
-"""The characters of a text that is escaped in a few milliseconds, whatever it is. Escape a longer one in a thread."""
+"""The most characters of a text escaped in a few milliseconds at worst. Escape longer texts in a thread."""
 
 
 def visible(text: str) -> str:
-    """Return a text in which every character can be read. Two different texts never give the same result.
+    """Return a text with every character readable. Two different texts never give the same result.
 
     A line end becomes ``⏎``. Escaped are quotes, control, format, direction and blank characters, double spaces and
-    spaces at the ends, letters of another script than the rest of their word, words of letters that all look like Latin
-    ones, compatibility forms of a letter, and characters that look like a punctuation mark of ASCII.
+    spaces at the ends, letters of another script than the rest of the word, words of Latin look-alikes alone,
+    compatibility forms of a letter, and look-alikes of ASCII punctuation marks.
     """
     return _remembered(text) if len(text) <= QUICK else _visible(text)
 
@@ -122,7 +122,7 @@ _remembered = lru_cache(_REMEMBERED)(_visible)
 def shown(value: Json, *, bare: bool = True) -> str:
     """Return the display text of a value, different for each value: a text in quotes, any other value as JSON.
 
-    With `bare`, a text of one plain word stands without quotes, unless it reads as a number, a truth value or null.
+    With `bare`, a single plain word stands without quotes, unless readable as a number, a truth value or null.
     """
     if not isinstance(value, str):
         written = json.dumps(value, ensure_ascii=False)
@@ -133,9 +133,9 @@ def shown(value: Json, *, bare: bool = True) -> str:
 
 
 def legible(text: str) -> str:
-    """Return a sentence without hidden characters. Its own quotes, escapes and punctuation stay.
+    """Return a sentence without hidden characters. The sentence's own quotes, escapes and punctuation stay.
 
-    In a sentence with right-to-left letters, quoted texts are isolated, so that they do not reorder their surroundings.
+    In a sentence with right-to-left letters, quoted texts are isolated, and so do not reorder the surroundings.
     """
     return _remembered_sentence(text) if len(text) <= QUICK else _legible(text)
 
@@ -153,12 +153,12 @@ _remembered_sentence = lru_cache(_REMEMBERED)(_legible)
 
 
 def plain(text: str) -> str:
-    """Return Markdown that renders as exactly this sentence, without links, headings or emphasis."""
+    """Return Markdown rendering as exactly this sentence, without links, headings or emphasis."""
     return _MARKUP.sub(r"\\\1", legible(text))
 
 
 def named(name: str) -> str:
-    """Return the name of a person or a file as Markdown: quoted unless it is one plain word, cut to 40 characters."""
+    """Return the name of a person or a file as Markdown: quoted unless a single plain word, cut to 40 characters."""
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 16]}…{name[-15:]}"
     read = visible(name)
@@ -229,24 +229,24 @@ _LIKE_PUNCTUATION = frozenset(
     "\u0251\u0261"  # a g
 )
 _LIKE_LATIN = frozenset("\u0184\u018d\u0196\u01a6\u01a7\u01bc\u01bd\u01c1\u0222\u0223\uab32\uab35\uab3d")
-"""Rare letters of Latin script that look like common ones, beside the range `_PHONETIC`."""
+"""Rare letters of Latin script, looking like common letters, beside the range `_PHONETIC`."""
 _PHONETIC = (0x1D00, 0x1DBF)
 _LIKE_A_DASH = frozenset("\u2013\u30fc\u4e00\u3161")
-"""Characters that look like a dash within a word of ASCII. Elsewhere they are shown as they are."""
+"""Characters looking like a dash within a word of ASCII. Elsewhere these are shown unchanged."""
 _OWN_FORMS = frozenset({"ARMENIAN", "FULLWIDTH", "HALFWIDTH", "HANGUL", "LAO", "THAI", "TIBETAN"})
-"""Scripts in which common letters have a compatibility form."""
+"""Scripts with compatibility forms among the common letters."""
 _EAST_ASIAN = frozenset({"CJK", "BOPOMOFO", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"})
 _ONE_WORD = frozenset({*_EAST_ASIAN, "FULLWIDTH", "LATIN"})
-"""Scripts that are mixed in one word. Full-width letters beside ASCII are escaped before this test."""
+"""Scripts mixed within a word. Full-width letters beside ASCII are escaped before this test."""
 _MOST_MARKS = 4
 _EMOJI_JOINERS = frozenset("\ufe0f\u200d")
 
 
 def _signs(text: str, is_sign: Callable[[str], bool], *, exact: bool) -> list[bool]:
-    """Return a flag for each character of a text: True if it is escaped.
+    """Return a flag for each character of a text: True if escaped.
 
-    `exact` also escapes quotes and extra spaces, and the joiners of emoji. Without it, these may be as an author writes
-    them.
+    `exact` also escapes quotes, extra spaces, and the joiners of emoji. Without `exact`, these may stay as written by
+    an author.
     """
     hidden = [char != "\n" and not (char.isascii() and char.isprintable()) and is_sign(char) for char in text]
     if exact:
@@ -271,7 +271,7 @@ def _signs(text: str, is_sign: Callable[[str], bool], *, exact: bool) -> list[bo
 
 
 def _sign_marks(text: str, hidden: list[bool]) -> None:
-    """Flag combining marks without a letter, and marks that would compose another letter with theirs."""
+    """Flag combining marks without a letter, and marks composing another letter with the letter before."""
     cluster, normal = "", unicodedata.is_normalized("NFC", text)
     for index, char in enumerate(text):
         is_mark = unicodedata.category(char)[0] == "M"
@@ -300,7 +300,7 @@ def _words(text: str, hidden: list[bool], *, exact: bool) -> list[range]:
 
 
 def _sign_look_alikes(text: str, hidden: list[bool], words: list[range]) -> None:
-    """Flag words in which all letters look like Latin ones, unless the text has other letters of their script."""
+    """Flag words of Latin look-alikes alone, unless the text has other letters of the same script."""
     letters = [[index for index in word if not hidden[index] and _is_a_letter(text[index])] for word in words]
     scripts = {_script(text[index]) for word in letters for index in word if not _looks_latin(text[index])}
     if not scripts.isdisjoint(_EAST_ASIAN):
@@ -312,7 +312,7 @@ def _sign_look_alikes(text: str, hidden: list[bool], words: list[range]) -> None
 
 
 def _sign_word(text: str, hidden: list[bool], word: range, *, exact: bool) -> None:
-    """Flag the letters of another script than the rest of their word."""
+    """Flag the letters of another script than the rest of the word."""
     letters = [index for index in word if not hidden[index] and text[index].isalnum()]
     ascii_too = any(text[index].isascii() for index in letters)
     for index in letters:
@@ -342,7 +342,7 @@ def _is_a_letter(char: str) -> bool:
 
 @lru_cache(4096)
 def _looks_latin(char: str) -> bool:
-    """Return True if a letter that is not Latin looks like one of ASCII, accents aside."""
+    """Return True if a non-Latin letter looks like an ASCII letter, accents aside."""
     return unicodedata.normalize("NFD", char)[0] in LIKE_ASCII or _script(char) == "FULLWIDTH"
 
 
@@ -352,7 +352,7 @@ def _is_ascii_word(char: str) -> bool:
 
 @lru_cache(4096)
 def _is_hidden(char: str) -> bool:
-    """Return True if a character is invisible, or rendered like another one."""
+    """Return True if a character is invisible, or rendered like another."""
     number, category = ord(char), unicodedata.category(char)
     if not char.isprintable():
         return category != "Zs" or char == "\u1680"
@@ -364,7 +364,7 @@ def _is_hidden(char: str) -> bool:
 
 @lru_cache(4096)
 def _is_unlike(char: str) -> bool:
-    """Return True if a character in a value could be mistaken for another one."""
+    """Return True if a character in a value could be mistaken for another."""
     if char in _LIKE_PUNCTUATION or char in _LIKE_LATIN or not char.isprintable() or _is_hidden(char):
         return True
     return _PHONETIC[0] <= ord(char) <= _PHONETIC[1] or "SMALL CAPITAL" in unicodedata.name(char, "")
@@ -372,7 +372,7 @@ def _is_unlike(char: str) -> bool:
 
 @lru_cache(4096)
 def _script(char: str) -> str:
-    """Return the script of a letter: the first word of its Unicode name."""
+    """Return the script of a letter: the first word of the Unicode name."""
     if char < "\u0250":
         return "LATIN"
     return unicodedata.name(char, "").partition(" ")[0].partition("-")[0]

@@ -1,4 +1,4 @@
-"""Functions of a bot's author: their signature, and how they are called, under a lock and a timeout."""
+"""Functions of a bot's author: the signature, and the call under a lock and a timeout."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from gateway.tools.errors import NothingDone, OutcomeUnknown, ToolBusy, ToolErro
 from gateway.tools.locks import Hold, held, outlasted
 
 MOST_CHARACTERS: Final = 1_000_000
-"""The most characters that the values of one generator may have together."""
+"""The most characters of all values of a generator together."""
 _MOST_PIECES: Final = 100_000
-"""The most values of one generator. An async one that awaits nothing would otherwise hold the event loop for ever."""
+"""The most values of a generator. An async generator without an await would otherwise hold the event loop for ever."""
 
 
 class Pieces:
-    """The values that a generator has yielded."""
+    """The values yielded by a generator."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._characters = 0
 
     def add(self, value: Any) -> str:
-        """Take a value, and return it as text.
+        """Add a value, and return the text.
 
-        Raises OutcomeUnknown for one value too many: the generator is closed where it stands.
+        Raises OutcomeUnknown above the limits: the generator is closed at this point.
         """
         text = str(value)
         self._characters += len(text)
@@ -47,14 +47,14 @@ class Pieces:
         return text
 
     def joined(self) -> str:
-        """Return the values as one text."""
+        """Return the values as a single text."""
         return "".join(self._texts)
 
 
 T = TypeVar("T")
 
 THREADS = 16
-"""The number of threads of one function, for concurrent calls."""
+"""The number of threads of a function, for concurrent calls."""
 _END = object()
 
 
@@ -63,7 +63,7 @@ class NotBegun(Exception):
 
 
 class GoesOn(Portable):
-    """The caller was cancelled while the function runs on in its thread. `call` is the future of its result."""
+    """The caller was cancelled while the function runs on in a thread. `call` is the future of the result."""
 
     def __init__(self, call: Future[Any]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class GoesOn(Portable):
 
 
 class Function:
-    """A callable that passes a function the values that it takes, and its ToolContext."""
+    """A callable that passes a function only the accepted values, and the ToolContext."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         """`name` names the threads. Raises ValueError when the signature or the annotations cannot be read."""
@@ -91,7 +91,7 @@ class Function:
         named = {n: p for n, p in signature.parameters.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}
         self.context = tuple(name for name, parameter in named.items() if _is_context(parameter.annotation))
         self.parameters = {name: parameter for name, parameter in named.items() if name not in self.context}
-        """The parameters without those that are annotated with ToolContext."""
+        """The parameters not annotated with ToolContext."""
         # A callable object is as async as its __call__.
         body = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
         body = inspect.unwrap(function.func if isinstance(function, partial) else body)
@@ -101,7 +101,7 @@ class Function:
 
     @cached_property
     def threads(self) -> ThreadPoolExecutor:
-        """The function's own threads, started on demand: calls that hang do not block other functions."""
+        """The function's own threads, started on demand: hanging calls do not block other functions."""
         return ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=f"tool-{self.name}")
 
     @property
@@ -112,11 +112,11 @@ class Function:
     async def call(
         self, values: Mapping[str, Any], ctx: ToolContext, *, on_chunk: Callable[[str], None] | None = None
     ) -> Any:
-        """Call the function and return its result. The values of a generator are joined to one text.
+        """Call the function and return the result. The values of a generator are joined to a single text.
 
-        `on_chunk` is called with each value of a generator as it comes. A sync function runs in a thread, in a copy of
-        the caller's context. Raises OutcomeUnknown for a generator that yields more than Pieces takes. When the caller
-        is cancelled: raises NotBegun if the function has not run, GoesOn if it still runs in its thread, and
+        `on_chunk` is called with each value of a generator immediately. A sync function runs in a thread, in a copy of
+        the caller's context. Raises OutcomeUnknown for a generator above the limits of Pieces. When the caller is
+        cancelled: raises NotBegun if the function has not run, GoesOn if the function still runs in a thread, and
         CancelledError otherwise.
         """
         arguments = values if self.takes_any else {name: values[name] for name in self.parameters if name in values}
@@ -166,7 +166,7 @@ class Function:
 
 
 def _cut_off(piece: Future[Any]) -> Future[Any]:
-    """Return a call that ends with OutcomeUnknown when this piece of a generator does.
+    """Return a call ending with OutcomeUnknown at the end of this piece of a generator.
 
     No further piece is taken, so the outcome of the whole generator cannot be known.
     """
@@ -192,7 +192,7 @@ def _called(function: Callable[..., T], *args: Any) -> T:
 
 
 _ACCIDENTS = (UnicodeError, json.JSONDecodeError, OSError, ValidationError)
-"""ValueErrors of clients and parsers for a broken answer. They are not refusals of a preview function."""
+"""ValueErrors of clients and parsers for a broken answer, not refusals of a preview function."""
 
 
 async def call_guarded(
@@ -205,11 +205,11 @@ async def call_guarded(
     passing: tuple[type[Exception], ...] = (),
     on_late: Callable[[Future[Any]], None] | None = None,
 ) -> Any:
-    """Await `call` under the named lock, within `limit` seconds including the wait for the lock; return its result.
+    """Await `call` under the named lock, within `limit` seconds including the wait for the lock; return the result.
 
-    `hold` holds the lock among the processes of a store too. Errors of the types `passing` are raised as they are,
-    except accidents of clients and parsers. `on_late` is called with the call of a sync function that runs on in its
-    thread. Raises as `Tool.run`.
+    `hold` holds the lock among the processes of a store too. Errors of the types `passing` are raised unchanged, except
+    accidents of clients and parsers. `on_late` is called with the call of a sync function still running in a thread.
+    Raises as `Tool.run`.
     """
     if lock is not None and outlasted(lock):
         raise ToolBusy(tool, lock)
@@ -256,7 +256,7 @@ async def call_guarded(
 
 
 def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Return True if the caller is ending: its task is cancelled, or its coroutine is closed from outside."""
+    """Return True if the caller is ending, by a cancelled task or a coroutine closed from outside."""
     match error:
         case asyncio.CancelledError():
             return _cancelling()

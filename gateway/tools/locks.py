@@ -1,7 +1,7 @@
 """Named locks: the ``lock=`` of a tool, held while the tool runs.
 
-A lock of this module works within one process. That is enough as long as one process owns the store. Where several
-share it, a `Hold` holds the lock of the same name in the store too.
+A lock of this module works within a process: enough while a single process owns the store. In a shared store, a `Hold`
+also holds the lock of the same name among the processes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class _SharedLock(Protocol):
 
 
 Hold: TypeAlias = Callable[[str], AbstractAsyncContextManager[_SharedLock]]
-"""Name -> the lock of that name among the processes of one store, which is held inside the block."""
+"""Name -> the lock of this name among the processes of a store, held inside the block."""
 
 
 class Lock:
-    """A lock that its holder may leave to a call that runs on in a thread."""
+    """A lock that its holder may leave to a call still running in a thread."""
 
     def __init__(self) -> None:
         self.free = asyncio.Lock()
         self.left_to: Future[Any] | None = None
-        """The call that outlived its caller and holds the lock until it ends."""
+        """The call that outlived the caller, and holds the lock until the end."""
 
     def leave_to(self, call: Future[Any]) -> None:
-        """Hold the lock until this call ends, or forever if it never does."""
+        """Hold the lock until this call ends, possibly forever."""
         self.left_to, loop = call, asyncio.get_running_loop()
 
         def ended(_: Future[Any]) -> None:
@@ -47,12 +47,12 @@ class Lock:
 
 
 _locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], Lock] = WeakValueDictionary()
-"""The locks by event loop and name, each kept while a task holds it or waits for it."""
+"""The locks by event loop and name, each kept while a task holds or awaits the lock."""
 
 
 @asynccontextmanager
 async def held(name: str) -> AsyncIterator[Lock]:
-    """Hold the lock of this name. Calls of all tools that use the name exclude each other."""
+    """Hold the lock of this name. Calls of all tools with the same lock name exclude each other."""
     lock = _locks.setdefault((asyncio.get_running_loop(), name), Lock())
     await lock.free.acquire()
     try:
@@ -63,6 +63,6 @@ async def held(name: str) -> AsyncIterator[Lock]:
 
 
 def outlasted(name: str) -> bool:
-    """Return True if a call that outlived its caller holds the lock of this name. It may never end."""
+    """Return True if a call that outlived the caller holds the lock of this name, possibly forever."""
     lock = _locks.get((asyncio.get_running_loop(), name))
     return lock is not None and lock.left_to is not None

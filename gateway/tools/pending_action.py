@@ -1,6 +1,6 @@
-"""The record of a tool call that waits for a person's decision: its call, people, times and outcome.
+"""The record of a tool call for a person's decision: the call, people, times and outcome.
 
-The rules over it are in `gateway.pending`. This module only has its shape and its JSON form.
+The rules are in `gateway.pending`. This module only has the shape and the JSON form.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Detail: TypeAlias = Literal["tampered", "changed", "not_checked", "other_release
 """Reasons of a drifted action.
 
 ``tampered``: the record was changed without the key. ``changed``: the effect would differ from the preview.
-``not_checked``: the preview could not be made again. ``other_release``: no process has the tool as it was shown.
+``not_checked``: the preview could not be made again. ``other_release``: no process has the shown version of the tool.
 """
 ButtonIntent: TypeAlias = Literal["confirm", "cancel", "again", "change", "standing", "confirm_all", "cancel_all"]
 
@@ -35,13 +35,13 @@ ButtonIntent: TypeAlias = Literal["confirm", "cancel", "again", "change", "stand
 def compute_args_digest(args: Mapping[str, Json] | None) -> str:
     """Return the SHA-256 (64 hex digits) of the arguments in canonical JSON (RFC 8785). None equals no arguments.
 
-    Raises ValueError for a value that canonical JSON cannot hold: NaN, a date, an integer beyond 2**53.
+    Raises ValueError for a value without canonical JSON: NaN, a date, an integer beyond 2**53.
     """
     return hashlib.sha256(canonical_json(dict(args or {}))).hexdigest()
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return the canonical JSON (RFC 8785) of a value. Raises ValueError for a value that it cannot hold."""
+    """Return the canonical JSON (RFC 8785) of a value. Raises ValueError for a value without this form."""
     try:
         # The same bytes, where rfc8785 calls Python for each quotation mark of a long text. It fails for a fraction, a
         # large number, a lone surrogate and many levels.
@@ -53,7 +53,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that orjson writes in canonical form. Raises TypeError for a value that it writes otherwise."""
+    """Return a value that orjson writes in canonical form. Raises TypeError for any other value."""
     kind = type(value)
     if kind in (str, bool, NoneType) or (kind is int and abs(value) < 2**53):
         return value
@@ -69,8 +69,8 @@ def _plain(value: Any) -> Any:
 def json_text(value: Any) -> str:
     """Return the same text for equal JSON values, with sorted keys.
 
-    A value that orjson cannot write (lone surrogates, integers of more than 64 bits) is written by the standard
-    library, in ASCII.
+    A value not supported by orjson (lone surrogates, integers of more than 64 bits) is written by the standard library,
+    in ASCII.
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
@@ -80,12 +80,12 @@ def json_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A button that was shown for an action. Only the SHA-256 of its secret is stored."""
+    """A button shown for an action. Only the SHA-256 of the secret is stored."""
 
     sha256: str
     intent: ButtonIntent
     items: tuple[str, ...] = ()
-    """The ids of the actions that its message shows, for a button that decides all of them."""
+    """The ids of all actions in the message, for a button deciding all together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,19 +99,19 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """The question as one approver is asked it in their own chat."""
+    """The question to a single approver, in the approver's own chat."""
 
     person: str
     conversation: str = ""
     """Empty for a person without any private chat."""
     address: Address | None = None
     state: Literal["named", "asked", "shown", "lost"] = "asked"
-    """``named``: a stand-in that is not asked yet. ``lost``: the person cannot be reached."""
+    """``named``: a stand-in, not asked yet. ``lost``: the person cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BallotOf:
-    """The action that a ballot asks a vote for."""
+    """The action put to the vote by a ballot."""
 
     conversation: str
     action_id: str
@@ -121,20 +121,20 @@ class BallotOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingOffer:
-    """A standing permission that the prompt of an action offers, and the code that gives it.
+    """A standing permission offered in the prompt of an action, and the code for giving the permission.
 
-    Arguments in neither `free` nor `most` must be as they are in the action.
+    Arguments in neither `free` nor `most` must be equal to the action's.
     """
 
     code: str
     seconds: float
     uses: int
     free: tuple[str, ...] = ()
-    """The arguments that may be anything."""
+    """The arguments that may have any value."""
     most: tuple[tuple[str, str], ...] = ()
-    """The arguments that may be any number from 0 to a bound, each with its bound."""
+    """The arguments limited to a number from 0 to a bound, each with the bound."""
     compared: bool = False
-    """True if the preview of a call must equal that of the action: the precondition, else text and table."""
+    """True if the preview of a call must equal the action's preview: the precondition, else text and table."""
 
     @property
     def varying(self) -> frozenset[str]:
@@ -144,7 +144,7 @@ class StandingOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A call that a standing permission decided."""
+    """A call decided by a standing permission."""
 
     action_id: str
     args_digest: str
@@ -153,9 +153,9 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The standing permission that an action gave at its launch: its time, its uses and its end.
+    """The standing permission given by an action at the launch: the time, the uses and the end.
 
-    It covers what the `standing` of the action says.
+    The scope is in the `standing` of the action.
     """
 
     given: datetime
@@ -166,34 +166,34 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAction:
-    """One tool call that waits for, or went through, a person's decision. Times are the store's clock, in UTC."""
+    """A tool call before or after a person's decision. Times are the store's clock, in UTC."""
 
     pending_action_id: str
     """128 random bits in hex; also the idempotency key and the audit's key."""
     salt: str = ""
-    """128 more random bits in hex, which only the record has. With them in the digest, nobody can check a guess of a
-    name or number against the digest in an audit line."""
+    """128 more random bits in hex, only in the record. The digest includes the salt, so a guessed name or number cannot
+    be checked against the digest in an audit line."""
     kind: str
     """The tool's name."""
     tool_version: str = ""
     template: str = ""
-    """SHA-256 of the tool's confirm template; empty when it has none."""
+    """SHA-256 of the tool's confirm template; empty without a template."""
     args: Mapping[str, Json] = field(default_factory=dict)
     precondition: Json = None
     preview: str
-    """The question in one line, as the tool asks it."""
+    """The tool's question in a single line."""
     table: tuple[tuple[str, str], ...] = ()
-    """The rows of the preview: name and value, as the tool's preview function returned them."""
+    """The rows of the preview: name and value, from the tool's preview function."""
     code: str = ""
     supersedes: str | None = None
-    """The id of the open action that this one replaces: the same call, with another preview."""
+    """The id of the replaced open action: the same call, with another preview."""
 
     requester: str
     """The requester, like ``telegram:123:456``."""
     requester_name: str | None = None
-    """The name that they gave themselves."""
+    """The requester's self-chosen name."""
     requester_handle: str | None = None
-    """The platform's own name for them, without a sign in front."""
+    """The platform's own name for the requester, without a sign in front."""
     conversation: str
     address: Address | None = None
     """The address of the conversation; None from `ask_channel`."""
@@ -201,7 +201,7 @@ class PendingAction:
     approvers: tuple[str, ...] = ()
     """Persons, like ``telegram:123:456``. Empty: the requester alone decides."""
     approvers_name: str | None = None
-    """The author's name for the approvers, for the person who asked."""
+    """The author's name for the approvers, shown to the requester."""
     need: int = 1
     votes: tuple[Vote, ...] = ()
 
@@ -218,7 +218,7 @@ class PendingAction:
     prompts: tuple[str, ...] = ()
     """The message ids of the prompt, oldest first."""
     reshown: int = 0
-    """The number of times that the prompt was shown again under a reply."""
+    """Number of times the prompt was shown again under a reply."""
     verb: str | None = None
     """The verb of the question, one of `VERBS`; None: not known. An answer with another verb does not count."""
     parser_version: str = ""
@@ -235,45 +235,45 @@ class PendingAction:
     decided_by: str | None = None
     decided_name: str | None = None
     remark: str | None = None
-    """The text that the person wrote beside a no."""
+    """The person's text beside a no."""
     launched_at: datetime | None = None
     finished_at: datetime | None = None
     outcome: str | None = None
     """The tool's result, or ``error: TypeName``; never the text of an exception."""
     run_id: str = ""
-    """The id of the run that asked."""
+    """The id of the asking run."""
     standins: tuple[str, ...] = ()
-    """The people that may approve it once they are asked, because the approvers are silent."""
+    """The people to ask when the approvers are silent. Each may approve once asked."""
     remind_seconds: float | None = None
-    """The time after which a silent approver is reminded; None: half of the time to answer."""
+    """Seconds before a silent approver is reminded; None: half of the time to answer."""
     ballots: tuple[Ballot, ...] = ()
     """The questions to approvers in other chats."""
     again: bool = False
-    """True if the requester has pressed to have it asked again."""
+    """True if the requester has pressed to be asked again."""
     ballot_of: BallotOf | None = None
-    """The action in another conversation that this record asks a vote for. Such a record is never executed."""
+    """The action in another conversation, if this record is a ballot. A ballot is never executed."""
     vote: Literal["confirm", "cancel"] | None = None
-    """The vote of a ballot that was passed on last."""
+    """The last forwarded vote of a ballot."""
     plan: str | None = None
-    """The id that the actions of one reply of the model share; None for a single one."""
+    """The common id of all actions from a reply of the model; None for a single action."""
     place: int = 0
-    """The number of the action in its plan, from 1; 0 for a single one."""
+    """The number of the action in the plan, from 1; 0 for a single action."""
     filed: bool = False
-    """True if the question is too long for one message of its channel. A file holds it, and only the code confirms."""
+    """True if the question is too long for a message of the channel: a file holds it, and only the code confirms."""
     numbered: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Message id of a prompt -> the number of this question in its list, and the number of questions of the list."""
+    """Message id of a prompt -> the number of this question in the list, and the number of questions in the list."""
     on_item_failure: Literal["continue", "stop"] = "continue"
-    """Whether the later items of its plan still run when this action has not been done."""
+    """Whether the later items of the plan still run when this action has not been done."""
     replaces: str | None = None
-    """The id of the open action that the person wanted changed: this one closes it once it is shown."""
+    """The id of the open action that the person wanted changed, closed once this action is shown."""
     standing: StandingOffer | None = None
-    """The permission that its requester may give with their yes."""
+    """The permission that the requester may give with a yes."""
     allows: bool = False
-    """True if its requester gave that permission with their yes. The launch of the action makes it a `grant`."""
+    """True if the requester gave this permission with a yes. The launch of the action makes it a `grant`."""
     grant: Grant | None = None
-    """The standing permission that its launch gave."""
+    """The standing permission given by the launch."""
     permission: str | None = None
-    """The id of the action whose standing permission decided it."""
+    """The id of the action with the deciding standing permission."""
 
     @property
     def status(self) -> Literal["pending", "confirmed", "cancelled", "expired", "consumed"]:
@@ -297,7 +297,7 @@ class PendingAction:
         return frozenset(ballot.person for ballot in self.ballots)
 
     def button(self, token_sha256: str) -> Token | None:
-        """Return the button with this token; None if this action has no such button."""
+        """Return the button with this token, or None."""
         return next((token for token in self.tokens if token.sha256 == token_sha256), None)
 
     @property
@@ -306,27 +306,27 @@ class PendingAction:
         return self.state in ("done", "failed", "unknown", "closed")
 
     def to_json(self) -> dict[str, Json]:
-        """Return the record as JSON. Fields with their default are left out."""
+        """Return the record as JSON. Fields with the default value are left out."""
         stored: dict[str, Json] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
         return stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Json]) -> Self:
-        """Return the record of its JSON form. Raises ValueError when the JSON is not a record."""
+        """Return the record from JSON. Raises ValueError for any other JSON."""
         if unknown := stored.keys() - _names():
             raise ValueError(f"a record of an action has no {', '.join(sorted(unknown))}")
         action: Self = _adapter().validate_python(stored)
         return action
 
     def to_text(self) -> str:
-        """Return the text that is stored and sealed."""
+        """Return the text to store and seal."""
         with suppress(ValueError):  # a lone surrogate in the name of a person
             return _adapter().dump_json(self, exclude_defaults=True).decode()
         return json_text(self.to_json())
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return the record of its stored text. Raises ValueError when the text is not a record."""
+        """Return the record from a stored text. Raises ValueError for any other text."""
         stored = json.loads(text)
         if not isinstance(stored, dict):
             raise ValueError("not a record of an action")
@@ -344,8 +344,8 @@ def _adapter() -> TypeAdapter[Any]:
 
 
 def why_closed(reason: Reason, detail: Detail | None) -> str:
-    """Return the key of the sentence that explains a closed action.
+    """Return the key of the sentence about a closed action.
 
-    Four details make an action drift, and only ``changed`` is worded as the drift itself.
+    A drift has four details, and only ``changed`` is worded as the drift itself.
     """
     return reason if detail in (None, "changed") else detail

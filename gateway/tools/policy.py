@@ -1,4 +1,4 @@
-"""Tool policies: lists of the tools that run at once, ask a person, or never run."""
+"""Tool policies: lists of the tools to run at once, to ask a person about, or to deny."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ToolPolicy:
     """A policy of globs on the tool's name, tested in this order: deny_when, deny, review, allow, else review.
 
     `deny_when` is a list of ``{"tool": glob, "arg": name, "pattern": glob}``. The call is denied if a plain value in
-    that argument, at any depth, matches the pattern. Patterns ignore case.
+    the argument, at any depth, matches the pattern. Patterns ignore case.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class ToolPolicy:
         deny: Sequence[str] = (),
         deny_when: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        """Raises ValueError for lists of another shape, because their rules could never match."""
+        """Raises ValueError for lists of another shape, because the rules could never match."""
         for name, globs in (("allow", allow), ("review", review), ("deny", deny)):
             if isinstance(globs, str) or not all(isinstance(glob, str) and glob for glob in globs):
                 raise ValueError(f"ToolPolicy({name}=...) is a list of tool names or globs, not {globs!r}")
@@ -42,7 +42,7 @@ class ToolPolicy:
         return [rule for rule in self.deny_when if fnmatchcase(tool_name, rule["tool"])]
 
     def decide(self, tool_name: str, args: Mapping[str, Json]) -> tuple[Decision, str]:
-        """Return the decision for this call, and the rule that made it."""
+        """Return the decision for this call, and the deciding rule."""
         if not tool_name.strip():
             return "deny", "a tool needs a name"
         for rule in self.rules_for(tool_name):

@@ -1,4 +1,4 @@
-"""Sets of tools: a registry, sources that list their tools later, and what each tool may do."""
+"""Sets of tools: a registry, sources listing tools later, and the permission of each tool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ToolRegistry:
         return self.register(Tool(function, **options))
 
     def register(self, tool: Tool) -> Tool:
-        """Add a tool and return it. Raises ToolValidationError when another tool has its name."""
+        """Add a tool and return it. Raises ToolValidationError when another tool has the same name."""
         if self._tools.setdefault(tool.name, tool) is not tool:
             raise ToolValidationError(tool.name, Problem("", "another tool has this name", "Give one of them name="))
         return tool
@@ -50,27 +50,27 @@ class ToolRegistry:
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """A source of tools that may change while the bot runs. It stands among the tools of an Agent."""
+    """A source of tools that may change while the bot runs. A source stands among the tools of an Agent."""
 
     @property
     def label(self) -> str:
         """The name of the source in logs and lists, without a secret."""
 
     def listed(self) -> Sequence[Tool]:
-        """Return the tools of the last list. It is the same object until the list changes."""
+        """Return the tools of the last list: the same object until the list changes."""
 
     async def refresh(self) -> None:
         """Bring the list up to date. Called before each turn.
 
-        A source that cannot be reached keeps its last list. Never raises, and never waits long.
+        An unreachable source keeps the last list. Never raises, and never waits long.
         """
 
     async def close(self) -> None:
-        """Close what the source has open in this event loop. A later use opens it again."""
+        """Close everything that the source has open in this event loop. A later use opens it again."""
 
 
 class Governed(NamedTuple):
-    """A tool with the policy that decides on its calls."""
+    """A tool with the policy for its calls."""
 
     tool: Tool
     policy: ToolPolicy | None
@@ -78,17 +78,17 @@ class Governed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """The permission of one tool."""
+    """The permission of a tool."""
 
     tool: str
     how: Literal["runs", "asks", "never"]
     why: str
     unasked: bool = False
-    """True if the tool may have effects, and no option allows it to run without a yes."""
+    """True if the tool may have effects, and no option allows a run without a yes."""
 
 
 def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
-    """Return the permission of a tool under this policy. The tests follow the order in which a call is judged."""
+    """Return the permission of a tool under this policy. The tests follow the order of judging a call."""
     decision, listed = policy.decide(tool.name, {}) if policy is not None else (None, "")
     more = _only_there(tool) + _never_when(tool, policy) + (f"; {tool.origin}" if tool.origin else "")
     if decision == "deny":
@@ -108,13 +108,13 @@ def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
 
 
 def permissions(tools: Iterable[Governed]) -> list[Permission]:
-    """Return the permission of each tool. Tools with effects that run without a question come first."""
+    """Return the permission of each tool. Tools that run effects without a question come first."""
     found = [permission(tool, policy) for tool, policy in tools]
     return sorted(found, key=lambda each: (not each.unasked, ["runs", "asks", "never"].index(each.how), each.tool))
 
 
 def unasked(tools: Iterable[Governed]) -> str | None:
-    """Return a warning that names the tools with effects that never ask, and the remedy; None if there are none."""
+    """Return a warning with the names of tools running effects without a question, and the remedy; None if none."""
     names = [tool.name for tool, policy in tools if permission(tool, policy).unasked]
     if not names:
         return None
@@ -130,7 +130,7 @@ _CHOICES_IN_WORDS: Final = re.compile(
 
 
 def unclear(tools: Iterable[Governed]) -> Iterator[str]:
-    """Yield what the model has to guess about each of the bot's own tools, with the remedy.
+    """Yield the gaps in each of the bot's own tools, left for the model to guess, with the remedy.
 
     A parameter without a type and a tool without a description are errors of the definition already.
     """
@@ -150,7 +150,7 @@ def unclear(tools: Iterable[Governed]) -> Iterator[str]:
 
 
 def _is_told(tool: Tool, name: str, field: dict[str, Any]) -> bool:
-    """Return True for a described parameter, one of a few values, and one that the tool's own description names."""
+    """Return True for a parameter with a description, with few values, or named in the tool's description."""
     if field.get("description", "") not in ("", f"Parameter '{name}'") or not field.keys().isdisjoint({"enum", "$ref"}):
         return True
     words = re.findall("[a-z]{3,}", name.lower().replace("_", " "))

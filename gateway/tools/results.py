@@ -1,4 +1,4 @@
-"""Typed results: the observations of a tool, in a form that a model reads well."""
+"""Typed results: the observations of a tool, in a form for the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 NO_OUTPUT = "done (no output)"
 LONGEST = 100_000
-"""The most characters of a result: a model refuses longer ones, and no person could read them."""
+"""The most characters of a result: a model refuses longer results, and no person could read these."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Ambiguous(ToolResult):
-    """Several entities match the query. The model should ask which one is meant."""
+    """Several entities match the query. The model should ask for the right one."""
 
     kind: ClassVar[str] = "ambiguous"
     entity: str
@@ -63,11 +63,11 @@ class PendingConfirmation(ToolResult):
 
 
 def serialise(result: Any) -> str:
-    """Return a tool's result as the text that the model reads.
+    """Return a tool's result as text for the model.
 
-    A text stays as it is, and None becomes a short note. Typed results, pydantic models, dataclasses, dicts and lists
-    become JSON; values that JSON does not know go through `str`. A text longer than LONGEST is cut, with a note. Never
-    raises, because the tool has run: a value that cannot be written is named by its type.
+    A text stays unchanged, and None becomes a short note. Typed results, pydantic models, dataclasses, dicts and lists
+    become JSON; values unknown to JSON go through `str`. A text longer than LONGEST is cut, with a note. Never raises,
+    because the tool has run: an unwritable value is named by its type.
     """
     try:
         text = _written(result)

@@ -1,4 +1,4 @@
-"""Tool arguments that a JSON Schema describes, or a list of ToolParameters, for tools whose function does not."""
+"""Tool arguments described by a JSON Schema or by ToolParameters, instead of the function's signature."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Type: TypeAlias = type[Any] | str
 class ToolParameter:
     """A parameter of a tool, for `Tool.from_schema`.
 
-    `type` and `element_type` are ``str``, ``int``, ``float``, ``bool``, ``list`` or ``dict``, or their names in JSON
+    `type` and `element_type` are ``str``, ``int``, ``float``, ``bool``, ``list`` or ``dict``, or the name in JSON
     Schema, like ``"string"``. `enum`: the allowed values. `element_type`: the type of a list's elements. Raises
     ValueError for another type, an empty name or enum, and an `element_type` without a list.
     """
@@ -85,30 +85,30 @@ def _json_type(name: str, written: _Type) -> str:
 
 
 class ArgumentReader(Protocol):
-    """The arguments of one tool: their JSON Schema, and their conversion from JSON to Python values and back."""
+    """The arguments of a tool: the JSON Schema, and the conversion from JSON to Python values and back."""
 
     schema: dict[str, Any]
     hidden: frozenset[str]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters that the model sees."""
+        """The names of the parameters shown to the model."""
 
     def is_number(self, name: str) -> bool:
         """Return True if the type of a parameter is a number."""
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
-        """Return the arguments as plain JSON, in a new dict. Raises ToolValidationError, which names every problem."""
+        """Return the arguments as plain JSON, in a new dict. Raises ToolValidationError with every problem."""
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the values that the function takes. Raises as `validate`."""
+        """Return the arguments as values for the function. Raises as `validate`."""
 
 
 class SchemaArguments:
-    """Arguments by a JSON Schema. An argument that the schema does not name is refused unless the schema allows it."""
+    """Arguments by a JSON Schema. Unnamed arguments are refused unless allowed by the schema."""
 
     def __init__(self, tool_name: str, schema: Mapping[str, Json], *, hidden: frozenset[str]) -> None:
-        """Raises ToolValidationError for what is no JSON Schema of an object, and for a default that does not fit."""
+        """Raises ToolValidationError for anything but a JSON Schema of an object, and for an unfit default."""
         from gateway.structured import json_schema  # its library takes a tenth of a second to load
 
         self._tool_name, self.hidden = tool_name, hidden
@@ -124,7 +124,7 @@ class SchemaArguments:
         self._faults = json_schema.found_faults
         self._properties: dict[str, Any] = self.schema["properties"]
         self.open = bool(self.schema.get("additionalProperties") or self.schema.get("patternProperties"))
-        """True if the schema says that it takes arguments which it does not name."""
+        """True if the schema allows unnamed arguments."""
         self.defaults = {
             name: each["default"]
             for name, each in self._properties.items()
@@ -139,11 +139,11 @@ class SchemaArguments:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters that the model sees."""
+        """The names of the parameters shown to the model."""
         return tuple(self._properties)
 
     def is_number(self, name: str) -> bool:
-        """Return True if the schema says that this parameter is a number, or a number or null."""
+        """Return True if the schema's type of this parameter is a number, or a number or null."""
         described = self._properties.get(name)
         kinds = described.get("type") if isinstance(described, dict) else None
         kinds = {kinds} if isinstance(kinds, str) else set(kinds or ())
@@ -152,7 +152,7 @@ class SchemaArguments:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         """Return the arguments as plain JSON, coerced to their types and with defaults filled in, in a new dict.
 
-        Raises ToolValidationError, which names every problem.
+        Raises ToolValidationError with every problem.
         """
         required = self.schema["required"]
         given = {
@@ -174,11 +174,11 @@ class SchemaArguments:
         return filled
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function takes them: as they are in JSON. Raises as `validate`."""
+        """Return the arguments for the function, as plain JSON. Raises as `validate`."""
         return self.validate(arguments)
 
     def unfit(self, defaults: Mapping[str, Any]) -> list[str]:
-        """Return the names of those defaults that do not fit the schema."""
+        """Return the names of the defaults not fitting the schema."""
         places = {fault.path[0] for fault in self._faults(self.schema, dict(defaults)) if fault.path}
         return [name for name in defaults if name in places]
 
@@ -190,7 +190,7 @@ class SchemaArguments:
 
 
 def without_wrong_defaults(schema: Mapping[str, Json], wrong: list[str]) -> dict[str, Any]:
-    """Return a copy of the schema in which these parameters have no default."""
+    """Return a copy of the schema without the defaults of these parameters."""
     made: dict[str, Any] = copy.deepcopy(dict(schema))
     for name in wrong:
         del made["properties"][name]["default"]
@@ -201,7 +201,7 @@ _READ: Mapping[str, type | tuple[type, ...]] = {"integer": int, "number": (int, 
 
 
 def _coerced(value: Any, schema: Any) -> Any:
-    """Return a number or a truth value that a model wrote as a text, or as a whole float, as its schema wants it."""
+    """Convert a number or truth value, written by a model as text or as a whole float, to the type of the schema."""
     kind = schema.get("type") if isinstance(schema, dict) else None
     if not isinstance(kind, str) or kind not in _READ:
         return value

@@ -26,17 +26,17 @@ from gateway.tools.pending_action import PendingAction, canonical_json, compute_
 from gateway.tools.tool import Tool
 
 Executor: TypeAlias = Callable[[], Any]
-"""The callback that performs a confirmed action. It takes no arguments.
+"""The callback for a confirmed action, without arguments.
 
-Its return value becomes the outcome. It is sync (run in a thread) or async.
+The return value becomes the outcome. The callback is sync (run in a thread) or async.
 """
 
 Factory: TypeAlias = Callable[[PendingAction], Executor]
-"""A callback that makes the executor of a record, in the process that handles the answer."""
+"""A callback for making the executor of a record, in the process handling the answer."""
 
 
 def check_executor(kind: str, executor: object) -> None:
-    """Raise ValueError for an executor that cannot be called without arguments. None passes."""
+    """Raise ValueError for an executor not callable without arguments. None passes."""
     if executor is None:
         return
     if not callable(executor):
@@ -55,7 +55,7 @@ def check_executor(kind: str, executor: object) -> None:
 
 
 def check_factory(kind: str, factory: object) -> None:
-    """Raise ValueError for a factory that is not a function, or that is async."""
+    """Raise ValueError for anything but a sync function."""
     if not callable(factory):
         raise ValueError(f"the factory of {kind!r} must be a function, not a {type(factory).__name__}")
     if inspect.iscoroutinefunction(factory) or inspect.iscoroutinefunction(getattr(factory, "__call__", None)):  # noqa: B004
@@ -63,7 +63,7 @@ def check_factory(kind: str, factory: object) -> None:
 
 
 def made_by(factory: Factory, action: PendingAction) -> Executor:
-    """Return an executor that calls the factory when it runs. It raises TypeError when the factory makes none."""
+    """Return an executor that calls the factory. The executor raises TypeError when the factory makes none."""
 
     def execute() -> Any:
         executor: object = factory(action)
@@ -79,8 +79,8 @@ def made_by(factory: Factory, action: PendingAction) -> Executor:
 def called(executor: Executor) -> Any:
     """Return the result of an executor, or an awaitable of it. The pieces of a generator are joined to one text.
 
-    A sync generator runs in this call, an async one when the result is awaited. Raises OutcomeUnknown for a generator
-    that yields more than Pieces takes.
+    A sync generator runs in this call, an async generator when the result is awaited. Raises OutcomeUnknown for a
+    generator above the limits of Pieces.
     """
     result = executor()
     if inspect.isasyncgen(result):
@@ -108,19 +108,19 @@ DEFAULT_TTL_SECONDS = 60.0
 
 
 class PendingActionExistsError(AskfirstError, RuntimeError):
-    """An action of this person waits for an answer here already. That action stays open."""
+    """An action of this person waits for an answer here already, and stays open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stash:
-    """The action and the executor of one call of `stash_pending`."""
+    """The action and the executor of a call of `stash_pending`."""
 
     action: PendingAction
     executor: Executor | None = field(default=None, repr=False)
 
 
 class _StashCollector:
-    """The stashes of one run, open for as long as the run lasts."""
+    """The stashes of a run, open for as long as the run lasts."""
 
     def __init__(self, context: ToolContext) -> None:
         self.context = context
@@ -133,7 +133,7 @@ _current: ContextVar[_StashCollector | None] = ContextVar("askfirst_stashes", de
 
 @contextmanager
 def stashing(context: ToolContext) -> Iterator[list[Stash]]:
-    """Collect the stashed actions of a block into the list that it yields. `context` is that of the run.
+    """Collect the stashed actions of a block into the yielded list. `context` is the context of the run.
 
     Concurrent runs do not see each other's actions. Stashing after the end of the block raises ToolError.
     """
@@ -156,14 +156,14 @@ def stash_pending(
 ) -> PendingAction:
     """Ask the person of this run whether `executor` may run, and return the action.
 
-    Call it inside a tool, and return a PendingConfirmation: the effect has not happened yet, and the turn ends with the
-    question. `preview` says in one line what would happen. `args` must be plain JSON; they are copied. `ttl_seconds` is
-    the time for which the answer is valid, by default a minute.
+    Call this inside a tool, and return a PendingConfirmation: the effect has not happened yet, and the turn ends with
+    the question. `preview` describes the effect in a single line. `args` must be plain JSON, and are copied.
+    `ttl_seconds` is how long the answer is valid, by default a minute.
 
     Raises ToolError outside a run of a tool, and PendingActionExistsError for a second action in the same call of a
-    tool. Raises ValueError for an empty kind or preview, a `ttl_seconds` that is not positive and finite, `args` that
-    canonical JSON cannot hold, missing `args` if processes share the store (Redis), and an `executor` that is not a
-    function or needs arguments.
+    tool. Raises ValueError for an empty kind or preview, a `ttl_seconds` not positive and finite, `args` without
+    canonical JSON, missing `args` if processes share the store (Redis), and an `executor` that is not a function or
+    needs arguments.
     """
     collector = _current.get()
     if collector is None or not collector.open:
@@ -202,7 +202,7 @@ def new_action(
     shared: bool,
     **more: Any,
 ) -> PendingAction:
-    """Return the record of an action without a tool of an agent. `more` are its other fields.
+    """Return the record of an action without a tool of an agent. `more` has the other fields.
 
     The record has no code and no digest yet. `shared` is True if other processes work on the same store. Raises
     ValueError as `stash_pending`.
@@ -241,14 +241,14 @@ def new_action(
 
 
 _MOST_KEPT = 5000
-"""Executors that are kept for stashed actions that have not ended."""
+"""The most executors kept for unfinished stashed actions."""
 
 
 class StashedTool(Tool):
-    """A tool that runs the executor of one action. The arguments are shown and sealed, but not passed to it."""
+    """A tool for running the executor of an action. The arguments are shown and sealed, but not passed on."""
 
     def __init__(self, action: PendingAction, executor: Executor | None) -> None:
-        """Make the tool of an action. Without an `executor` it can ask, and cannot run."""
+        """Make the tool of an action. Without an `executor` the tool can ask, and cannot run."""
         function = _absent if executor is None else _taking_nothing(executor)
         description = "Do what was stashed."
         rule = Confirm(ttl_seconds=action.ttl_seconds, volatile=True)
@@ -257,35 +257,35 @@ class StashedTool(Tool):
         self.runs = executor is not None
 
     async def run(self, args: Mapping[str, Any], ctx: ToolContext, **options: Any) -> Any:
-        """Run the executor and return its result, awaited if necessary. Raises as `Tool.run`."""
+        """Run the executor and return the result, awaited if necessary. Raises as `Tool.run`."""
         result = await super().run({}, ctx, **options)
         return await result if inspect.isawaitable(result) else result
 
 
 class Executors:
-    """The executors of stashed actions that this process has: the stashed ones, and those that factories make."""
+    """The executors of stashed actions in this process: from stashing, and from factories."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StashedTool] = OrderedDict()
         self._factories: dict[str, Factory] = {}
 
     def add_factory(self, kind: str, factory: Factory) -> None:
-        """Add the factory of the actions of this kind. Raises ValueError if it is async or not a function."""
+        """Add the factory of the actions of this kind. Raises ValueError for anything but a sync function."""
         check_factory(kind, factory)
         self._factories[kind] = factory
 
     def keep(self, action_id: str, tool: StashedTool) -> None:
-        """Keep the executor of an action until it has ended. Beyond 5,000, the oldest is dropped."""
+        """Keep the executor of an action until the action has ended. Beyond 5,000, the oldest is dropped."""
         self._kept[action_id] = tool
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
 
     def forget(self, action_id: str) -> None:
-        """Let the executor of an action go that has ended."""
+        """Drop the executor of an ended action."""
         self._kept.pop(action_id, None)
 
     def tool_of(self, action: PendingAction) -> StashedTool | None:
-        """Return the tool of a stashed action. None if this process has no executor for it."""
+        """Return the tool of a stashed action; None without an executor in this process."""
         if (factory := self._factories.get(action.kind)) is not None:
             return StashedTool(action, made_by(factory, action))
         kept = self._kept.get(action.pending_action_id)
@@ -293,7 +293,7 @@ class Executors:
 
 
 def _absent() -> None:
-    """Stand where no executor is."""
+    """Stand in for an absent executor."""
 
 
 def _taking_nothing(executor: Executor) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""The event that ends a turn or a run."""
+"""The event for ending a turn or a run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """The turn is to end, and the work that was awaited for it was cancelled."""
+    """The turn is to end, and the awaited work was cancelled."""
 
 
 class Stopping(asyncio.Event):
-    """An event that also calls back when it is set, so that what it ends needs no task that waits for it."""
+    """An asyncio.Event with callbacks. Work that must stop registers a callback instead of a waiting task."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Stopping(asyncio.Event):
         self._then.append(callback)
 
     def no_longer_call(self, callback: Callable[[], object]) -> None:
-        """Forget a callback. Nothing happens if it was called already."""
+        """Forget a callback. An already called callback is skipped."""
         if callback in self._then:
             self._then.remove(callback)
 

@@ -1,4 +1,4 @@
-"""Tools: a function, its description for the model, and how it is checked, shown and run."""
+"""Tools: a function, the description for the model, and the ways to check, show and run a call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gateway.wording import say
 
 
 def version_hash(name: str, version: str, parameters: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a tool's name, version and parameters, without their descriptions and defaults."""
+    """Return the SHA-256 of a tool's name, version and parameters, without descriptions and defaults."""
     relied_on = {"name": name, "version": version, "parameters": _types_only(parameters)}
     return hashlib.sha256(canonical_json(relied_on)).hexdigest()
 
@@ -54,33 +54,32 @@ _LONGEST_TOLD = 2_000
 
 
 class Tool:
-    """A function that a model may call. Calling it directly calls the function itself.
+    """A function for a model to call. A direct call of the tool calls the function itself.
 
     - `name`, `description`: the function's name and the first paragraph of its docstring, unless given.
     - `confirm`: how a person is asked first: True, a template, a preview function or a Confirm.
-    - `read_only`: True if the function has no effect and may be repeated freely. `idempotent`: True if it may be
+    - `read_only`: True if the function has no effect and may be repeated freely. `idempotent`: True if a call may be
       repeated with the same ``ctx.idempotency_key``.
-    - `version`: change it when the same arguments get another meaning, also through injected values. Open questions
+    - `version`: to be changed when the same arguments get another meaning, also through injected values. Open questions
       then drift.
     - `terminal`: True if the result is the answer, and the model is not called again.
-    - `streaming`: True if the function is a generator, and its values are shown as they come.
-    - `timeout_seconds`: the timeout of one call, including the wait for its lock; None: the agent's.
-    - `lock`: a template over the arguments; calls with the same text run one at a time in this process.
+    - `streaming`: True if the function is a generator, and its values are shown immediately.
+    - `timeout_seconds`: the timeout of a call, including the wait for the lock; None: the agent's.
+    - `lock`: a template over the arguments; calls with the same text run one at a time, among all processes of a store.
     - `cacheable`: True if the result depends on the arguments alone: the agent's cache may keep it for
-      `cache_ttl_seconds`. It needs `read_only`.
-    - `completion_check`: True if the function says whether the task is done: True ends the loop with the text that the
-      model wrote beside the call. It is annotated with ``-> bool``.
-    - `screen_output`: True if the result is text from outside: what reads like an instruction to the model is taken
-      out of it.
+      `cache_ttl_seconds`. Requires `read_only`.
+    - `completion_check`: True if the function checks for the end of the task: a result of True ends the loop with the
+      model's text beside the call. The function is annotated with ``-> bool``.
+    - `screen_output`: True if the result is text from outside: apparent instructions to the model are removed.
     - `param_metadata`: parameter -> ``{"description": ..., "enum": [...]}``.
-    - `injected_kwargs`: values for parameters that the model never sees. `config_injector` gives more of them at each
-      call, for parameters annotated `Injected[...]`.
-    - `channels`: the channels in which it may be called and confirmed, for example ``["slack", "telegram"]``; None:
-      all. In other channels the model does not see it.
+    - `injected_kwargs`: values for parameters hidden from the model. `config_injector` gives more values at each call,
+      for parameters annotated `Injected[...]`.
+    - `channels`: the channels for calls and confirmations, for example ``["slack", "telegram"]``; None: all. In other
+      channels the model does not see the tool.
     """
 
     origin: str = ""
-    """The source that lists the tool, and what it says about it; empty for a tool of the bot itself."""
+    """The source that lists the tool, with its claims about the tool; empty for a tool of the bot itself."""
 
     @checked
     def __init__(
@@ -151,10 +150,10 @@ class Tool:
         function: Callable[..., Any],
         **options: Any,
     ) -> Tool:
-        """Return a tool whose arguments are described by a JSON Schema of an object, or by ToolParameters.
+        """Return a tool with arguments described by a JSON Schema of an object, or by ToolParameters.
 
-        The function gets them by name, as they are in JSON. `options` are those of Tool. Raises ToolValidationError and
-        WrongOption as Tool.
+        The function gets the arguments by name, as plain JSON. `options` are the options of Tool. Raises
+        ToolValidationError and WrongOption as Tool.
         """
         from gateway.tools.tool import SchemaTool
 
@@ -174,12 +173,12 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """True if the function runs on the event loop; otherwise it runs in a thread."""
+        """True if the function runs on the event loop; otherwise in a thread."""
         return self._function.is_async
 
     @property
     def repeatable(self) -> bool:
-        """True if a call that began and did not finish may simply be repeated."""
+        """True if a begun and unfinished call may simply be repeated."""
         return self.read_only or self.idempotent
 
     @property
@@ -189,12 +188,12 @@ class Tool:
 
     @property
     def volatile(self) -> bool:
-        """True if previews may change between question and launch, so that they are not compared."""
+        """True if previews may change between question and launch, and so are not compared."""
         return self.confirm is not None and self.confirm.volatile
 
     @property
     def compares_previews(self) -> bool:
-        """True if a function makes the previews, and two of them are compared."""
+        """True if a function makes the previews, and two previews are compared."""
         return not self.volatile and isinstance(self._ask, Function)
 
     def serves(self, channel: str) -> bool:
@@ -208,12 +207,12 @@ class Tool:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         """Return the arguments as plain JSON, coerced and with defaults filled in, in a new dict.
 
-        Raises ToolValidationError, which names every problem.
+        Raises ToolValidationError with every problem.
         """
         return self._arguments.validate(arguments)
 
     def values(self, args: Mapping[str, Json]) -> dict[str, Any]:
-        """Return checked arguments as the function takes them. Raises ToolValidationError."""
+        """Return checked arguments as values for the function. Raises ToolValidationError."""
         return self._arguments.values(args)
 
     async def preview(
@@ -221,12 +220,12 @@ class Tool:
     ) -> Preview:
         """Return the preview of a call, to be shown before the call is made.
 
-        The timeout is `timeout_seconds` or the tool's own, whichever is less. Raises ValueError when the call cannot be
-        asked: the preview function refuses it, with a text for the model; canonical JSON cannot hold the arguments or
-        the preview; or a second validation, as right before `run`, changes the arguments. Raises a ToolError when the
-        preview could not be made: ToolTimeout and NothingDone as `run`, ToolExecutionError for any other error of the
-        function. JSONDecodeError, UnicodeError, OSError (a refused certificate) and pydantic's ValidationError are
-        ValueErrors, but not refusals.
+        The timeout is the lesser of `timeout_seconds` and the tool's own. Raises ValueError when the call cannot be
+        asked: the preview function refuses the call, with a text for the model; canonical JSON cannot hold the
+        arguments or the preview; or a second validation, as right before `run`, changes the arguments. Raises a
+        ToolError when the preview could not be made: ToolTimeout and NothingDone as `run`, ToolExecutionError for any
+        other error of the function. JSONDecodeError, UnicodeError, OSError (a refused certificate) and pydantic's
+        ValidationError are ValueErrors, but not refusals.
         """
         given = canonical_json(dict(args))
         if canonical_json(self.validate(args)) != given:
@@ -242,7 +241,7 @@ class Tool:
         return frozen(found if isinstance(found, Preview) else Preview(text=str(found)))
 
     def matches(self, action: PendingAction) -> bool:
-        """Return True if an action was asked under this definition of the tool: its version and its template.
+        """Return True if an action was asked under this definition of the tool: the same version and template.
 
         The version alone counts if the tool no longer asks.
         """
@@ -262,15 +261,16 @@ class Tool:
         on_chunk: Callable[[str], None] | None = None,
         on_late: Callable[[Future[Any]], None] | None = None,
     ) -> Any:
-        """Call the function with checked arguments, and return its result unchanged.
+        """Call the function with checked arguments, and return the result unchanged.
 
         `timeout_seconds` applies if the tool has no timeout. `on_chunk` is called with the pieces of a streaming tool.
-        `on_late` is called with the call of a sync function that runs on in its thread after this one raised
-        ToolTimeout or CancelledError; that call ends when the function does, and holds the lock until then.
+        `on_late` is called with the call of a sync function still running in a thread after a ToolTimeout or
+        CancelledError here. This call ends with the function, and holds the lock until then.
 
-        Raises ToolValidationError before the function runs; NothingDone and OutcomeUnknown when the tool raises them,
-        or on a timeout while it waits for its lock or a thread, or runs; ToolBusy when a call that exceeded its timeout
-        still holds the lock; ToolExecutionError with the cause for any other error of the function.
+        Raises ToolValidationError before the function runs; NothingDone and OutcomeUnknown when raised by the tool, or
+        on a timeout: NothingDone during the wait for the lock or a thread, OutcomeUnknown during the run; ToolBusy when
+        an earlier call past the timeout still holds the lock; ToolExecutionError with the cause for any other error of
+        the function.
         """
         limit = self.limit(timeout_seconds)
         on_chunk = on_chunk if self.streaming else None
@@ -279,7 +279,7 @@ class Tool:
         )
 
     def limit(self, timeout_seconds: float | None) -> float | None:
-        """Return the timeout of one call in seconds: the tool's own, or else that of the caller."""
+        """Return the timeout of a call in seconds: the tool's own, or else the caller's."""
         return self.timeout_seconds if self.timeout_seconds is not None else timeout_seconds
 
     async def probe(
@@ -295,9 +295,9 @@ class Tool:
         return found if found in ("done", "not_done") else "unknown"
 
     async def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
-        """Return the tool's text for a confirmed call that is done, as Markdown; None without ``done=``.
+        """Return the tool's text for a done confirmed call, as Markdown; None without ``done=``.
 
-        Its values are shown as in a question: quoted, and never as Markdown. A result that is too long is cut.
+        The values are shown as in a question: quoted, and never as Markdown. Too long results are cut.
         """
         if self._done is None:
             return None
@@ -350,7 +350,7 @@ class Tool:
         )
 
     def under(self, policy: ToolPolicy | None) -> ToolPolicy | None:
-        """Return the policy that decides on the calls of this tool in an agent with this policy."""
+        """Return the policy for the calls of this tool in an agent with this policy."""
         return policy
 
     def _make_confirm(self, confirm: bool | str | AskFunction | Confirm) -> Confirm | None:
@@ -435,7 +435,7 @@ class Tool:
 
 
 async def _escaped(written: Callable[[], str], length: int) -> str:
-    """Return a text whose values are escaped, in a thread for values of this length: a model chooses them."""
+    """Return a text with escaped values, in a thread for long values: a model chooses the values."""
     return written() if length <= QUICK else await in_thread(written, threads=FILES)
 
 
@@ -453,7 +453,7 @@ def _result_text(result: Any) -> str:
 
 
 class SchemaTool(Tool):
-    """A tool that `Tool.from_schema` makes. The function gets the arguments by name, as they are in JSON."""
+    """A tool made by `Tool.from_schema`. The function gets the arguments by name, as plain JSON."""
 
     def __init__(
         self,
@@ -464,7 +464,7 @@ class SchemaTool(Tool):
         description: str,
         **options: Any,
     ) -> None:
-        """Raises ToolValidationError for a wrong schema, or one that the function does not fit."""
+        """Raises ToolValidationError for a wrong schema, or for a function not fitting the schema."""
         try:
             self._described: Mapping[str, Any] = (
                 parameters if isinstance(parameters, Mapping) else schema_of(parameters)

@@ -35,11 +35,11 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _HOP_BY_HOP = frozenset(
     {"connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Hop-by-hop request headers, which are not forwarded (RFC 9110, 7.6.1)."""
+"""Hop-by-hop request headers, not forwarded (RFC 9110, 7.6.1)."""
 _OF_THE_SERVER = frozenset({b"connection", b"date", b"keep-alive", b"server", b"transfer-encoding"})
-"""Response headers that the ASGI server adds itself."""
+"""Response headers added by the ASGI server itself."""
 _ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-"""Default headers of aiohttp's client, switched off so that only the request's own headers are forwarded."""
+"""Default headers of aiohttp's client, switched off. Only the request's own headers are forwarded."""
 _SHUTDOWN_SECONDS = 2.0
 _BACKLOG = 4096
 """Backlog of the private socket. Each request opens a connection, and asyncio fails to connect when the backlog is
@@ -80,7 +80,7 @@ class Bridge:
     async def answer(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
         """Forward one request and stream the response to `send`. `path` is the path within the gateway.
 
-        Answers 408 when the body is late and 413 when it is too large.
+        Answers 408 for a late body and 413 for a body above the limit.
         """
         body = await _body(receive, ClientLimits().request_seconds)
         if isinstance(body, int):
@@ -193,7 +193,7 @@ async def _lifespan(
 
 
 async def _body(receive: Receive, seconds: float) -> bytes | int:
-    """Return the body of a request, or the status that refuses it: 408 when it is late, 413 when it is too large."""
+    """Return the body of a request, or the status of a refusal: 408 for a late body, 413 for a body above the limit."""
     pieces: list[bytes] = []
     size = 0
     try:

@@ -1,4 +1,4 @@
-"""Streams of the chat page: how many a session may hold open, and the HTML that all of them share."""
+"""Streams of the chat page: the number of open streams of a session, and the HTML shared by all streams."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Final
 from gateway.config.limits import Share
 
 KEPT_CHARACTERS: Final = 8_000_000
-"""HTML of messages that a process keeps, in characters."""
+"""HTML of messages kept by a process, in characters."""
 DRAFT_CHARACTERS: Final = 1_000_000
-"""HTML of growing answers that a process keeps, in characters."""
+"""HTML of growing answers kept by a process, in characters."""
 _SHORT: Final = 1_000
-"""The longest text in characters that is rendered on the loop. It takes 15 milliseconds at most, and a text of 16,000
-takes 250."""
+"""Longest text rendered on the loop, in characters. Rendering takes 15 milliseconds at most; a text of 16,000 takes
+250."""
 
 
 class Streams:
-    """The open streams of a process by session. `share`: the most of one session, and of all together."""
+    """The open streams of a process by session. `share`: the limit for a session, and for all sessions together."""
 
     def __init__(self, share: Share, *, reached: Callable[[], None] = lambda: None) -> None:
         """`reached` is called when a stream ends because all together hold too many."""
@@ -33,7 +33,7 @@ class Streams:
         """Count a stream of a session during the body. The event is set once the stream has to end.
 
         Above the share of a session, its oldest stream ends. Above the share of all, the oldest stream of the session
-        with the most streams ends, so that many streams of one visitor end none of another.
+        with the most streams ends. Many streams of a visitor therefore end no stream of another visitor.
         """
         ends = asyncio.Event()
         self._open.setdefault(session, {})[ends] = None
@@ -72,7 +72,7 @@ class RenderingTurn:
         self._lock, self._rests_until = asyncio.Lock(), 0.0
 
     async def made(self, make: Callable[[], str], *, long: bool) -> str:
-        """Make HTML. `long`: in a thread, which lets the loop go round every few milliseconds."""
+        """Make HTML. `long`: in a thread, so the loop runs every few milliseconds."""
         loop = asyncio.get_running_loop()
         async with self._lock:
             await asyncio.sleep(max(0.0, self._rests_until - loop.time()))
@@ -83,10 +83,10 @@ class RenderingTurn:
 
 
 class RenderedTexts:
-    """The HTML of texts, made once for all streams that show them, and kept up to a number of characters."""
+    """The HTML of texts, rendered once for all streams of a text, and kept up to a number of characters."""
 
     def __init__(self, make: Callable[[str, bool], str], turn: RenderingTurn, most_characters: int) -> None:
-        """`make` gets a text, and whether its bare addresses become links."""
+        """`make` gets a text, and whether bare addresses become links."""
         self._make, self._turn, self._room = make, turn, most_characters
         self._kept: OrderedDict[tuple[str, bool], str] = OrderedDict()
         self._making: dict[tuple[str, bool], asyncio.Task[str]] = {}

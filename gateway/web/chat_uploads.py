@@ -1,6 +1,6 @@
-"""Files of the chat page: they come in pieces, each one request, and a whole file gets a token for a message.
+"""Files of the chat page. Each piece of a file is a request, and a whole file gets a token for a message.
 
-Pieces are no larger than any other request, so that they pass each proxy, hold little memory, and show their progress.
+Pieces are no larger than any other request: they pass every proxy, hold little memory, and show the progress.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ log = logging.getLogger("askfirst.web")
 Charge: TypeAlias = Callable[[str, int], Awaitable[None]]
 """(person, bytes): count an upload of a person. Raises NotKept above the limits, and StoreUnavailable."""
 KeepUpload: TypeAlias = Callable[[Media, str], Awaitable[None]]
-"""(file, person): keep an upload that a message names. Raises NotKept above the limits, and StoreUnavailable."""
+"""(file, person): keep an upload named by a message. Raises NotKept above the limits, and StoreUnavailable."""
 
 _LEAST_CHARGE: Final = 2**16
-"""Bytes that a file counts at least, so that many tiny ones have an end too."""
+"""Least number of bytes counted for a file. The number of tiny files is thereby limited too."""
 _AT_ONCE: Final = 2
-"""Whole files that a process holds in memory at a time, to hash and to keep them."""
+"""Whole files held in memory by a process at a time, for hashing and storing."""
 
 
 class ChatUploads:
@@ -55,9 +55,9 @@ class ChatUploads:
         self._whole = asyncio.Semaphore(_AT_ONCE)
 
     async def take(self, called: WebhookRequest, query: Mapping[str, str], body: bytes) -> web.Response:
-        """Take one piece, and answer with the bytes that are there: ``{"at": ...}``, at the end with the file.
+        """Take a piece, and answer with the number of bytes received: ``{"at": ...}``, at the end with the file.
 
-        Answers 409 when an earlier piece is missing, 413 for a file that is too large, and 507 when no more files are
+        Answers 409 when an earlier piece is missing, 413 for a file above the limit, and 507 when no more files are
         kept for the person.
         """
         try:
@@ -111,13 +111,13 @@ class ChatUploads:
 
 
 def uploaded(artifacts: ArtifactStore, session: str, token: str) -> Path | None:
-    """Return the path of the file that was uploaded in a session under this token, or None for any other token."""
+    """Return the path of the file uploaded in a session under this token, or None for any other token."""
     found = _found(artifacts, session, token)
     return found[0] if found is not None else None
 
 
 async def keep_named(artifacts: ArtifactStore, keep: KeepUpload, parsed: Parsed) -> None:
-    """Keep the uploads that messages name. An upload above the limits is left: the turn tells its person so."""
+    """Keep the uploads named by messages. Uploads above the limits are left out, and the turn notifies the author."""
     for event in parsed.events:
         if not isinstance(event, Message):
             continue

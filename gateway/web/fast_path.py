@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, hdrs, web
 from channels import WebhookResponse
 
 Take: TypeAlias = Callable[[web.BaseRequest, bytes], Awaitable[WebhookResponse]]
-"""Handles a platform's request and its body."""
+"""Handles a platform's request and body."""
 
 WEBHOOKS = web.AppKey("webhooks", Mapping[str, Take])
 """The webhook handlers of an application, by path."""
@@ -48,7 +48,7 @@ _UNREAD_BYTES = 16 * 1024
 
 
 class SerializedResponse(web.StreamResponse):
-    """Preserialized response to an ordinary request. One instance can answer any number of requests."""
+    """Preserialized response to an ordinary request. An instance can answer any number of requests."""
 
     def __init__(self, status: int, text: bytes) -> None:
         super().__init__(status=status)
@@ -79,10 +79,9 @@ def written(response: WebhookResponse) -> web.StreamResponse:
 
 @lru_cache(maxsize=256)  # platforms get the same answer many times
 def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> SerializedResponse | None:
-    """Return the serialized response, or None when aiohttp must complete it.
+    """Return the serialized response, or None when aiohttp must complete the response.
 
-    aiohttp completes a response with a body and no Content-Type, one without a body by its status, and one that sets
-    its own framing headers.
+    aiohttp completes three kinds: a body without Content-Type, a status without a body, and own framing headers.
     """
     names = {name.lower() for name, _ in headers}
     if status < 200 or status in _BODILESS or (body and "content-type" not in names) or not names.isdisjoint(_OURS):

@@ -1,6 +1,6 @@
 """Limits on the size and speed of client requests, enforced before a handler runs.
 
-By default aiohttp keeps a connection that never finishes its first request for ever, decompresses bodies of unverified
+By default aiohttp keeps a connection with an unfinished first request for ever, decompresses bodies of unverified
 senders, and logs a traceback with the sender's bytes for each broken request.
 """
 
@@ -28,30 +28,30 @@ _TEXT = "this is not HTTP"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
-    """Limits for one client, and for all clients together."""
+    """Limits for a client, and for all clients together."""
 
     request_seconds: float = 10.0
-    """Timeout from the connection to the end of its first request's headers, and again for each request's body."""
+    """Timeout from the connection to the end of the first request's headers, and again for each request's body."""
     idle_seconds: float = 75.0
-    """Keep-alive timeout between two requests of one connection."""
+    """Keep-alive timeout between two requests of a connection."""
     unread_seconds: float = 30.0
-    """Timeout for a client that reads nothing of a response that waits for it."""
+    """Timeout for a client that reads no byte of a waiting response."""
     linger_seconds: float = 1.0
-    """Time for which a refused body is still read, so that the client sees the response."""
+    """Time limit for reading the rest of a refused body, so the client sees the response."""
     headers: int = 64
-    """Header count of one request, each of at most 8 KiB. A client that sent 32 KiB without a complete request gets one
-    more second."""
+    """Header count of a request, each of at most 8 KiB. After 32 KiB without a complete request a client gets another
+    second."""
     connections: int = 400
-    """Open connections. All of them, full of unfinished bodies, hold 128 MiB. A further connection aborts another: one
-    that never sent a whole request, else an idle one, else the one served longest. One client therefore cannot hold all
-    of them. The limit is not per address, because behind a proxy all clients share one."""
+    """Open connections. All together, full of unfinished bodies, they hold 128 MiB. A further connection aborts
+    another: first a connection without a whole request, then an idle connection, else the longest served. No client can
+    hold all connections. The limit is not per address: clients behind a proxy share an address."""
 
 
 LIMITS = web.AppKey("limits", ClientLimits)
 
 
 def handler_args(limits: ClientLimits) -> dict[str, Any]:
-    """Return aiohttp's connection options. Each aiohttp runner takes them from the application that it runs."""
+    """Return aiohttp's connection options. Each aiohttp runner takes these options from its application."""
     return {
         "auto_decompress": False,
         "max_headers": limits.headers,
@@ -62,7 +62,7 @@ def handler_args(limits: ClientLimits) -> dict[str, Any]:
 
 
 def limit_bodies(app: web.Application, limits: ClientLimits) -> None:
-    """Add a middleware that reads each body before the handler runs, and refuses large, compressed and late ones."""
+    """Add a middleware that reads each body before the handler runs, and refuses large, compressed and late bodies."""
 
     @web.middleware
     async def whole_body(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -83,7 +83,7 @@ def limit_bodies(app: web.Application, limits: ClientLimits) -> None:
 
 
 async def _read(request: web.Request, seconds: float) -> web.StreamResponse | None:
-    """Read the body. Return the response that refuses it, or None when it is complete."""
+    """Read the body. Return None for a complete body, else the refusing response."""
     if request.version not in _VERSIONS:  # aiohttp's own response would begin with the requested version
         head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(_TEXT)}\r\n"
         return SerializedResponse(400, f"{head}Connection: close\r\n\r\n{_TEXT}".encode())
@@ -127,7 +127,7 @@ def _of_channel(record: logging.LogRecord) -> tuple[str, str, str]:
 
 
 def _server_log() -> logging.Logger:
-    """Return the server's logger. It and the webhooks' logger write at most one line a second of each kind."""
+    """Return the server's logger. This logger and the webhooks' logger write at most a line a second of each kind."""
     logger = logging.getLogger("gateway.web.http")
     logger.filters[:] = [RateLimitFilter(_failure), _without_bytes]
     logging.getLogger(REFUSALS).filters[:] = [RateLimitFilter(_of_channel)]

@@ -17,17 +17,17 @@ from channels.formatting import is_quick
 
 _SCHEMES = ("https://", "http://", "mailto:")
 _DEEPEST = 20
-"""Maximum nesting of lists and quotes. The parser drops deeper levels, so a text with them is shown unformatted."""
+"""Maximum nesting of lists and quotes. The parser drops deeper levels, so a text with deeper levels is shown
+unformatted."""
 _MOST_ADDRESSES = 500
-"""A text with more addresses gets no links of them, because looking for each takes some 60 microseconds."""
+"""A text with more addresses gets no links of them, because each search takes some 60 microseconds."""
 _TASK = re.compile(r"\[([ xX])\]\s")
 
 
 def to_html(text: str, *, links: bool = True) -> str:
     """Return HTML without raw HTML and images. Links go to web and mail addresses only and open in a new tab.
 
-    `links`: turn a bare URL into a link too. A text that is very long, or that would be slow to parse, is shown
-    unformatted.
+    `links`: turn a bare URL into a link too. A very long text, or a text slow to parse, is shown unformatted.
     """
     if is_quick(text):
         markdown = _with_links if links and text.count("://") <= _MOST_ADDRESSES else _markdown
@@ -51,7 +51,8 @@ def _open_link(
 
 
 def _image(renderer: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-    """Render an image as a link to it. The browser must not load URLs of the model, which could carry data out."""
+    """Render an image as a link. The browser must not load URLs of the model, because such a URL could carry data
+    out."""
     image = tokens[index]
     address = str(image.attrGet("src"))
     words = escape(image.content or address)

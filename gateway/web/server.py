@@ -1,4 +1,4 @@
-"""The aiohttp application: webhooks, kept files and health. It serves no other paths."""
+"""The aiohttp application: webhooks, kept files and health. No other paths are served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.web.webhooks import Accept, Answered, RefusalMonitor, Unstored, Web
 READY_SECONDS = 1.0
 
 SESSION: web.AppKey[Callable[[web.Request], Awaitable[str | None]]] = web.AppKey("session")
-"""Returns the chat session that a request proves. Set only when the chat page is served."""
+"""Returns the chat session proven by a request. Set only when the chat page is served."""
 Series: TypeAlias = Callable[[str], Awaitable[str]]
 """Conversation -> the current series of its file links. Raises StoreUnavailable."""
 
@@ -32,7 +32,7 @@ _NOBODYS = WebhookResponse(status=404, headers={"Content-Type": "text/plain"}, b
 
 
 class Ready(NamedTuple):
-    """Readiness for requests, with the checks behind it."""
+    """Readiness for requests, with the underlying checks."""
 
     ready: bool
     checks: Mapping[str, Json]
@@ -55,8 +55,8 @@ def web_app(
 ) -> web.Application:
     """Return the application, for `serve` or as a sub-application of another aiohttp application.
 
-    `channels`: the channels that take webhooks. `series`: returns the current series of a conversation's links; links
-    of older series are refused. `ready`: returns the readiness for `/readyz`.
+    `channels`: the channels with webhooks. `series`: returns the current series of a conversation's links; links of
+    older series are refused. `ready`: returns the readiness for `/readyz`.
     """
     limits = limits or ClientLimits()
     app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))
@@ -94,7 +94,7 @@ def web_app(
 
 
 def _artifact_handler(app: web.Application, artifacts: ArtifactStore, series: Series) -> Handler:
-    """Return the handler of kept files. It checks the link's signature and its session or series."""
+    """Return the handler of kept files. The handler checks the link's signature and the link's session or series."""
 
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
@@ -125,7 +125,7 @@ def _artifact_handler(app: web.Application, artifacts: ArtifactStore, series: Se
 
 
 def _readiness_handler(ready: Callable[[], Awaitable[Ready]]) -> Handler:
-    """Return the handler of ``/readyz``. A check that takes too long counts as not ready."""
+    """Return the handler of ``/readyz``. A check above the time limit counts as not ready."""
 
     async def readiness(request: web.Request) -> web.Response:
         try:
@@ -139,24 +139,25 @@ def _readiness_handler(ready: Callable[[], Awaitable[Ready]]) -> Handler:
 
 
 _RUNS = re.compile("script|css", re.IGNORECASE)
-"""Matches all MIME types that a browser runs as a script (https://mimesniff.spec.whatwg.org/#javascript-mime-type) or
-applies as a style sheet. The chat page may load scripts and styles of its own host, and kept files are on that host."""
+"""Matches all MIME types run by a browser as a script (https://mimesniff.spec.whatwg.org/#javascript-mime-type) or
+applied as a style sheet. The chat page may load scripts and styles of its own host, and kept files are on the same
+host."""
 
 
 def _attachment(filename: str) -> str:
-    """Return a Content-Disposition with the name in RFC 6266 form, and in ASCII for platforms that do not read that
+    """Return a Content-Disposition with the name in RFC 6266 form, and in ASCII for platforms without support for this
     form."""
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"
 
 
 async def _say_little(request: web.Request, response: web.StreamResponse) -> None:
-    """Remove the Server header, which names the software and its version."""
+    """Remove the Server header, because the header names the software and the version."""
     response.headers.popall(hdrs.SERVER, None)
 
 
 def as_called(request: web.BaseRequest, body: bytes, public_url: str | None, path: str) -> WebhookRequest:
-    """Return the request as its sender addressed it: with the public URL in place of the internal one.
+    """Return the request as addressed by the sender: with the public URL in place of the internal URL.
 
     `path` is the path within the gateway. A proxy or an outer application may have changed the path of the request.
     """

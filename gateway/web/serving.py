@@ -17,8 +17,8 @@ from gateway.web.limits import LIMITS, MAX_BODY_BYTES, ClientLimits, handler_arg
 
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 2.0
-"""Time for running requests to finish at shutdown. A webhook needs a fraction of it, and a client that does not read
-its response is not waited for."""
+"""Time for running requests to finish at shutdown. A webhook needs a fraction of this time. The shutdown does not wait
+for a client that stops reading the response."""
 
 _Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -31,7 +31,7 @@ class Running:
 
     @property
     def port(self) -> int:
-        """The port that the server listens on, also when port 0 was requested."""
+        """The port of the listening socket, also when port 0 was requested."""
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
@@ -70,9 +70,10 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
 
 
 def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
-    """Return a handler that serves the application's ordinary webhooks itself and passes other requests to `otherwise`.
+    """Return a handler that serves the application's ordinary webhooks directly and passes other requests to
+    `otherwise`.
 
-    Pipelined requests wait for their turn first.
+    Pipelined requests wait for the queue first.
     """
     takes = app.get(WEBHOOKS, {})
 
@@ -90,7 +91,7 @@ def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
 
 
 def _let_wait(listening: int, limits: ClientLimits) -> None:
-    """Set the listening socket's backlog, and the timeout of unread responses on its connections."""
+    """Set the listening socket's backlog, and the timeout of unread responses on the connections."""
     with socket.socket(fileno=os.dup(listening)) as same:
         same.listen(_BACKLOG)
         if user_timeout := getattr(socket, "TCP_USER_TIMEOUT", None):  # Linux: accepted connections inherit it
@@ -103,12 +104,12 @@ _FAREWELL_SECONDS = 0.05
 """Delay before a half-closed connection without a running request is closed."""
 _APART_SECONDS = 0.002
 """Interval between pipelined requests, 500 a second over all clients. Platforms and proxies wait for an answer before
-they send the next request. A client that does not wait must leave the processor to other clients and to the store's
+the next request. A client with pipelined requests must leave the processor to other clients and to the store's
 thread."""
 
 
 class Connection(web.RequestHandler):
-    """The connection of one client, with a deadline and a byte limit on request headers."""
+    """The connection of a client, with a deadline and a byte limit on request headers."""
 
     __slots__ = ("_all", "_among", "_deadline", "_leaving", "_news", "_room", "_turn")
 
@@ -122,7 +123,7 @@ class Connection(web.RequestHandler):
 
     @property
     def leaving(self) -> bool:
-        """True if the client has closed its sending side."""
+        """True if the client has closed the sending side."""
         return self._leaving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -141,7 +142,8 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp leaves it at nothing; asyncio asks for it
-        """Keep a half-closed connection open until its requests are answered. Returns True to keep it open."""
+        """Keep a half-closed connection open until all requests are answered. Returns False to let the connection
+        close."""
         self._leaving = True
         if self._among is self._all.served or self._turn is not None:
             return True
@@ -151,7 +153,7 @@ class Connection(web.RequestHandler):
         return False
 
     def headers_received(self) -> bool:
-        """Record that a request's headers are complete. Return True if the request was pipelined behind the previous
+        """Record the complete headers of a request. Return True if the request was pipelined behind the previous
         one."""
         if not self._leaving:  # otherwise the rest of the request has arrived already, or never will
             self._deadline.cancel()
@@ -167,13 +169,13 @@ class Connection(web.RequestHandler):
         self._turn = None
 
     def whole(self) -> None:
-        """Record that a request's body is complete. Later bytes belong to the next request."""
+        """Record the complete body of a request. Later bytes belong to the next request."""
         self._deadline.cancel()
         self._room = _HEAD_BYTES
         self._move(self._all.served)
 
     def set_parser(self, *parser: Any, **more: Any) -> None:
-        """Lift the byte limit: the bytes that follow are WebSocket messages, not request headers."""
+        """Lift the byte limit: the following bytes are WebSocket messages, not request headers."""
         self._room = math.inf
         super().set_parser(*parser, **more)
 
@@ -215,7 +217,7 @@ class Connection(web.RequestHandler):
 
 
 _Open: TypeAlias = OrderedDict[Connection, asyncio.Transport]
-"""Open connections, ordered by the time they joined the group."""
+"""Open connections, ordered by the time of joining the group."""
 
 
 class ConnectionPool:
@@ -225,15 +227,15 @@ class ConnectionPool:
         self.limits = limits
         self.handler_args = {**handler_args(limits), "access_log": None}
         self.silent: _Open = OrderedDict()
-        """Connections that have not sent a whole request yet."""
+        """Connections without a whole request yet."""
         self.idle: _Open = OrderedDict()
-        """Connections with all requests answered, or with a pipelined request that waits for its turn."""
+        """Connections with all requests answered, or with a pipelined request waiting in the queue."""
         self.served: _Open = OrderedDict()
         self._line: deque[asyncio.Future[None]] = deque()
 
     def add(self, connection: Connection, transport: asyncio.Transport) -> _Open:
-        """Add a connection. Over the limit, abort another one first: silent before idle before served, the oldest
-        first."""
+        """Add a connection. Over the limit, first abort another connection: silent before idle before served, the
+        oldest first."""
         groups = (self.silent, self.idle, self.served)
         if sum(map(len, groups)) >= self.limits.connections:
             _, longest = next(group for group in groups if group).popitem(last=False)
@@ -242,7 +244,7 @@ class ConnectionPool:
         return self.silent
 
     def turn(self) -> asyncio.Future[None]:
-        """Return a future that resolves in its turn. The queue releases one waiter every 2 milliseconds."""
+        """Return a future, resolved by the queue in order. The queue releases a waiter every 2 milliseconds."""
         loop = asyncio.get_running_loop()
         if not self._line:
             loop.call_later(_APART_SECONDS, self._next)
@@ -260,9 +262,9 @@ class ConnectionPool:
 
 
 def gone(request: web.BaseRequest) -> bool:
-    """Return True if no client reads a response that has no end of its own.
+    """Return True if no client reads a response without an end.
 
-    A client that disconnects only closes its sending side. A write would be needed to learn whether it still reads.
+    A disconnecting client only closes the sending side. Only a write would show whether the client still reads.
     """
     connection = request.protocol
     return request.transport is None or (isinstance(connection, Connection) and connection.leaving)

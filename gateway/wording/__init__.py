@@ -1,6 +1,6 @@
-"""The sentences that the gateway itself sends to people: one TOML file a language, sentences by name.
+"""The gateway's own sentences for people: one TOML file a language, sentences by name.
 
-A sentence is Markdown with ``{placeholders}``, or a table of sentences, one for each plural category that CLDR has for
+A sentence is Markdown with ``{placeholders}``, or a table of sentences: one for each plural category of CLDR for
 `{count}` in the language. A new sentence goes into every file here and nowhere else; a new file is a new language.
 """
 
@@ -44,7 +44,7 @@ _ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE
 _ISOLATED = re.compile(f"{_ISOLATE}[^{_ISOLATE}{_ISOLATE_END}]*{_ISOLATE_END}")
 _ISOLATES = frozenset({"LRI", "RLI", "FSI"})
 _NO_BREAK = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
-"""Spaces that CLDR puts beside numbers. One of them would more than double the cost of a text message."""
+"""Spaces put beside numbers by CLDR. A single space of this kind would more than double the cost of a text message."""
 
 
 class _Spoken(NamedTuple):
@@ -55,7 +55,7 @@ class _Spoken(NamedTuple):
 
 
 class _Languages(Mapping[str, Mapping[str, str]]):
-    """A mapping of languages that reads a language when its sentences are first used."""
+    """A mapping of languages. Each language is read when its sentences are first used."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
@@ -77,7 +77,7 @@ class _Languages(Mapping[str, Mapping[str, str]]):
 
 @cache
 def _read(language: str) -> _Spoken:
-    """Return the sentences of a language that has a file. The first call blocks for a millisecond or two."""
+    """Return the sentences of a language with a file. The first call blocks for a millisecond or two."""
     sentences: dict[str, str] = {}
     forms: dict[str, Mapping[str, str]] = {}
     text = files(__name__).joinpath(f"{language}.toml").read_text(encoding="utf-8")
@@ -95,11 +95,7 @@ LANGUAGES: Mapping[str, Mapping[str, str]] = _Languages(
 
 
 def prepare(*languages: str | None) -> None:
-    """Load the data of these languages, or of all. It blocks: call it in a thread before a bot runs.
-
-    This does not happen at import, because all sentences and Babel's data for times, durations and lists take a tenth
-    of a second.
-    """
+    """Load the sentences and the locale data of these languages, or of all. Blocks for about 8 ms a language."""
     for language in {FALLBACK, *map(resolve, languages)} if languages else LANGUAGES:
         _read(language)
         duration(90, language)  # Babel has one file a language, for times, lists and plurals too
@@ -109,8 +105,8 @@ def say(name: str, language: str | None, letters: Callable[[str], str] = str, /,
     """Return the sentence of this name in this language, or in English if the language has no file.
 
     `letters` transforms the letters of the sentence. Values are inserted unchanged: escape text of a person or a model.
-    Values that the sentence does not use are ignored. In a right-to-left sentence, left-to-right values and commands
-    are isolated. Raises KeyError for an unknown sentence, or a missing value.
+    Unused values are ignored. In a right-to-left sentence, left-to-right values and commands are isolated. Raises
+    KeyError for an unknown sentence, or a missing value.
     """
     language = resolve(language)
     spoken = _read(language)
@@ -131,14 +127,14 @@ def resolve(language: str | None) -> str:
 
 
 def direction(language: str | None) -> str:
-    """Return the writing direction of that language, as in HTML: ``ltr`` or ``rtl``."""
+    """Return the writing direction of the language, as in HTML: ``ltr`` or ``rtl``."""
     return "rtl" if resolve(language) in _RIGHT_TO_LEFT else "ltr"
 
 
 def duration(seconds: float, language: str | None) -> str:
-    """Return a span of time in words, never longer than it is: ``14 minutes``, ``1 hour and 30 minutes``.
+    """Return a span of time in words, never longer than the real span: ``14 minutes``, ``1 hour and 30 minutes``.
 
-    It has its two largest units, and no seconds from two minutes on.
+    The words have the two largest units, and no seconds from two minutes on.
     """
     from babel.dates import format_timedelta  # babel.units has no Portuguese day
 
@@ -199,7 +195,7 @@ def money(dollars: float, language: str | None) -> str:
 
 
 def isolated(text: str) -> str:
-    """Return the text in a directional isolate, so that its direction does not reorder its surroundings."""
+    """Return the text in a directional isolate: the direction of the text does not reorder the surroundings."""
     return f"{_ISOLATE}{text}{_ISOLATE_END}"
 
 
@@ -211,7 +207,7 @@ def _category(count: object, language: str) -> str:
 
 
 def _isolated_unless_rtl(value: str) -> str:
-    """Return a value in an isolate, unless it needs none in right-to-left text: it is isolated or right-to-left itself.
+    """Return a value in an isolate, unless an isolate is unnecessary: the value is isolated or right-to-left itself.
 
     An isolate ends with its paragraph, so only the commands of a text with several lines are isolated.
     """

@@ -1,4 +1,4 @@
-"""The allow-list: who passes, and that a bot never does."""
+"""The allow-list admits the listed people, and never a bot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVA = Person(channel="webchat", account="1", user_id="7")
         (["telegram:2:7", "telegram", "tele:*", "telegram:1:*"], []),
     ],
 )
-def test_who_is_on_the_list_passes(entries: list[str], admitted: list[Person]) -> None:
+def test_person_on_the_list_passes(entries: list[str], admitted: list[Person]) -> None:
     allowed = AllowList(entries)
     assert [person for person in (ANA, BOB, EVA) if allowed(person)] == admitted
     assert allowed(None), "what no person sent: a delivery report"
@@ -33,7 +33,7 @@ def test_who_is_on_the_list_passes(entries: list[str], admitted: list[Person]) -
 
 @pytest.mark.parametrize("entry", ["telegram:1:9", "telegram:*", "*"])
 def test_a_bot_never_passes(entry: str) -> None:
-    """Two bots that answer each other would never stop."""
+    """Two bots answering each other would never stop."""
     assert not AllowList([entry])(Person(channel="telegram", account="1", user_id="9", is_bot=True))
 
 

@@ -1,4 +1,4 @@
-"""Approvers who could never answer: found before anything is served."""
+"""Approvers without any way to answer: found before the gateway serves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(tool: Tool, entries: Sequence[str] = ("telegram:1:7",), channels: Sequ
         ("telegram:1:8", "ASKFIRST_ALLOW does not let them in: add telegram:1:8"),
     ],
 )
-def test_a_tool_nobody_could_confirm_is_refused(person: str, why: str) -> None:
+def test_tool_with_an_unreachable_approver_is_refused(person: str, why: str) -> None:
     with pytest.raises(MissingSetting) as refused:
         check(paying(person))
     assert f"- tool pay: its approver {person} can never answer: {why}" in str(refused.value)
@@ -49,7 +49,7 @@ def test_a_tool_nobody_could_confirm_is_refused(person: str, why: str) -> None:
         (["telegram:1:8"], {}, 0),
     ],
 )
-def test_too_few_who_can_answer_are_refused(people: list[str], rule: dict[str, int], left: int) -> None:
+def test_too_few_reachable_approvers_are_refused(people: list[str], rule: dict[str, int], left: int) -> None:
     with pytest.raises(MissingSetting, match=rf"must say yes, and only {left} can"):
         check(paying(*people, **rule))  # type: ignore[arg-type]
 
@@ -58,7 +58,7 @@ def test_too_few_who_can_answer_are_refused(people: list[str], rule: dict[str, i
     ("people", "rule"),
     [(["telegram:1:7", "telegram:1:8"], {}), (["telegram:1:8"], {"requester": True})],
 )
-def test_enough_who_can_answer_are_a_warning(
+def test_enough_reachable_approvers_beside_others_are_a_warning(
     people: list[str], rule: dict[str, bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "askfirst"):
@@ -73,7 +73,7 @@ def test_enough_who_can_answer_are_a_warning(
     [(["telegram:1:7"], ["telegram:1:7"]), (["telegram:1:7"], ["telegram:*"]), (["telegram:1:7"], ["*"]),
      (["app:-:boss"], [])],
 )  # fmt: skip
-def test_approvers_who_can_answer_log_no_warning(
+def test_reachable_approvers_log_no_warning(
     people: list[str], entries: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "askfirst"):

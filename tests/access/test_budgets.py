@@ -1,4 +1,4 @@
-"""The counts of usage, and how budgets stand by them."""
+"""The counts of usage, and the state of budgets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_call_is_counted_for_person_conversation_and_bot() -> None:
     assert (count.calls, count.total_tokens, count.cost_usd, count.saved_usd) == (2, 200, 0.000_001, 0.5)
 
 
-def test_call_without_usage_adds_nothing() -> None:
+def test_call_without_usage_adds_no_spending() -> None:
     assert spendings(Usage(), person=ANA, conversation="c", at=AT) == []
 
 

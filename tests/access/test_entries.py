@@ -1,4 +1,4 @@
-"""Entries of the allow-list that admit nobody are told with their mend."""
+"""Entries of the allow-list without any admitted person are reported with the remedy."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ NOBODY = "ASKFIRST_ALLOW: nobody can talk to this bot, for none of its entries a
         ),
     ],
 )
-def test_an_entry_that_admits_nobody_is_told(entries: list[str], told: list[str]) -> None:
+def test_entry_that_admits_no_person_is_told(entries: list[str], told: list[str]) -> None:
     assert list(vain_entries(entries, ACCOUNTS)) == told

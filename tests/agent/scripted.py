@@ -1,4 +1,4 @@
-"""A model that says what the test wrote, and what an agent is driven with around it."""
+"""A model playing the test's script, and the surroundings for driving an agent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def calls(*made: ToolCall, content: str = "") -> Response:
 
 @dataclass
 class Script:
-    """A Provider that takes one step for each call: a text, a call, a Response, an error, or pieces of a stream."""
+    """A Provider with a step for each call: a text, a call, a Response, an error, or pieces of a stream."""
 
     steps: list[str | ToolCall | Response | ProviderError | list[str | ProviderError]]
     name: str = "script"
@@ -75,7 +75,7 @@ class Script:
 
 
 class Notebook:
-    """A Journal in memory: what is in it has been through JSON, as in a store."""
+    """A Journal in memory: the steps pass through JSON, as in a store."""
 
     def __init__(self, steps: Sequence[Json] = ()) -> None:
         self.lines = [json.dumps(step) for step in steps]

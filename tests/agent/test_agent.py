@@ -1,4 +1,4 @@
-"""The agent on its own: run, stream, batch, and the settings it takes."""
+"""The agent alone: run, stream, batch, and the settings."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_a_conversation_is_a_message_too() -> None:
 
 
 @pytest.mark.ledger("LOOP-24", "RUN-15")
-async def test_runs_of_one_agent_share_nothing() -> None:
+async def test_runs_of_one_agent_share_no_messages() -> None:
     class Echo(Script):
         async def complete(self, request: Request) -> Response:
             return Response(content=" ".join(m.content for m in request.messages))
@@ -171,7 +171,7 @@ async def test_agent_takes_its_name_from_the_config() -> None:
     assert Agent(config=AgentConfig(name="researcher")).name == "researcher"
 
 
-async def test_instructions_may_depend_on_who_asks() -> None:
+async def test_instructions_may_depend_on_the_context() -> None:
     provider = Script(["ok"])
     agent = Agent(provider=provider, instructions=lambda ctx: f"You speak {ctx.language}.")
     await agent.run("hi", context=ToolContext(person="app:-:ana", language="pt"))
@@ -184,7 +184,7 @@ async def test_agent_answers_with_another_provider() -> None:
 
 
 @pytest.mark.ledger("CFG-32")
-async def test_a_provider_that_cannot_be_made_says_what_is_missing() -> None:
+async def test_provider_that_cannot_be_made_gives_the_reason() -> None:
     with pytest.raises(ProviderConfigurationError, match="no such provider"):
         await Agent(provider="nobody:x").run("hi")
 
@@ -276,7 +276,7 @@ def test_the_settings_are_frozen() -> None:
 
 
 @pytest.mark.ledger("PYG-08")
-def test_nothing_that_runs_share_can_be_changed() -> None:
+def test_objects_shared_by_runs_cannot_be_changed() -> None:
     agent = Agent([chart], provider=script())
     with pytest.raises(ValidationError, match="frozen"):
         agent.config.max_iterations = 3  # type: ignore[misc]
@@ -313,7 +313,7 @@ def test_an_agent_is_made_of_parts_and_of_no_mixins(part: type) -> None:
 
 @dataclass
 class Echo:
-    """A Provider that says the message, ends the runs in the order of `turns`, and fails at the words in `fails`."""
+    """A Provider echoing the message, ending the runs in the order of `turns`, and failing at the words in `fails`."""
 
     fails: dict[str, Exception] = field(default_factory=dict)
     name: str = "echo"
@@ -377,7 +377,7 @@ async def test_so_many_runs_are_active_at_once(most: int) -> None:
 
 
 @pytest.mark.ledger("BATCH-04")
-async def test_an_error_of_on_progress_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_of_on_progress_is_logged_and_changes_no_result(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(done: int, total: int) -> None:
         raise KeyError("shown")
 

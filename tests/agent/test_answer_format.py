@@ -1,4 +1,4 @@
-"""Runs whose answer has a format."""
+"""Runs with a format of the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that hands tasks over to another agent."""
+"""An agent handing tasks over to another agent."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_inner_tool_asks_the_person_of_the_outer_turn() -> None:
 
 @pytest.mark.parametrize("kept", range(8))
 async def test_a_take_over_repeats_no_inner_step(kept: int) -> None:
-    """Whatever was recorded when the process died, nothing of it is done again, and the result is the same."""
+    """For any recorded steps of a dead process, no step is done again, and the result is the same."""
     steps: list[Any] = [call("look_up", name="a"), call("look_up", name="b"), "a is 7, b is 7."]
     outer_steps: list[Any] = [call("ask_accountant", task="a and b?"), "Both are seven."]
     inner, outer = Script([*steps]), Script([*outer_steps])

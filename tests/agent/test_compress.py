@@ -42,7 +42,7 @@ async def broken() -> str:
 
 @dataclass
 class Summariser:
-    """A provider that shortens with the replies of the test."""
+    """A provider that shortens with the test's replies."""
 
     replies: Sequence[Any]
     name: str = "small"
@@ -95,7 +95,7 @@ async def test_only_a_longer_result_than_the_threshold_is(size: int, summaries: 
 
 
 @pytest.mark.ledger("CMP-03")
-async def test_nothing_is_shortened_unless_it_is_asked_for() -> None:
+async def test_results_stay_whole_without_the_option() -> None:
     script = Script([call("rows"), "done"])
     outcome = await Turn(script, [rows]).run()
     assert told(outcome) == [LONG]
@@ -103,7 +103,7 @@ async def test_nothing_is_shortened_unless_it_is_asked_for() -> None:
 
 
 @pytest.mark.ledger("CMP-04")
-async def test_the_summary_is_asked_to_keep_what_must_not_change() -> None:
+async def test_summary_prompt_asks_to_keep_numbers_ids_and_errors() -> None:
     small = Summariser([SUMMARY])
     await turn(Script([call("rows"), "done"]), small).run()
     system = small.requests[0].system
@@ -234,7 +234,7 @@ async def test_a_summary_has_a_cap(threshold: int, tokens: int) -> None:
 @pytest.mark.ledger("CMP-21")
 @pytest.mark.parametrize("parallel", [True, False])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_it_works_in_every_way(parallel: bool, stream: bool) -> None:
+async def test_results_are_shortened_in_every_way_to_run(parallel: bool, stream: bool) -> None:
     small = Summariser([SUMMARY])
     settings = config(small).model_copy(update={"parallel_tool_execution": parallel})
     agent = Agent([rows], provider=Script([calls(call("rows"), call("rows", size=9000)), "done"]), config=settings)
@@ -312,7 +312,7 @@ async def test_the_model_reads_the_full_result_in_parts() -> None:
     assert texts[2] == f"[part 2 of 2]\n{LONG[8000:]}"
 
 
-async def test_what_was_never_shortened_is_not_found() -> None:
+async def test_result_that_was_never_shortened_is_not_found() -> None:
     script = Script([call(FULL_RESULT, tool_name="rows"), call(FULL_RESULT, tool_name="rows", part=9), "done"])
     result = await Agent([rows], provider=script, config=config(Summariser([SUMMARY]))).run("show all")
     assert "there are 0 shortened results of 'rows'" in result.messages[1].content

@@ -1,4 +1,4 @@
-"""The older messages of a call are summed up when they fill much of the model's context."""
+"""The older messages of a call are summed up when the model's context is nearly full."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_the_config_says_when_and_how_much() -> None:
             AgentConfig(**wrong)
 
 
-async def test_without_it_nothing_is_compressed() -> None:
+async def test_messages_stay_whole_without_compress_context() -> None:
     script = Script(["done"])
     await agent(script, compress_context=False).run([*talk(16), user("now?")])
     assert len(script.requests) == 1
@@ -128,7 +128,7 @@ async def test_a_failed_compression_leaves_the_call_as_it_is(fails: Any) -> None
     assert read(script, 1)[0] == "q0" and len(script.requests[1].messages) == 33
 
 
-async def test_what_does_not_fit_is_compressed_and_not_left_out() -> None:
+async def test_messages_that_do_not_fit_are_compressed_not_left_out() -> None:
     script = Script(["short", "done"])
     made = agent(script, context_tokens=4_000, max_tokens=2_000, compress_context_threshold=1.0)
     await made.run([*talk(5), user("now?")])
@@ -157,7 +157,7 @@ async def test_a_stop_ends_the_compression() -> None:
     assert outcome.stop_reason == "cancelled"
 
 
-# ── any interleaving leaves a conversation that the vendors take ──
+# ── any interleaving leaves a conversation valid for the vendors ──
 
 CALLS = st.integers(0, 3)
 STEPS = st.lists(
@@ -183,7 +183,7 @@ def turn(number: int, length: int, calls: int, noted: bool) -> list[ModelMessage
 
 
 async def compressed(messages: Sequence[ModelMessage], turns: int) -> Sequence[ModelMessage]:
-    """The messages, once their older ones are summed up."""
+    """Return the messages with a summary of the older ones."""
     script = Script(["summary"])
 
     async def own() -> Provider:
@@ -201,7 +201,7 @@ async def compressed(messages: Sequence[ModelMessage], turns: int) -> Sequence[M
 
 
 def plainly(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
-    """The messages for OpenAI as they are: nothing is mended."""
+    """Return the messages for OpenAI without a repair."""
     chat: list[dict[str, Any]] = []
     for message in messages:
         made = [
@@ -217,7 +217,7 @@ def plainly(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
 
 @pytest.mark.ledger("MEM-04", "MISC-07")
 @given(STEPS)
-def test_any_interleaving_leaves_what_both_vendors_take(steps: list[tuple[Any, ...]]) -> None:
+def test_any_interleaving_leaves_messages_valid_for_both_vendors(steps: list[tuple[Any, ...]]) -> None:
     messages: Sequence[ModelMessage] = turn(0, 10, 1, noted=False)
     for number, (kind, *values) in enumerate(steps):
         match kind:
@@ -336,7 +336,7 @@ def test_no_call_stands_apart_and_the_newest_message_stays(turns: list[tuple[int
     assert kept[-1].content[:2] == messages[-1].content[:2]
 
 
-# ── what is known of a model's limit ──
+# ── the known limit of a model ──
 
 TOOL = ToolSpec(name="look", description="d" * 400, parameters={})
 TOO_LONG = ProviderError("x", "too long", retryable=False, refusal="too_long")

@@ -1,4 +1,4 @@
-"""Calls that need a person's yes: asked together, once, and never run by the loop itself."""
+"""Calls in need of a person's yes: asked together, once, and never run by the loop itself."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_refused_ask_is_told_to_the_model_which_goes_on() -> None:
     assert (outcome.stop_reason, outcome.content, gone) == ("answered", "I see", [])
 
 
-async def test_a_chat_that_says_approved_runs_nothing() -> None:
+async def test_approval_by_a_chat_runs_no_call() -> None:
     delete, gone = deleting()
     turn = Turn(Script([call("delete_invoice", invoice_id="1"), "I see"]), [delete])
     turn.person = Person(verdict=cast("Verdict", Approved()))
@@ -76,7 +76,7 @@ async def test_a_chat_that_says_approved_runs_nothing() -> None:
     assert gone == []
 
 
-async def test_a_preview_that_finds_a_mistake_asks_nobody() -> None:
+async def test_call_refused_by_its_preview_is_not_asked() -> None:
     async def look(invoice_id: str, ctx: ToolContext) -> Preview:
         if invoice_id != "INV-1":
             raise ValueError(f"no invoice {invoice_id}; there is INV-1")
@@ -92,7 +92,7 @@ async def test_a_preview_that_finds_a_mistake_asks_nobody() -> None:
     assert ask.preview.precondition == {"etag": 3}
 
 
-async def test_what_canonical_json_cannot_hold_is_not_asked() -> None:
+async def test_call_outside_canonical_json_is_not_asked() -> None:
     @tool(confirm=True)
     async def pay(cents: int) -> None:
         """Pay."""

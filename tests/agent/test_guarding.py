@@ -1,4 +1,4 @@
-"""Guards in a run: what reaches the model, the tools and the person."""
+"""Guards in a run, for the texts to the model, the tools and the person."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SENTENCE = say("guarded", "en")
 
 
 class Guard:
-    """A guard that decides as the test says, and keeps what it was asked."""
+    """A guard deciding as in the test, with a record of the texts."""
 
     name = "mine"
 
@@ -96,7 +96,7 @@ async def test_the_model_reads_a_rewritten_message() -> None:
     assert (result.content, result.stop_reason) == ("hi", "answered")
 
 
-async def test_a_warning_changes_nothing() -> None:
+async def test_warning_leaves_the_run_as_it_is() -> None:
     seen = RecordingObserver()
     guard = Guard(lambda text: GuardrailVerdict("warn", detail="look"), "input", "output")
     result = await Agent(provider=Script(["hi"]), config=config(guard, observers=(seen,))).run("hello")
@@ -157,7 +157,7 @@ async def test_streamed_text_is_shown_by_sentence_past_the_guard() -> None:
 
 
 @pytest.mark.ledger("RUN-16")
-async def test_nothing_of_a_blocked_sentence_is_shown() -> None:
+async def test_no_part_of_a_blocked_sentence_is_shown() -> None:
     agent = Agent(provider=Script([["One. The sec", "ret is 7. More."]]), config=config(blocks("secret", "output")))
     shown, result = await pieces(agent)
     assert shown == ["One. ", SENTENCE]

@@ -140,7 +140,7 @@ async def test_tool_error_reaches_the_model_as_its_type_and_place() -> None:
         (ToolFailed("the printer is out of paper"), "Error executing tool 'pay': the printer"),
     ],
 )
-async def test_a_tool_may_say_what_it_knows_of_its_effect(error: Exception, words: str) -> None:
+async def test_tool_may_report_the_outcome_of_its_effect(error: Exception, words: str) -> None:
     @tool
     async def pay() -> None:
         """Pay."""
@@ -160,7 +160,7 @@ async def test_endless_calls_end_at_the_limit() -> None:
 
 
 @pytest.mark.ledger("LOOP-19", "CFG-15")
-async def test_routing_only_gives_the_choice_and_runs_nothing() -> None:
+async def test_routing_only_returns_the_choice_without_running_it() -> None:
     search, queries = searching()
     turn = Turn(Script([call("search", query="a")]), [search], AgentConfig(routing_only=True))
     outcome = await turn.run()
@@ -331,7 +331,7 @@ async def test_stopping_does_not_wait_for_the_model() -> None:
 
 
 class Stubborn(Script):
-    """A model that does something else when it is cancelled."""
+    """A model with another answer to a cancellation."""
 
     def __init__(self, instead: BaseException | None) -> None:
         super().__init__([])
@@ -348,7 +348,7 @@ class Stubborn(Script):
 
 
 @pytest.mark.parametrize("instead", [None, ValueError("oh"), ProviderError("script", "gone", retryable=True)])
-async def test_a_model_cannot_help_being_stopped(instead: BaseException | None) -> None:
+async def test_model_that_resists_the_stop_is_stopped(instead: BaseException | None) -> None:
     turn = Turn(model := Stubborn(instead), [])
     running = asyncio.ensure_future(turn.run())
     await model.asked.wait()
@@ -357,7 +357,7 @@ async def test_a_model_cannot_help_being_stopped(instead: BaseException | None) 
     assert running.cancelling() == 0
 
 
-async def test_who_is_cancelled_as_well_as_stopped_is_cancelled() -> None:
+async def test_run_both_cancelled_and_stopped_is_cancelled() -> None:
     turn = Turn(model := Stubborn(asyncio.CancelledError()), [])
     running = asyncio.ensure_future(turn.run())
     await model.asked.wait()
@@ -368,7 +368,7 @@ async def test_who_is_cancelled_as_well_as_stopped_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("instead", [None, ProviderError("script", "gone", retryable=True)])
-async def test_a_model_cannot_help_its_turn_being_cancelled(instead: BaseException | None) -> None:
+async def test_model_that_resists_the_cancellation_is_cancelled(instead: BaseException | None) -> None:
     turn = Turn(model := Stubborn(instead), [])
     running = asyncio.ensure_future(turn.run())
     await model.asked.wait()

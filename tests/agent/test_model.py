@@ -1,4 +1,4 @@
-"""Calls to the model: what is asked, streamed, repeated, and when it is given up."""
+"""Calls to the model: requests, streams, retries, and the end of retries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_too_many_calls_wait_for_cooldown_and_backoff() -> None:
 
 @pytest.mark.ledger("RTY-05", "CFG-06")
 async def test_a_share_of_chance_is_added_to_a_wait() -> None:
-    """Clients that failed together do not come back together."""
+    """Clients with a common failure do not come back together."""
     turn = Turn(Script([error(f"boom {number}") for number in range(1, 5)]), [], AgentConfig(max_retries=3))
     with pytest.raises(ProviderError, match="boom 4"):
         await turn.run(jitter=lambda: 0.5)
@@ -204,7 +204,7 @@ async def test_a_token_set_in_a_tool_ends_the_run_after_it() -> None:
 
 
 class Hanging:
-    """A Provider whose request hangs until it is dropped."""
+    """A Provider with a request hanging until the caller drops it."""
 
     name = "hanging"
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its trace, its usage, its observers."""
+"""The records of a run: the trace, the usage, the observers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_model_that_cannot_be_reached_is_in_trace_and_result() -> None:
 
 
 @pytest.mark.ledger("USE-01", "USE-02", "USE-04")
-async def test_agent_sums_what_its_runs_have_used() -> None:
+async def test_agent_sums_the_usage_of_its_runs() -> None:
     script = Script([used("", 0.1, calling=True), used("Paid.", 0.2), used("Yes.", None)])
     agent = Agent([search], provider=script)
     result = await agent.run("is it paid?")
@@ -326,7 +326,7 @@ async def test_the_clock_of_the_context_is_that_of_the_trace() -> None:
 
 
 class Forger(AgentObserver):
-    """Changes every argument that it gets hold of."""
+    """Changes every argument in reach."""
 
     def on_event(self, event: Any) -> None:
         for found in (
@@ -339,7 +339,7 @@ class Forger(AgentObserver):
                 found["to"] = "mallory"
 
 
-async def test_an_observer_cannot_change_what_runs_or_is_asked() -> None:
+async def test_observer_cannot_change_a_run_or_asked_call() -> None:
     paid: list[str] = []
 
     @tool(read_only=True)

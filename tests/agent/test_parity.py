@@ -58,7 +58,7 @@ class Whole:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A script of the model, and the result of the run that follows it."""
+    """A script of the model, and the result of the run."""
 
     name: str
     message: str = "hello"
@@ -72,9 +72,9 @@ class Scenario:
     provider: Callable[[Sequence[Any]], Completes] = lambda steps: Script(list(steps))
     provider_used: str = "script"
     in_chat: str | None = None
-    """The text of the chat, where it is not the content."""
+    """The text of the chat, if different from the content."""
     chat_reason: str | None = None
-    """The stop reason in the chat, where it is another."""
+    """The stop reason in the chat, if different."""
 
     def __str__(self) -> str:
         return self.name
@@ -225,7 +225,7 @@ class Ends(AgentObserver):
 
 
 async def ran(scenario: Scenario, way: str) -> tuple[AgentResult, str]:
-    """Return the result of a scenario, and the text that a person reads in the end."""
+    """Return the result of a scenario, and the text for the person in the end."""
     ends = Ends()
     config = AgentConfig(observers=(ends,), retry_backoff_seconds=0.0, **scenario.config)
     tools: list[Tool] = [look_up, finish, delete]

@@ -1,4 +1,4 @@
-"""A turn that was taken over repeats no finished call and no call in doubt."""
+"""A turn after a take-over repeats no finished call and no call in doubt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def counting(**options: Any) -> tuple[Tool, list[str]]:
 
 
 async def until(turn: Turn, step: int) -> Notebook:
-    """Run the turn and kill it once so many steps are recorded; what is left behind."""
+    """Run the turn and kill it after this many recorded steps; return the journal."""
     record = turn.journal.record
 
     async def dying(line: Json) -> None:
@@ -210,7 +210,7 @@ async def test_a_reply_is_recorded_before_it_is_told() -> None:
     assert recorded[0] == 1
 
 
-async def test_what_an_earlier_attempt_did_is_told_as_such() -> None:
+async def test_finished_call_is_told_as_from_an_earlier_attempt() -> None:
     count, _ = counting()
     script = Script([call("count", n=1), "ok"])
     journal = await until(Turn(script, [count]), 3)
@@ -224,7 +224,7 @@ async def test_what_an_earlier_attempt_did_is_told_as_such() -> None:
     assert (used.calls, used.failed) == (1, 0)
 
 
-async def test_an_ask_of_an_earlier_attempt_is_told_as_such() -> None:
+async def test_ask_is_told_as_from_an_earlier_attempt() -> None:
     count, _ = counting(confirm=True)
     script = Script([call("count", n=1), "ok"])
     first = Turn(script, [count])
@@ -237,7 +237,7 @@ async def test_an_ask_of_an_earlier_attempt_is_told_as_such() -> None:
     assert (step.from_checkpoint, step.duration_ms) == (True, None)
 
 
-# ── A checkpoint that is not understood: no call runs because of it, and none is repeated ──
+# ── An unreadable checkpoint: no call runs because of it, and none is repeated ──
 
 
 REPLY: dict[str, Json] = {

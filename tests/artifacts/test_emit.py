@@ -1,4 +1,4 @@
-"""What a tool hands over, and to which run it belongs."""
+"""The files of a tool, and the run of each file."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def test_an_inner_run_keeps_its_files_from_the_outer_one() -> None:
 
 
 @pytest.mark.ledger("RES-15")
-def test_outside_a_run_it_says_what_to_do() -> None:
+def test_emitting_outside_a_run_is_refused_with_the_mend() -> None:
     with pytest.raises(OutsideRun, match="call it inside a tool") as caught:
         emit_artifact(content=b"x")
     assert isinstance(caught.value, AskfirstError)
 
 
-async def test_after_the_run_has_ended_a_straggler_is_told_so() -> None:
+async def test_emitting_after_the_end_of_the_run_is_refused() -> None:
     ended = asyncio.Event()
 
     async def straggler() -> None:
@@ -120,7 +120,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object], mess
     assert artifacts == []
 
 
-def test_one_run_hands_over_so_many_files_and_no_more() -> None:
+def test_files_of_a_run_are_limited() -> None:
     with collecting() as artifacts:
         for number in range(MAX_PER_RUN):
             emit_artifact(content=b"%d" % number)

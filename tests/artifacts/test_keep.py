@@ -1,4 +1,4 @@
-"""How files are kept, named, typed and swept."""
+"""The keeping, naming, typing and sweeping of files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_keeping_the_same_bytes_twice_at_once_leaves_one_file(store: Artif
     assert [p.name for p in store.directory.iterdir()] == [first.sha256]
 
 
-async def test_a_file_that_cannot_be_written_leaves_nothing_behind(
+async def test_file_that_cannot_be_written_leaves_no_file_behind(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -126,7 +126,7 @@ async def test_file_without_a_type_is_typed_by_its_bytes(
     assert media.mime_type == mime_type
 
 
-async def test_a_swept_file_is_one_whose_stay_is_over(store: ArtifactStore, clock: Clock) -> None:
+async def test_only_files_past_their_stay_are_swept(store: ArtifactStore, clock: Clock) -> None:
     long = await store.keep(emitted(b"long", retention_seconds=60 * DAY))
     usual = await store.keep(emitted(b"usual"))
     short = await store.keep(emitted(b"short", retention_seconds=3 * DAY))
@@ -177,7 +177,7 @@ async def test_the_sweep_spares_a_file_that_was_kept_again_meanwhile(
     assert path.read_bytes() == b"again"
 
 
-async def test_what_a_crash_left_half_written_goes_later(store: ArtifactStore, clock: Clock) -> None:
+async def test_half_written_file_of_a_crash_is_swept_later(store: ArtifactStore, clock: Clock) -> None:
     await store.keep(emitted(b"x"))
     half = store.directory / ".abc.new"
     half.write_bytes(b"half")
@@ -233,7 +233,7 @@ def test_no_name_escapes_or_grows(name: str) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path, clock: Clock) -> Callable[[int], ArtifactStore]:
-    """A store on a disk of so many bytes beyond the reserve."""
+    """A store on a disk with this many bytes beyond the reserve."""
 
     def made(size: int) -> ArtifactStore:
         directory = tmp_path / "artifacts"
@@ -246,13 +246,13 @@ def disk(tmp_path: Path, clock: Clock) -> Callable[[int], ArtifactStore]:
     return made
 
 
-async def test_a_file_never_takes_what_decisions_need(disk: Callable[[int], ArtifactStore]) -> None:
+async def test_file_never_takes_the_room_for_decisions(disk: Callable[[int], ArtifactStore]) -> None:
     store = disk(2_500)
     for letter in b"ab":
         await store.keep(emitted(bytes([letter]) * 1_000))
     with pytest.raises(NotKept, match="128 MiB would be free; make room"):
         await store.keep(emitted(b"c" * 1_000))
-    await store.keep(emitted(b"a" * 1_000))  # it is there
+    await store.keep(emitted(b"a" * 1_000))  # this file is kept already
 
 
 async def test_files_no_delivery_needs_are_removed_for_new_ones(

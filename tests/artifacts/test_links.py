@@ -1,4 +1,4 @@
-"""Links: good until they end, for exactly what was signed."""
+"""Links: good until the end, for exactly the signed data."""
 
 from __future__ import annotations
 

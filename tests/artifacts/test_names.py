@@ -1,4 +1,4 @@
-"""The types of files by their bytes, whatever they are called."""
+"""The types of files by the bytes, under any name."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FILES = [
 
 @pytest.mark.parametrize("name", [None, "photo.jpg", "photo.png"])
 @pytest.mark.parametrize(("content", "mime_type"), FILES)
-def test_no_name_changes_what_the_bytes_are(content: bytes, mime_type: str, name: str | None) -> None:
+def test_name_does_not_change_the_type_of_known_bytes(content: bytes, mime_type: str, name: str | None) -> None:
     assert sniff_type(content, name) == mime_type
 
 
@@ -62,5 +62,5 @@ def test_no_beginning_of_a_file_raises(content: bytes) -> None:
         assert "/" in sniff_type(content[:end], None)
 
 
-def test_a_name_still_tells_what_bytes_do_not() -> None:
+def test_name_gives_the_type_of_unknown_bytes() -> None:
     assert sniff_type(b"a,b\n1,2\n", "table.csv") == "text/csv"

@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, whatever it is called."""
+"""The type and size of a picture by the first bytes, under any name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PICTURES = {
     # the first frame, behind an extension and a comment with a comma
     + b"!\xf9\x04\0\0\0\0\0" + b"!\xfe\x02,,\0" + b"," + struct.pack("<HHHH", 0, 0, 640, 480) + b"\0",
     "jpeg": b"\xff\xd8\xff\xe0" + struct.pack(">H", 16) + b"JFIF\0" + bytes(9)
-    # the frame, behind a segment that looks like one inside
+    # the frame, behind a segment with a false frame inside
     + b"\xff\xe1" + struct.pack(">H", 10) + b"\xff\xc0" + bytes(6)
     + b"\xff\xc2" + struct.pack(">HBHH", 17, 8, 480, 640) + bytes(10),
     "webp, lossy": b"RIFF\0\0\0\0WEBPVP8 " + bytes(10) + struct.pack("<HH", 640, 480),

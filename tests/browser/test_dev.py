@@ -38,7 +38,7 @@ LIFE = [
     "Sent · show",
     "Sent · show",
 ]
-"""The steps of a confirmed message, from its arrival to the receipt of what became of it."""
+"""The steps of a confirmed message, from the arrival to the receipt of the outcome."""
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 

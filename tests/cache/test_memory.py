@@ -46,7 +46,7 @@ async def test_the_longest_unused_entry_goes_when_it_is_full() -> None:
 
 
 @pytest.mark.ledger("CACHE-04")
-async def test_an_entry_has_its_time() -> None:
+async def test_entry_expires_after_its_time() -> None:
     time = Time()
     cache = InMemoryCache(clock=time)
     await cache.set("short", 1, 5)
@@ -59,7 +59,7 @@ async def test_an_entry_has_its_time() -> None:
 
 
 @pytest.mark.ledger("CACHE-04")
-async def test_it_holds_a_thousand_entries_and_a_lock_at_each_access() -> None:
+async def test_cache_holds_a_thousand_entries_and_locks_each_access() -> None:
     cache, held = InMemoryCache(), list[bool]()
 
     class Key(str):
@@ -90,7 +90,7 @@ async def test_only_json_is_kept() -> None:
         await InMemoryCache().set("a", object())  # type: ignore[arg-type]
 
 
-def test_threads_may_share_it() -> None:
+def test_threads_may_share_a_cache() -> None:
     cache = InMemoryCache(max_size=50)
 
     async def use() -> None:

@@ -1,4 +1,4 @@
-"""How a channel that breaks a promise says which, and which test must see it."""
+"""The register of defective channels: each names the contract test that must fail."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ C = TypeVar("C", bound=type[Channel])
 Test = Callable[..., Any]
 
 DEFECTS: dict[type[Channel], tuple[str, str]] = {}
-"""Channel -> the test that must fail on it, and how what it fails with begins."""
+"""Channel -> the test that must fail, and the beginning of its failure."""
 
 
 def seen_by(test: Test, error: type[BaseException] | None = None) -> Callable[[C], C]:
-    """The test of the contract that must fail. `error`: what it lets through, where it is the channel that raises."""
+    """Note the contract test that must fail. `error`: the channel's own error; None: a failed assertion."""
 
     def note(channel: C) -> C:
         DEFECTS[channel] = (test.__name__, error.__name__ if error else "AssertionError|assert|Failed")

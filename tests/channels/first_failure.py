@@ -1,4 +1,4 @@
-"""A pytest plugin: Hypothesis stops at the first failure, where all that counts is that there is one."""
+"""A pytest plugin: Hypothesis stops at the first failure, because only the existence of a failure counts."""
 
 from __future__ import annotations
 

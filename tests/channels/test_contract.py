@@ -1,4 +1,4 @@
-"""Every channel does what a channel must."""
+"""Every channel passes the contract."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestTelegram(ChannelContract):
 
 
 class TestDirect(ChannelContract):
-    """Nobody calls it, and it calls nobody: `ask_channel` reads what it shows."""
+    """A channel without a platform: `ask_channel` reads its output."""
 
     @pytest.fixture
     def case(self) -> ChannelCase:

@@ -1,4 +1,4 @@
-"""The contract sees what it is there for: on a channel that breaks one promise, the test of that promise fails."""
+"""For each channel with a defect, the contract test of the broken promise fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.channels.defects import DEFECTS
 
 ROOT = Path(__file__).parents[2]
 OF_THE_WEB_SERVER = {"test_too_large_or_packed_body_is_refused_before_it_is_read"}
-"""No channel can break these: the gateway answers before it is asked. tests/web shows them to fail."""
+"""The gateway answers before the channel is asked, so no channel can break these. tests/web shows the failures."""
 
 
 def test_every_promise_is_broken_by_some_channel() -> None:

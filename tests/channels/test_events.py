@@ -1,4 +1,4 @@
-"""Events, addresses and fields of messages: their stored forms, which fields spoil, and which message follows which."""
+"""Events, addresses and fields of messages: the stored forms, the spoiling fields, and the order of messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_event_with_a_lone_surrogate_cannot_become_text() -> None:
     assert event_from_json(event_to_json(event)) == event
 
 
-# ── Written forms of people and places: read back as what was written, so that no two of them are ever one ──
+# ── Written forms of people and places: read back unchanged, so two forms are never equal by mistake ──
 
 
 ESCAPES = st.lists(st.sampled_from(["%", ":", "/", "25", "3A", "2F", "3a", "x"]), min_size=1, max_size=4)
@@ -78,12 +78,12 @@ PEOPLE = st.builds(Person, channel=PARTS, account=PARTS, user_id=PARTS)
 
 
 @given(ADDRESSES)
-def test_an_address_is_read_back_as_what_was_written(address: Address) -> None:
+def test_an_address_is_read_back_unchanged(address: Address) -> None:
     assert Address.parse(str(address)) == address
 
 
 @given(PEOPLE)
-def test_a_person_is_read_back_as_who_was_written(person: Person) -> None:
+def test_a_person_is_read_back_unchanged(person: Person) -> None:
     assert Person.parse(str(person)) == person
 
 
@@ -130,12 +130,12 @@ def test_a_place_with_a_slash_is_not_a_thread() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "x:y", ":y:z", "x::z", "x:y:", "user:ana"])
-def test_what_has_not_three_parts_is_no_person(text: str) -> None:
+def test_text_without_three_parts_is_no_person(text: str) -> None:
     with pytest.raises(ValueError, match="not a person"):
         Person.parse(text)
 
 
-# ── What was written after what, by each platform's own order ──
+# ── The order of messages, by each platform's own rules ──
 
 
 ADDRESS = Address(channel="any", account="bot", place="ana")
@@ -188,7 +188,7 @@ def test_telegram_goes_by_number_where_a_date_is_unknown(theirs: datetime | None
         ("1767225600.000001", "1767225600.000002", False),
         ("1767225600.9", "1767225600.10", True),  # decimals, not numbers
         ("10000000000.0", "9999999999.9", True),  # as text it would come before
-        ("176722560012.000001", "176722560012.000000", True),  # beyond what a float tells apart
+        ("176722560012.000001", "176722560012.000000", True),  # beyond the precision of a float
         ("1767225600", "1767225599.999999", True),
     ],
 )
@@ -217,14 +217,14 @@ def test_no_field_is_both_harmless_and_spoiling(fields: Fields) -> None:
 
 
 def test_every_field_of_the_vendors_message_is_known() -> None:
-    """A release of python-telegram-bot that knows more makes this fail: put the new field where it belongs."""
+    """A release of python-telegram-bot with more fields fails here: add each new field to the right set."""
     known = TELEGRAMS.harmless | TELEGRAMS.spoiling
     assert {"sender" if name == "from" else name for name in DOCUMENTED} - known == set()
     assert TELEGRAMS.spoiling >= SERVICE
 
 
 @pytest.mark.parametrize("value", [None, False, "", []])
-def test_a_spoiling_field_that_says_nothing_spoils_nothing(value: object) -> None:
+def test_an_empty_spoiling_field_does_not_spoil(value: object) -> None:
     assert KNOWN.judge({"text": "yes", "quote": value}) == ((), ())
 
 
@@ -233,7 +233,7 @@ def test_a_spoiling_field_that_says_something_spoils(value: object) -> None:
     assert KNOWN.judge({"share": True, "text": "yes", "quote": value}) == (("quote", "share"), ())
 
 
-def test_an_unknown_field_counts_whatever_it_says_but_null() -> None:
+def test_an_unknown_field_counts_unless_null_or_blank() -> None:
     message = {"text": "yes", "b": False, "a": 0, "c": [], "gone": None, "blank": ""}
     assert KNOWN.judge(message) == ((), ("a", "b", "c"))
 

@@ -1,4 +1,4 @@
-"""Markdown: read into text and spans, split at a limit, and finished while it is still being written."""
+"""Markdown: read into text and spans, split at a limit, and completed during streaming."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_markdown_is_read_as_its_visible_text(markdown: str, text: str) -> None:
     assert read_markdown(markdown).text == text
 
 
-def test_spans_cover_what_was_marked() -> None:
+def test_spans_cover_the_marked_text() -> None:
     assert marks("**b** *i* ~~s~~ `c` [l](https://a.example) ![p](https://b.example)") == [
         ("bold", "b", ""),
         ("italic", "i", ""),
@@ -59,7 +59,7 @@ def test_spans_cover_what_was_marked() -> None:
     assert marks("[x](javascript:alert(1))") == []
 
 
-def test_a_table_is_aligned_by_what_is_seen() -> None:
+def test_a_table_is_aligned_by_visible_width() -> None:
     text = read_markdown("| id | who |\n|---|---|\n| 1 | 日本 |\n| [22](https://a.example) | é |").text
     assert text.splitlines() == [
         "id                     | who",
@@ -95,7 +95,7 @@ def test_a_table_of_36_columns_is_no_wider(cells: int, stands: str) -> None:
     assert span.kind == stands
 
 
-def test_a_wide_table_without_rows_or_headings_loses_nothing() -> None:
+def test_a_wide_table_without_rows_or_headings_keeps_its_text() -> None:
     long = "x" * 40
     assert read_markdown(f"|{long}|b|\n|-|-|").text == f"{long}\nb"
     assert read_markdown(f"| | |\n|-|-|\n|{long}|2|").text == f"{long}\n2"
@@ -151,7 +151,7 @@ GAPS = (" ", "  ", "    ", "\t", "\n", "\n\n", "\n\n\n", "\r", "\0", "\xa0", "&a
 @example("a\n\n\nb")
 @given(st.lists(st.sampled_from(WORDS + GAPS), max_size=15).map("".join))
 def test_text_with_little_markup_reads_alike_alone_and_after(markdown: str) -> None:
-    """After some it is the parser that reads it."""
+    """After marked text, the parser reads the Markdown."""
     before = "some\n\n"
     alone, after = read_markdown(markdown), read_markdown(f"*some*\n\n{markdown}")
     assert after.text == (before + alone.text).rstrip("\n")
@@ -293,7 +293,7 @@ def test_open_markup_is_closed(text: str, whole: str) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_no_beginning_shows_raw_signs(text: str) -> None:
+def test_no_prefix_of_a_text_shows_raw_markup(text: str) -> None:
     known = read_markdown(text).text
     for end in range(len(text) + 1):
         shown = read_markdown(finished(text[:end])).text
@@ -307,7 +307,7 @@ def test_a_whole_text_is_shown_as_it_is(text: str) -> None:
 
 
 @given(st.text(alphabet="*_~`[]()|#->1. \nab\\!", max_size=60))
-def test_any_text_stays_a_text(text: str) -> None:
+def test_completing_a_text_adds_few_marks_and_no_letters(text: str) -> None:
     whole = finished(text)
     assert len(whole) <= 2 * len(text) + 6
     assert read_markdown(whole).text.count("a") <= text.count("a")

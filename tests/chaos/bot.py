@@ -1,4 +1,4 @@
-"""The bot of the runs. Its effects, and what it does to its own process, are written into the record."""
+"""The bot of the runs. The record gets the bot's effects and the signals to the bot's own process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOKS_SECONDS = 0.02
 
 @dataclass
 class Model:
-    """Calls the tools that the messages name, then says what it has heard. `gate`: it answers once this file exists."""
+    """Calls the tools named by the messages, then repeats the messages. `gate`: no answer before this file exists."""
 
     record: Record
     gate: Path | None
@@ -51,7 +51,7 @@ class Model:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do no work: no resource is open."""
 
     def _trouble(self, text: str) -> None:
         kind = text.partition(" ")[0]
@@ -64,7 +64,7 @@ class Model:
 
 
 def make_bot(record: Record, managers: Sequence[str] = (), gate: Path | None = None) -> ChannelAgent:
-    """`managers` have to approve what is wired, all of them, in their own chats."""
+    """Return the bot. All `managers` must approve each wire, in their own chats."""
 
     async def act(what: str) -> str:
         record.write("before", effect=what)
@@ -95,7 +95,7 @@ def make_bot(record: Record, managers: Sequence[str] = (), gate: Path | None = N
 
 
 def _of_this_turn(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """What the person wrote in this turn: no model has spoken since, but to call tools."""
+    """Return the person's messages of this turn: after the last answer without a tool call."""
     number = len(messages)
     while number and messages[number - 1].role in ("tool", "assistant"):
         number -= 1

@@ -1,4 +1,4 @@
-"""What must hold at the end of a run, whatever was killed on the way."""
+"""The rules for the end of a run, after any kills."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEADLY, DEATHS = "its turn killed its worker again and again", 4
 
 @dataclass(frozen=True)
 class _Ended:
-    """What the store holds at the end."""
+    """The content of the store at the end."""
 
     transcripts: list[list[dict[str, Any]]]
     dead: list[Dead]
@@ -35,7 +35,7 @@ class _Ended:
 
 
 async def violations(run: Run) -> list[str]:
-    """What does not hold. The workers are gone by now."""
+    """Return the violated rules. Ends the workers first."""
     for worker in run.workers:
         await worker.kill()
     store = open_store(run.job.settings["store"])
@@ -64,7 +64,7 @@ async def _ended(store: Store, run: Run) -> _Ended:
 
 
 def _each_message_once_and_in_order(run: Run, ended: _Ended) -> Iterator[str]:
-    """Whatever was acknowledged is in one committed turn; but for what was given up."""
+    """Each acknowledged message is in one committed turn, unless given up."""
     given_up = set(_given_up(ended))
     for told, transcript in zip(run.story.conversations, ended.transcripts, strict=True):
         heard = [line["content"] for line in transcript if line["role"] == "user"]
@@ -74,8 +74,8 @@ def _each_message_once_and_in_order(run: Run, ended: _Ended) -> Iterator[str]:
 
 
 def _dead_letters(run: Run, ended: _Ended) -> Iterator[str]:
-    """The hopeless, each once, and their people are told. Others only with them, or when their workers have died so
-    often that they had to be taken for what kills them; a reply only when nobody can say whether it was sent."""
+    """Each hopeless message is given up once, with a note to the person. Other messages are given up only in a
+    conversation with too many deaths of workers; a reply only if its sending is in doubt."""
     said = "\n".join(message.text for message in run.telegram.sent)
     hopeless, given_up = run.story.of(*HOPELESS), Counter(_given_up(ended))
     yield from (f"never given up: {text}" for text in hopeless - set(given_up))
@@ -99,12 +99,12 @@ def _given_up(ended: _Ended) -> list[str]:
 
 
 def _in_doubt(ended: _Ended) -> list[str]:
-    """The parts that are kept, because nobody can say whether they were sent."""
+    """Return the parts kept because their sending is in doubt."""
     return [str(letter.part.body) for letter in ended.dead if letter.part is not None]
 
 
 def _effects(run: Run, ended: _Ended) -> Iterator[str]:
-    """Nothing has happened twice, and what is said to be done has happened."""
+    """No effect happened twice, and each effect reported as done happened."""
     begun = Counter(line["effect"] for line in run.record.lines("before"))
     done = Counter(line["effect"] for line in run.record.lines("after"))
     yield from (f"{effect} has happened {times} times" for effect, times in begun.items() if times > 1)
@@ -115,7 +115,7 @@ def _effects(run: Run, ended: _Ended) -> Iterator[str]:
 
 
 def _replies(run: Run, ended: _Ended) -> Iterator[str]:
-    """What was answered was sent; or is kept, because nobody can say whether it was."""
+    """Each answer was sent, or is kept because its sending is in doubt."""
     in_doubt = _in_doubt(ended)
     for person, transcript in zip(run.people, ended.transcripts, strict=True):
         said = {message.text for message in run.telegram.sent if message.chat.id == person.id}
@@ -126,7 +126,7 @@ def _replies(run: Run, ended: _Ended) -> Iterator[str]:
 
 
 def _sent_again(run: Run, ended: _Ended) -> Iterator[str]:
-    """What is known to have arrived is not sent again; but for the note that something may come twice."""
+    """A part known to have arrived is not sent again, except the note about a possible repeat."""
     arrived: set[str] = set()
     for line in run.record.lines("sending", "delivered"):
         if line["what"] == "delivered":
@@ -136,7 +136,7 @@ def _sent_again(run: Run, ended: _Ended) -> Iterator[str]:
 
 
 def _actions(run: Run, ended: _Ended) -> Iterator[str]:
-    """Each that was confirmed has come to an end, and that is what has happened."""
+    """Each confirmed action has ended, and the state equals the effects."""
     begun = Counter(line["effect"] for line in run.record.lines("before"))
     done = Counter(line["effect"] for line in run.record.lines("after"))
     for action in ended.actions:
@@ -154,9 +154,9 @@ def _actions(run: Run, ended: _Ended) -> Iterator[str]:
 
 
 def _ballots(run: Run, ended: _Ended) -> Iterator[str]:
-    """Each manager is asked once and told the end once, as it came; all but the last of them, that their yes counts.
+    """Each manager gets one question and the true end once. All but the last also get the count of their yes.
 
-    A part whose worker was killed while it was sent, again and again, is kept for an operator and not sent once more.
+    A part with several workers killed during the sending is kept for an operator, without another attempt.
     """
     by_id = {action.pending_action_id: action for action in ended.actions}
     wires = [action for action in ended.actions if action.kind == "wire"]
@@ -188,7 +188,7 @@ def _ballots(run: Run, ended: _Ended) -> Iterator[str]:
 
 
 def _prompts(run: Run, ended: _Ended) -> Iterator[str]:
-    """No prompt that the bot knows of has buttons: all questions have ended."""
+    """No known prompt has buttons: all questions have ended."""
     shown = {(message.chat.id, str(message.message_id)): message for message in run.telegram.sent}
     for action in (*ended.actions, *ended.ballots):
         assert action.address is not None
@@ -199,12 +199,12 @@ def _prompts(run: Run, ended: _Ended) -> Iterator[str]:
 
 
 def take_overs(lines: Sequence[Line], lease_seconds: float) -> list[float]:
-    """Seconds from each signal until another worker goes on with a turn of the one that was hit.
+    """Return the seconds from each signal until another worker goes on with a turn of the hit worker.
 
-    Not counted is one between whose leases another one died before it was recorded: its tries tell of it. After the
-    lease has lapsed, the time in which nobody leased anything does not count either: all workers were dead, and a new
-    one takes seconds to start. A worker that was thawed before its leases lapsed goes on with them: others can take
-    over only when it is hit again.
+    A turn is not counted if another worker died between the two leases before the record of its lease; the number of
+    tries shows this. After the lapse of the lease, time without any lease is not counted: all workers were dead, and a
+    new worker takes seconds to start. A worker thawed before the lapse goes on with its turns; a later signal begins a
+    new time.
     """
     leased = [line["t"] for line in lines if line["what"] == "leased"]
     held: dict[str, Line] = {}
@@ -214,7 +214,7 @@ def take_overs(lines: Sequence[Line], lease_seconds: float) -> list[float]:
         match line["what"]:
             case "leased":
                 at, tries = hit.pop(line["conversation"], (None, 0))
-                # One that did not die had come to its end, and nobody was left to say so.
+                # A turn without a death had ended, and no worker was left to record the end.
                 if at is not None and line["died"] and line["tries"] == tries + 1:
                     lapsed = at + lease_seconds
                     alone = max(0.0, leased[bisect.bisect_left(leased, min(lapsed, line["t"]))] - lapsed)
@@ -233,5 +233,5 @@ def take_overs(lines: Sequence[Line], lease_seconds: float) -> list[float]:
 
 
 def within(seconds: Sequence[float], share: float) -> float:
-    """So many seconds cover this share of them."""
+    """Return the number of seconds that covers this share of the values."""
     return sorted(seconds)[math.ceil(share * len(seconds)) - 1]

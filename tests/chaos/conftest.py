@@ -1,4 +1,4 @@
-"""A Redis server of a test's own."""
+"""A Redis server for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened, written down outside of any store, by every process, in one file that outlives them all."""
+"""The record of a run: one file outside of any store, written by every process, kept after each death."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 __all__ = ["Line", "Record"]
 
 Line = dict[str, Any]
-"""`t` (seconds of a clock that all processes share), `pid`, `what`, and more."""
+"""`t` (seconds of a clock shared by all processes), `pid`, `what`, and more."""
 
 
 class Record:
-    """Each line is whole or not there, and there from the moment that `write` returns."""
+    """A line is whole or missing. After the return of `write` the line is there."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,10 +26,10 @@ class Record:
         os.write(self._file, json.dumps(line).encode() + b"\n")
 
     def has(self, what: str, **more: object) -> bool:
-        """Whether such a line was written by anybody."""
+        """Return True if any process wrote this line."""
         return json.dumps({"what": what, **more})[1:] in self._path.read_text()
 
     def lines(self, *whats: str) -> list[Line]:
-        """Of these kinds, or all, in the order they were written."""
+        """Return the lines of these kinds, or all, in the order of writing."""
         lines: list[Line] = [json.loads(line) for line in self._path.read_text().splitlines()]
         return [line for line in lines if not whats or line["what"] in whats]

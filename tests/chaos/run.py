@@ -1,4 +1,4 @@
-"""A run: people write to workers that are killed, frozen and started anew, and so is their Redis, until all is done."""
+"""A run: people write while workers, and their Redis, are killed, frozen and restarted, until all work is done."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _AWAY_SECONDS = 0.3
 _MANAGERS = 2
 _QUIET_WITHIN_SECONDS = 300.0
 _LEFT = ("pointed", "ready", "leased", "parked", "parts", "handed over")
-"""An outcome may wait for the next turn: it makes none."""
+"""An outcome is not counted: it may wait for the next turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How long and how hard a run is."""
+    """The length and the strain of a run."""
 
     conversations: int
     messages: int
-    """Of each conversation."""
+    """The messages of each conversation."""
     lease_seconds: float
     workers: int
     signals: int
-    """How many the monkey sends; people write for as long as it does."""
+    """The number of the monkey's signals. People write as long as the monkey works."""
     signal_every_seconds: float
     server_restarts: int = 0
     seed: int = 1
@@ -58,7 +58,7 @@ class Form:
 
 
 class Worker:
-    """A child process. `url`: where it listens, once it has begun."""
+    """A child process. `url`: the address of its server, set once the worker has begun."""
 
     def __init__(self, job: Job) -> None:
         self.url: str | None = None
@@ -68,12 +68,12 @@ class Worker:
         theirs.close()
 
     async def begun(self) -> None:
-        """Returns when it listens, or has ended."""
+        """Wait until the worker listens or has ended."""
         with contextlib.suppress(EOFError, OSError):
             self.url = await asyncio.to_thread(self._pipe.recv)
 
     async def left(self) -> dict[str, Json]:
-        """What its store has left to do. Raises EOFError or OSError when it has ended."""
+        """Return the work left in the store. Raises EOFError or OSError if the worker has ended."""
         self._pipe.send("what is left?")
         counts = await asyncio.to_thread(self._pipe.recv)
         counts["handed over"] = counts["timer_kinds"].get("handover", 0)
@@ -90,7 +90,7 @@ class Worker:
 
 
 class Run:
-    """Everything around the workers. The seed says what is written, and who is hit; not when the machine gets there."""
+    """Everything around the workers. The seed gives the messages and the hit workers, but no moments."""
 
     def __init__(
         self, form: Form, job: Job, telegram: FakeTelegram, managers: Sequence[User], server: RedisServer | None
@@ -106,7 +106,7 @@ class Run:
         telegram.answer_is_lost = lambda: self.chance.random() < _DELIVERED_AGAIN
 
     async def go(self) -> None:
-        """From the first message until nothing is left to do."""
+        """Run from the first message until no work is left."""
         await asyncio.gather(*(self.start() for _ in range(self.form.workers)))
         self.deliver_to(self.workers[0])
         for manager in self.managers:  # the bot cannot write to them first
@@ -125,7 +125,7 @@ class Run:
             assert each.cancelled(), each
 
     async def quiet(self) -> None:
-        """Returns when everything was delivered and confirmed, and nothing is left to do."""
+        """Wait until all messages are delivered, all questions are confirmed, and no work is left."""
         waits: list[object] = []
         try:
             async with asyncio.timeout(_QUIET_WITHIN_SECONDS):
@@ -140,11 +140,11 @@ class Run:
 
     @property
     def _unpressed(self) -> int:
-        """Questions that were shown and not confirmed yet."""
+        """The number of shown questions without a press."""
         return sum("Confirm" in message.once_shown for message in self.telegram.sent) - self._pressed
 
     async def _left(self) -> dict[str, Json]:
-        """What the store has left to do."""
+        """Return the work left in the store."""
         while True:
             with contextlib.suppress(EOFError, OSError, IndexError):  # that one is gone; another comes
                 return await self.workers[0].left()
@@ -153,14 +153,14 @@ class Run:
     # ── workers ──
 
     async def start(self, **other: Any) -> Worker:
-        """One more; `other` is different in its job."""
+        """Start one more worker; `other`: the changed fields of the job."""
         worker = await asyncio.to_thread(Worker, replace(self.job, **other))
         await worker.begun()
         self.workers.append(worker)
         return worker
 
     async def _keep_alive(self) -> None:
-        """In the place of each that has ended another one begins. Telegram delivers to any."""
+        """Replace each ended worker. Telegram delivers to a random worker."""
         while True:
             for worker in [worker for worker in self.workers if not worker.process.is_alive()]:
                 self.workers.remove(worker)
@@ -182,7 +182,7 @@ class Run:
     # ── people ──
 
     async def write(self) -> None:
-        """All of the story, evenly over the time."""
+        """Write the whole story, evenly over the time."""
         between = self.form.over_seconds / (self.form.conversations * self.form.messages)
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -191,7 +191,7 @@ class Run:
             await self.telegram.person_says(self.people[place], self.people[place], text, wait=False)
 
     async def _press(self) -> None:
-        """Each question is confirmed a while after it is shown, by the person of that chat."""
+        """Confirm each question some time after the showing, as the person of the chat."""
 
         async def confirm(message: Message) -> None:
             await asyncio.sleep(self.chance.uniform(0, _PRESSED_AFTER_SECONDS))
@@ -209,11 +209,11 @@ class Run:
                         group.create_task(confirm(message))
                 await asyncio.sleep(_LOOKS_SECONDS)
 
-    # ── what goes wrong ──
+    # ── failures ──
 
     async def _monkey(self) -> None:
-        """Kills or freezes any worker, again and again; some are frozen for longer than a lease. One alone is killed:
-        nobody could take over from it."""
+        """Kill or freeze random workers, some for longer than a lease. A single worker is only killed: no other could
+        take over."""
 
         async def freeze(worker: Worker, seconds: float) -> None:
             self.signal(worker, signal.SIGSTOP)
@@ -246,7 +246,7 @@ class Run:
 
 @contextlib.asynccontextmanager
 async def opened(form: Form, directory: Path, server: RedisServer | None = None) -> AsyncIterator[Run]:
-    """A run in which nobody has written yet and no worker runs, over a Redis or else over a file in the directory."""
+    """A run without messages and workers yet, on Redis or on a file in the directory."""
     store = server.url if server is not None else f"sqlite:///{directory / 'askfirst.db'}"
     async with FakeTelegram(redeliver_seconds=_REDELIVERED_AFTER_SECONDS) as telegram:
         settings = {

@@ -1,4 +1,4 @@
-"""What people write in a run. The first word of a message says what the bot makes of it, the second is its name."""
+"""The messages of a run. The first word of a message tells the bot's act, the second is the message's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 __all__ = ["HOPELESS", "Story", "make_story"]
 
 HOPELESS = ("poison", "killer")
-"""What never comes to a turn that is committed: its turn always fails, or kills its worker."""
+"""The kinds of messages without a committed turn: the turn always fails, or kills the worker."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Story:
     conversations: list[list[str]] = field(default_factory=list)
 
     def spoken(self, chance: random.Random) -> Iterator[tuple[int, str]]:
-        """Everybody at once: the conversation and its next message."""
+        """Yield the conversation and the next message of everybody, in random turns."""
         for round_ in zip(*self.conversations, strict=True):
             turns = list(enumerate(round_))
             chance.shuffle(turns)
@@ -30,9 +30,8 @@ class Story:
 
 
 def make_story(conversations: int, messages: int, chance: random.Random) -> Story:
-    """A third of the messages has an effect, every third conversation asks for something that must be confirmed, every
-    sixth for something that is approved in other chats, and one in 50 messages is a trouble: half of these are over
-    once they were tried again."""
+    """A third of the messages has an effect. Every third conversation has an action to confirm, every sixth an action
+    to approve in other chats. One in 50 messages is a trouble, half of these only at the first try."""
     told = [[("note" if chance.random() < 1 / 3 else "plain") for _ in range(messages)] for _ in range(conversations)]
     for kinds in told[::3]:
         kinds[chance.randrange(messages)] = "pay"

@@ -1,5 +1,5 @@
-"""Several workers on one Redis. They are killed and frozen all the time, and so is the server: nothing is lost, nothing
-happens twice, and what a dead worker held is taken over in time."""
+"""Several workers on one Redis. Workers and server are killed and frozen all the time: no work is lost or repeated, and
+a dead worker's work is taken over in time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ZOMBIES = 12
 
 
 async def run_through(form: Form, directory: Path, server: RedisServer) -> list[float]:
-    """The take-overs of a run after which all holds."""
+    """Return the take-overs of a run without violations."""
     async with opened(form, directory, server) as run:
         await run.go()
         assert await violations(run) == []
@@ -37,7 +37,7 @@ async def run_through(form: Form, directory: Path, server: RedisServer) -> list[
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-async def test_random_kills_lose_and_repeat_nothing(tmp_path: Path, server: RedisServer) -> None:
+async def test_random_kills_lose_and_repeat_no_work(tmp_path: Path, server: RedisServer) -> None:
     await run_through(SHORT, tmp_path, server)  # the time of a take-over is asserted by `make nightly` alone
 
 
@@ -51,7 +51,7 @@ async def test_work_of_dead_workers_is_taken_over_in_time_for_minutes(tmp_path: 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fenced", [True, False])
 async def test_zombies_repeat_work_only_without_the_fence(tmp_path: Path, server: RedisServer, *, fenced: bool) -> None:
-    """A worker is frozen while its model thinks, another takes over and comes to the end, the first one wakes up."""
+    """A worker is frozen while the model thinks, another takes over and finishes, then the first wakes up."""
     form = Form(conversations=ZOMBIES, messages=1, lease_seconds=1.5, workers=2, signals=0, signal_every_seconds=0)
     gate = tmp_path / "gate"
     async with opened(form, tmp_path, server) as run, asyncio.timeout(120):

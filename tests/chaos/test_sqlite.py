@@ -1,4 +1,4 @@
-"""The one process that owns a SQLite file is killed again and again: nothing is lost, and nothing happens twice."""
+"""The only process of a SQLite file is killed again and again: no work is lost or repeated."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ async def run_through(form: Form, directory: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-async def test_killed_again_and_again_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
+async def test_repeated_kills_lose_and_repeat_no_work(tmp_path: Path) -> None:
     await run_through(SHORT, tmp_path)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-async def test_killed_fifty_times_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
+async def test_fifty_kills_lose_and_repeat_no_work(tmp_path: Path) -> None:
     await run_through(LONG, tmp_path)

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, which is killed and frozen from outside. It writes its way into the record."""
+"""A gateway in its own process, killed and frozen from outside. The process writes its steps into the record."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ __all__ = ["Job", "run"]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a worker is started with."""
+    """The arguments of a worker."""
 
     settings: dict[str, Any]
     record: Path
     lease_seconds: float
     managers: tuple[str, ...]
-    """Those who approve, each in a chat of their own."""
+    """The approvers, each in a chat of their own."""
     fenced: bool = True
-    """False: a lease that somebody else has taken over holds all the same."""
+    """False: a lost lease still holds."""
     gate: Path | None = None
     """The model answers once this file exists."""
 
 
 def run(pipe: Connection, job: Job) -> None:
-    """What the process does: it says its URL, then the counts of its store whenever it is asked."""
+    """Run the process: send the URL, then the counts of the store on each request."""
     asyncio.run(_main(pipe, job))
 
 
@@ -64,7 +64,7 @@ async def _main(pipe: Connection, job: Job) -> None:
 
 
 def _note_leases(store: Store, record: Record) -> None:
-    """Which conversations a turn is leased for, what became of those before it, and when it ends."""
+    """Record each lease of a turn, with the deaths before it, and each end."""
     lease, commit = store.lease, store.commit
 
     async def leased(*what: Any, **how: Any) -> Lease | None:
@@ -83,7 +83,7 @@ def _note_leases(store: Store, record: Record) -> None:
 
 
 def _note_sends(channel: Channel, record: Record) -> None:
-    """Which parts are about to be sent, and to whom; that one has arrived is in the log."""
+    """Record each part before the sending, with its place. The log has the arrival."""
     send = channel.send
 
     async def sending(address: Address, part: Part, *, key: str) -> Receipt:
@@ -95,7 +95,7 @@ def _note_sends(channel: Channel, record: Record) -> None:
 
 
 class _Log(logging.Handler):
-    """What the log tells of a part that has arrived, and all that it warns of."""
+    """Records the arrived parts of the log, and all warnings."""
 
     def __init__(self, record: Record) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class _Log(logging.Handler):
 
 
 def _take_down_the_fence() -> None:
-    """Whoever asks holds the lease."""
+    """Let every worker hold every lease."""
     own, everybodys = "if state.worker and state.fence == tonumber(fence) then return state end", "return state"
     found = 0
     for _, script in inspect.getmembers(scripts, lambda member: isinstance(member, scripts.Script)):

@@ -1,4 +1,4 @@
-"""``askfirst`` as a fork of a process that has everything imported: see `tests.children`."""
+"""``askfirst`` as a fork of a process with everything imported: see `tests.children`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.engine.turns.language import prepare_detection
 from gateway.pending.words import prepare
 from tests.children import become
 
-# What commands read and import when they begin is here before the fork, so that no child does it.
+# Files read and modules imported by starting commands are loaded before the fork, once for all children.
 wording.prepare()
 prepare("en", "es", "pt")
 prepare_detection()
@@ -36,10 +36,10 @@ def run(
     constants: Mapping[str, float],
     inside: int | None,
 ) -> None:
-    """Run the command in this directory and environment. Its streams are the pipes; without `stdin` it reads nothing.
+    """Run the command in this directory and environment. The pipes are the streams; without `stdin` the input is empty.
 
-    `lease_seconds`: of every lease it takes; None: the usual ones. `constants`: to change, by module and name.
-    `inside`: the process whose user and mounts it takes.
+    `lease_seconds`: for every lease; None: the default. `constants`: new values by module and name.
+    `inside`: a process with the user and mount namespaces to enter.
     """
     if inside is not None:
         enter(inside)
@@ -55,7 +55,7 @@ def run(
     for name, value in constants.items():
         module, _, constant = name.rpartition(".")
         setattr(sys.modules[module], constant, value)
-    sys.orig_argv = [sys.executable, "-m", "gateway", *arguments]  # what it begins anew with
+    sys.orig_argv = [sys.executable, "-m", "gateway", *arguments]  # for a restart
     main(arguments, prog_name="askfirst")
 
 

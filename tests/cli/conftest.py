@@ -1,4 +1,4 @@
-"""A directory with the invoices example in it, and what a command in this process leaves behind taken back."""
+"""A directory with the invoices example. The traces of a command in this process are removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "invoices.py"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, with ``bot.py``; commands may load bots and their ``.env`` from it."""
+    """The current directory, with ``bot.py``. Commands may load bots and a ``.env`` from the directory."""
     shutil.copy(EXAMPLE, tmp_path / "bot.py")
     monkeypatch.chdir(tmp_path)
     path, modules, environ = list(sys.path), set(sys.modules), dict(os.environ)

@@ -1,4 +1,4 @@
-"""A bot whose previews count their calls, so that some of them differ from call to call."""
+"""A bot with previews that count their calls, so some previews differ from call to call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bot whose tools never end, each in its own way. What has begun is a line in the file ``begun``."""
+"""A bot with endless tools, each in another way. A begun call is a line in the file ``begun``."""
 
 from __future__ import annotations
 

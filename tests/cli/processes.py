@@ -1,4 +1,4 @@
-"""The real command in a process of its own: what it said, and how it ended."""
+"""The real command in a separate process: the output and the end."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.cli.command import run
 LISTENS = re.compile(r"http://127\.0\.0\.1:\d+")
 ENDS_WITHIN_SECONDS = 25.0
 PATIENT = {"gateway.web.webhooks.ACCEPT_SECONDS": 15.0, "gateway.web.webhooks.INSIST_SECONDS": 0.3}
-"""A child takes a slow machine for no silent store, as the tests themselves do: see `tests.conftest`."""
+"""A child waits longer for a slow store, like the tests themselves: see `tests.conftest`."""
 
 
 class Started(Protocol):
-    """What `asyncio.subprocess.Process` and `Fork` have in common."""
+    """The common part of `asyncio.subprocess.Process` and `Fork`."""
 
     @property
     def stdout(self) -> asyncio.StreamReader | None: ...
@@ -44,7 +44,7 @@ class Started(Protocol):
 
 
 class Process:
-    """A running command. Everything it wrote, to either stream, is in `said`."""
+    """A running command. `said` has all output, of both streams."""
 
     def __init__(self, process: Started) -> None:
         self._process = process
@@ -62,7 +62,7 @@ class Process:
             self._more.notify_all()
 
     async def says(self, pattern: str, *, times: int = 1) -> re.Match[str]:
-        """The so-manieth place where it said this. Raises AssertionError when it ended without."""
+        """Wait for match number `times` of the output. Raises AssertionError if the process ends before."""
         async with self._more:
             while len(found := list(re.finditer(pattern, self.said))) < times:
                 assert not self._process.stdout or not self._process.stdout.at_eof(), self.said
@@ -80,7 +80,7 @@ class Process:
         self._process.send_signal(number)
 
     async def gone(self) -> None:
-        """Returns when it has ended, however long it lives."""
+        """Wait for the end of the process, without a timeout."""
         await self._process.wait()
 
     async def ended(self) -> int:
@@ -99,7 +99,7 @@ class Process:
 
 
 class Fork:
-    """A child that is given the command: as `asyncio.subprocess.Process`."""
+    """A child that runs the command, with the interface of `asyncio.subprocess.Process`."""
 
     def __init__(self, process: BaseProcess, stdout: asyncio.StreamReader) -> None:
         self._process = process
@@ -140,10 +140,10 @@ async def forked(
     constants: dict[str, float] | None = None,
     inside: int | None = None,
 ) -> AsyncIterator[Process]:
-    """As `running`, begun within milliseconds: for tests that are about what a process does, not how it begins.
+    """As `running`, but begun within milliseconds: for tests of a process's work, not of the start.
 
-    `lease_seconds`: how long its leases last, where a test would wait for their end. `constants`: by module and name,
-    those that are others in it. `inside`: the process whose files it sees, as ``nsenter --user --mount`` begins it.
+    `lease_seconds`: the length of leases, for tests that wait for a lease's end. `constants`: changed values by module
+    and name. `inside`: a process with the namespaces to enter, as by ``nsenter --user --mount``.
     """
     said, theirs = children.Pipe(duplex=False)
     child = await _child(
@@ -168,7 +168,7 @@ async def _child(
     constants: dict[str, float] | None = None,
     inside: int | None = None,
 ) -> BaseProcess:
-    """Start a child that runs the command. The ends of the pipes are the child's from now on."""
+    """Start a child that runs the command. The child owns the ends of the pipes from now on."""
     environ = {**os.environ, **(env or {})}
     job = (pipes, stdin, [*map(str, arguments)], cwd, environ, lease_seconds, PATIENT | (constants or {}), inside)
     child = children.Process(target=run, args=job, daemon=True)
@@ -194,9 +194,9 @@ async def running(
     stderr: int = asyncio.subprocess.STDOUT,
     module: str = "gateway",
 ) -> AsyncIterator[Process]:
-    """``askfirst`` with these arguments, killed at the end of the block if it has not ended.
+    """Run ``askfirst`` with these arguments. The end of the block kills a process still running.
 
-    `stderr`: a file to write that stream to, and not to `Process.said`. `module`: another program.
+    `stderr`: a file for stderr, in place of `Process.said`. `module`: another program.
     """
     started = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -219,7 +219,7 @@ async def running(
 async def askfirst(
     *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
 ) -> tuple[int, str, str]:
-    """Run ``askfirst`` to its end in a fork: exit code, stdout, stderr. `stdin` fits into a pipe, 64 KiB."""
+    """Run ``askfirst`` to the end in a fork. Returns exit code, stdout, stderr. `stdin` fits into a pipe, 64 KiB."""
     (said, theirs), (told, too), (reads, types) = [children.Pipe(duplex=False) for _ in range(3)]
     os.write(types.fileno(), stdin.encode())
     types.close()
@@ -273,7 +273,7 @@ class Page:
             assert answer.status == 200, await answer.text()
 
     async def sees(self, text: str) -> dict[str, Any]:
-        """The next message of the bot, new or edited, that has this text in it."""
+        """Return the next message of the bot, new or edited, with this text."""
         async with self._http.get(f"{self._url}/chat/events", params={"after": str(self._after)}) as stream:
             async for line in stream.content:
                 if line.startswith(b"id: "):

@@ -1,4 +1,4 @@
-"""What an operator reads and removes: ``askfirst audit``, ``usage`` and ``conversations forget``."""
+"""Records that an operator reads and removes: ``askfirst audit``, ``usage`` and ``conversations forget``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def pay(amount: int) -> str:
 
 
 async def paid(here: Path, *amounts: int, person: str = "ana") -> list[str]:
-    """Each is asked for and confirmed. The ids of the actions."""
+    """Ask for each amount and confirm. Returns the ids of the actions."""
     script = ScriptedProvider([ToolCall("pay", {"amount": amount}) for amount in amounts])
     ids = []
     async with ChannelAgent(Agent([pay], provider=script), store=f"sqlite:///{here / STORE}") as bot:
@@ -143,7 +143,7 @@ async def test_whole_chains_are_verified(here: Path) -> None:
         ("UPDATE record SET value = replace(value, 'Pay', 'Pie') WHERE name LIKE 'action/%'", "its record was changed"),
     ],
 )
-async def test_what_was_done_to_the_store_is_told(here: Path, statement: str, fault: str) -> None:
+async def test_changes_made_to_the_store_are_reported(here: Path, statement: str, fault: str) -> None:
     [first] = await paid(here, 5)
     edit(here, statement)
     result = await command("audit", "--verify")
@@ -195,7 +195,7 @@ def bytes_in(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
 
 
-async def test_old_secret_goes_when_nothing_hangs_on_it(here: Path, at: Mapping[str, str]) -> None:
+async def test_old_secret_goes_once_no_record_needs_it(here: Path, at: Mapping[str, str]) -> None:
     await fill(at["ASKFIRST_STORE"])
     old = at.get("ASKFIRST_SECRET") or await asyncio.to_thread((here / "own.db.secret").read_text)
     both, new = ({**at, "ASKFIRST_SECRET": secret} for secret in (f"{NEW},{old}", NEW))
@@ -227,7 +227,7 @@ async def test_a_person_is_forgotten_by_a_command(here: Path, at: Mapping[str, s
 
 
 async def rewrite(url: str) -> None:
-    """Write the append-only file anew, in words that can be read."""
+    """Rewrite the append-only file in readable words."""
     server: Any = RedisServer(Path())
     server.url = url
     await server.command("CONFIG", "SET", "aof-use-rdb-preamble", "no")

@@ -240,7 +240,7 @@ def in_order(text: str, *pieces: str) -> bool:
     return True
 
 
-async def test_a_yes_does_it_once_and_a_no_does_not(here: Path) -> None:
+async def test_a_yes_runs_the_action_once_and_a_no_does_not(here: Path) -> None:
     lines = ["list invoices", "", "delete invoice INV-42", "yes", "yes", "delete invoice INV-7", "no", "list invoices"]
     out = await chat(here, *lines)
     assert in_order(
@@ -258,7 +258,7 @@ async def test_a_yes_does_it_once_and_a_no_does_not(here: Path) -> None:
     assert "Café Aurora" not in out[out.index("Not done") :]
 
 
-async def test_a_file_is_put_into_a_directory_beside_those_of_its_name(here: Path) -> None:
+async def test_a_file_is_kept_beside_files_of_the_same_name(here: Path) -> None:
     out = await chat(here, "send me INV-7 as PDF", "send me INV-7 as PDF")
     assert "[file: askfirst-files/INV-7.pdf]" in out
     assert "[file: askfirst-files/INV-7-2.pdf]" in out
@@ -267,7 +267,7 @@ async def test_a_file_is_put_into_a_directory_beside_those_of_its_name(here: Pat
     assert "Blue Bakery" in shown
 
 
-async def test_nothing_that_a_tool_says_steers_the_terminal(here: Path) -> None:
+async def test_text_of_a_tool_cannot_steer_the_terminal(here: Path) -> None:
     (here / "bot.py").write_text(
         "from gateway import Agent, tool\n"
         "@tool(read_only=True)\ndef show_title() -> str:\n    'Show the title.'\n    return '\\x1b]0;owned\\x07 done'\n"
@@ -278,13 +278,13 @@ async def test_nothing_that_a_tool_says_steers_the_terminal(here: Path) -> None:
     assert "done" in out
 
 
-async def test_nothing_is_kept(here: Path) -> None:
+async def test_chat_keeps_no_store(here: Path) -> None:
     await chat(here, "delete invoice INV-42")
     assert not (here / ".askfirst").exists()
 
 
 async def test_letters_press_the_buttons_while_a_question_is_open(here: Path) -> None:
-    """Finding 11: after "maybe", a yes alone is not clear enough any more, and a letter still is."""
+    """Finding 11: after "maybe", a bare yes is no longer clear enough, but a letter still is."""
     lines = ["delete invoice INV-42", "maybe", "yes", "c", "A", "list invoices"]
     out = await chat(here, *lines)
     assert out.count("a Confirm  b Cancel\n") == 4

@@ -1,4 +1,4 @@
-"""``askfirst doctor`` names each fault with its mend, and finds none where a bot can be served."""
+"""``askfirst doctor`` names each fault with the mend, and finds none for a bot fit to serve."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def env(telegram: FakeTelegram) -> dict[str, str]:
 
 
 async def examined(*options: str, env: dict[str, str]) -> dict[str, str]:
-    """What was found to be wrong; the exit code agrees."""
+    """Return the faults. Checks the exit code."""
     result = await command("doctor", "bot.py", "--json", *options, env=env)
     assert "Traceback" not in result.output
     faults = [finding for finding in json.loads(result.stdout) if not finding["ok"]]
@@ -88,7 +88,9 @@ async def test_clock_that_is_half_a_minute_off_is_warned_of(
     assert ("clock:" in result.output) == bool(told)
 
 
-async def test_allow_entries_for_nobody_are_told(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
+async def test_allow_entries_that_match_no_person_are_warnings(
+    here: Path, env: dict[str, str], telegram: FakeTelegram
+) -> None:
     telegram.webhook = {"url": WEBHOOK}
     env["ASKFIRST_ALLOW"] = "telegram:8:7,sms:*,*"
     result = await command("doctor", "bot.py", env=env)
@@ -112,14 +114,14 @@ bot = Agent([pay], provider="demo")
 """
 
 
-async def test_a_tool_nobody_could_confirm_is_a_fault(here: Path, env: dict[str, str]) -> None:
+async def test_a_tool_that_no_person_could_confirm_is_a_fault(here: Path, env: dict[str, str]) -> None:
     (here / "bot.py").write_text(APPROVED)
     faults = await examined(env=env)
     assert faults.keys() == {"approvers", "telegram webhook"}
     assert "tool pay: its approver slack:T1:U7 can never answer: slack is not on" in faults["approvers"]
 
 
-async def test_with_nothing_set_each_setting_is_named(here: Path) -> None:
+async def test_without_settings_each_required_setting_is_named(here: Path) -> None:
     faults = await examined(env={})
     assert faults.keys() == {"settings", "channels"}
     assert faults["settings"].startswith("ASKFIRST_ALLOW: say who may talk to the bot")
@@ -188,7 +190,7 @@ async def test_bot_file_that_does_not_load_is_a_fault(here: Path, env: dict[str,
     assert (result.exit_code, "there is no file bot.py" in result.stderr) == (2, True)
 
 
-async def test_no_secret_is_shown_whatever_is_wrong(here: Path, telegram: FakeTelegram) -> None:
+async def test_no_secret_is_shown_by_any_fault(here: Path, telegram: FakeTelegram) -> None:
     nowhere = "http://127.0.0.1:1"
     hidden = {
         "ASKFIRST_SECRET": "canary0-8kQ5rW1xZ6vC9mL2pD7sF4gH0jK",
@@ -282,7 +284,7 @@ async def test_model_is_called_only_with_the_model_option(here: Path, env: dict[
     assert "has no credit left" in (await examined("--model", env=env))["model"]
 
 
-async def test_the_model_check_says_what_the_server_does_not_take(here: Path, env: dict[str, str]) -> None:
+async def test_the_model_check_names_the_refusals_of_the_server(here: Path, env: dict[str, str]) -> None:
     async with Dialect("vllm", "stream_options", "max_tokens", rules=True) as server:
         server.script([Call("look_up", {"thing": "nuts"})])
         environ = {"ASKFIRST_PROVIDER": "openai:m", "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": server.key}
@@ -295,7 +297,7 @@ async def test_the_model_check_says_what_the_server_does_not_take(here: Path, en
 
 
 async def previews(env: dict[str, str]) -> list[tuple[str, bool]]:
-    """What is said of previews, and whether it is a warning; none of it is a fault."""
+    """Return the findings about previews, with True for a warning. None is a fault."""
     findings = json.loads((await command("doctor", "bot.py", "--json", env=env)).stdout)
     found = [finding for finding in findings if finding["check"] == "previews"]
     assert all(finding["ok"] for finding in found)

@@ -1,4 +1,4 @@
-"""An operator's commands: the same answers with the server up and down, and the person hears of what was done."""
+"""An operator's commands: equal answers with the server up and down, and a report to the person."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_name_steers_no_terminal(here: Path) -> None:
     assert json.loads(as_json.stdout)["turned_away"][0]["name"] == name
 
 
-async def test_who_has_no_code_is_let_in_by_the_allow_list_alone(here: Path) -> None:
+async def test_newcomer_without_a_code_needs_the_allow_list(here: Path) -> None:
     env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}", "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ALLOW": "slack:*"}
     store = open_store(env["ASKFIRST_STORE"])
     await store.open()
@@ -187,7 +187,7 @@ async def test_a_person_is_written_to(here: Path, at: Mapping[str, str]) -> None
 
 @pytest.mark.parametrize("deep", [False, True])
 async def test_the_socket_is_its_owners_alone_wherever_it_is(here: Path, deep: bool) -> None:
-    """A path may be longer than a socket's can be, and a dead server's socket may be in the way."""
+    """The path may be too long for a socket, and a dead server's socket may be in the way."""
     directory = here / ("d" * 100) if deep else here
     name = directory / ".askfirst" / "askfirst.db.sock"
     name.parent.mkdir(parents=True)
@@ -221,7 +221,7 @@ async def test_a_socket_that_cannot_be_removed_is_left(here: Path) -> None:
 
 
 async def test_socket_link_is_followed_only_to_a_private_directory(here: Path) -> None:
-    """The server is gone, and somebody else has made the directory anew that its link leads to."""
+    """The server is gone. Another user has made the directory of the link's target again."""
     store = SqliteStore(here / ".askfirst" / "askfirst.db")
     await store.open()
     await store.close()
@@ -260,7 +260,7 @@ async def test_socket_link_is_followed_only_to_a_private_directory(here: Path) -
         ("send", '{"address": "telegram:1:2", "text": null}'),
     ],
 )
-async def test_what_is_no_command_is_a_bad_request(here: Path, path: str, body: str) -> None:
+async def test_unknown_command_is_a_bad_request(here: Path, path: str, body: str) -> None:
     store = SqliteStore(here / "own.db")
     await store.open()
     operator = Operator(store, {}, Keyring([b"x" * 32]), bot="Shop")
@@ -274,7 +274,7 @@ async def test_what_is_no_command_is_a_bad_request(here: Path, path: str, body: 
     await store.close()
 
 
-async def test_bot_that_never_ran_lists_nothing_and_a_missing_fails(here: Path) -> None:
+async def test_bot_that_never_ran_has_empty_lists_and_a_missing_fails(here: Path) -> None:
     (here / "bot.py").write_text("")
     assert await told("pending", "list", "--bot", "bot.py") == []
     assert await told("dead", "list", "--bot", "bot.py") == []
@@ -438,7 +438,7 @@ async def test_an_unknown_outcome_is_settled_once_and_told(state: Any) -> None:
         assert (line.value["what"], line.value["person"]) == ("settled", "operator")
 
 
-async def test_a_list_says_how_to_settle_what_is_in_doubt(here: Path) -> None:
+async def test_a_list_shows_how_to_settle_an_unknown_outcome(here: Path) -> None:
     @tool(confirm="Pay {amount}?")
     async def pay(amount: int) -> str:
         """Pay."""

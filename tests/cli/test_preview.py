@@ -1,4 +1,4 @@
-"""What a bot would do, without asking anybody: ``askfirst preview`` and ``askfirst tools``."""
+"""The planned acts of a bot, without asking: ``askfirst preview`` and ``askfirst tools``."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ bot = ChannelAgent(Agent([look, delete, wipe], provider="demo"))
 """
 
 
-async def test_they_are_listed_the_dangerous_ones_first(here: Path) -> None:
+async def test_tools_are_listed_with_the_dangerous_first(here: Path) -> None:
     (here / "bot.py").write_text(BOT)
     code, out, err = await askfirst("tools", "bot.py", cwd=here)
     assert (code, out.splitlines()) == (
@@ -249,7 +249,7 @@ bot = ChannelAgent(Agent([order], provider="demo"))
 
 
 @pytest.mark.ledger("TOOL-56")
-async def test_what_the_model_has_to_guess_is_told_with_its_mend(here: Path) -> None:
+async def test_values_the_model_has_to_guess_are_shown_with_the_mend(here: Path) -> None:
     (here / "bot.py").write_text(VAGUE_BOT)
     code, out, err = await askfirst("tools", "bot.py", cwd=here)
     assert (code, out.splitlines()) == (0, ["order  runs   read_only"])

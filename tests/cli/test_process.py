@@ -1,4 +1,4 @@
-"""The life of ``askfirst serve`` as a process: how it ends, and what it outlives."""
+"""The life of ``askfirst serve`` as a process: the ways to end, and the faults survived."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def port_of(server: Process) -> int:
 
 @pytest.fixture
 def hangup(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What SIGHUP does. The server inherits it, and the tests themselves may run under nohup."""
+    """The handler of SIGHUP. The server inherits the handler, and the tests themselves may run under nohup."""
     before = signal.signal(signal.SIGHUP, request.param)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -53,7 +53,7 @@ def hangup(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("begun", "number"), [(forked, signal.SIGTERM), (forked, signal.SIGINT), (running, signal.SIGHUP)]
 )
-async def test_a_signal_ends_it_in_peace(
+async def test_a_signal_ends_the_server_cleanly(
     here: Path, begun: Callable[..., AbstractAsyncContextManager[Process]], number: signal.Signals
 ) -> None:
     async with begun(*SERVE, cwd=here, env=NOBODY) as server:
@@ -77,7 +77,7 @@ async def test_under_nohup_it_stays_when_the_terminal_goes(here: Path) -> None:
         assert await server.ended() == 0
 
 
-async def test_a_signal_while_it_starts_ends_it_in_peace(here: Path, telegram: FakeTelegram) -> None:
+async def test_a_signal_during_the_start_ends_the_server_cleanly(here: Path, telegram: FakeTelegram) -> None:
     """The platform has not answered yet."""
     asked = telegram.hold("getMe")
     async with forked(*SERVE, cwd=here, env=settings(telegram)) as server:
@@ -97,7 +97,7 @@ async def test_a_second_signal_while_it_starts_ends_it_at_once(here: Path, teleg
         assert await server.ended() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
-async def test_clients_that_hold_on_do_not_hold_it_up(here: Path) -> None:
+async def test_open_connections_do_not_delay_the_shutdown(here: Path) -> None:
     async with forked(*SERVE, cwd=here, env=NOBODY) as server, contextlib.AsyncExitStack() as stack:
         port = await port_of(server)
         clients = [await stack.enter_async_context(Client(port)) for _ in range(3)]
@@ -196,7 +196,7 @@ async def test_server_out_of_file_descriptors_goes_on_once_some_free(here: Path,
 
 
 pytestmark = pytest.mark.timeout(180)
-"""Two processes start one after another, and more is waited for than done."""
+"""Two processes start one after another. Most of the time is waiting."""
 
 BOT = Path(__file__).with_name("hanging.py")
 GRACE_SECONDS = 1.0
@@ -211,7 +211,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 @contextlib.asynccontextmanager
 async def serving(stage: Stage, *, last_seconds: float = LONG, **env: str) -> AsyncIterator[Process]:
-    """``askfirst serve`` with a grace of a second. Only with the `last_seconds` it is ended whatever hangs."""
+    """``askfirst serve`` with a grace of a second. Only `last_seconds` ends a hanging process."""
     constants = {"gateway.cli.serve.GRACE_SECONDS": GRACE_SECONDS, "gateway.cli.serve.LAST_SECONDS": last_seconds}
     serve = ("serve", BOT, "--host=127.0.0.1", "--port=0")
     async with forked(*serve, cwd=stage.directory, env={**stage.env, **env}, constants=constants) as process:
@@ -231,14 +231,14 @@ def runs(stage: Stage) -> int:
 
 
 async def ends(process: Process) -> None:
-    """Told to end it does, with the code of a process that was told to, and all it held is told of or handed back."""
+    """End the process by SIGTERM. The exit code is 0, and the log has no traceback."""
     process.signal(signal.SIGTERM)
     assert await process.ended() == 0, process.said
     assert "Traceback" not in process.said
 
 
-async def test_tools_that_hang_hold_up_no_end_and_are_not_begun_again(stage: Stage) -> None:
-    """One that ends when it is told to, one that refuses, and one in each kind of thread."""
+async def test_hanging_tools_delay_no_shutdown_and_are_not_rerun(stage: Stage) -> None:
+    """One tool that ends on request, one that refuses, and one in each kind of thread."""
     people = {tool: stage.telegram.person(tool) for tool in ("wait", "refuse", "block", "block_elsewhere")}
     async with serving(stage) as process:
         for count, (tool, person) in enumerate(people.items(), 1):
@@ -304,7 +304,7 @@ async def test_bot_that_hangs_at_its_end_is_left_behind_soon(stage: Stage) -> No
 
 
 async def test_objects_loaded_at_the_start_are_frozen_for_the_gc(tmp_path: Path) -> None:
-    """It would hold up the event loop for longer than a platform is kept waiting."""
+    """A full garbage collection would block the event loop for longer than a platform may wait."""
     settings = Settings(store=f"sqlite:///{tmp_path / 'askfirst.db'}", secret=SIGNING, allow="*")
     gateway = await asyncio.to_thread(Gateway, Agent([], provider="demo"), settings)
     left_alone: list[int] = []
@@ -320,7 +320,7 @@ async def test_objects_loaded_at_the_start_are_frozen_for_the_gc(tmp_path: Path)
 
 
 def test_event_loop_has_at_least_32_threads_for_dns() -> None:
-    """uvloop has four threads for them, of which two look names up, unless it is told otherwise before it begins."""
+    """By default uvloop has four threads for DNS, two of which look up names. The setting is read before the start."""
     code = (
         "import asyncio, os\n"
         "from gateway.cli.process import event_loop\n"
@@ -357,5 +357,5 @@ BOUND = "613 590 254:1 /srv/askfirst /data rw,relatime - ext4 /dev/vda1 rw\n"
         (ROOT + BOUND + VOLUME.format("9f" * 32), "/bot/.askfirst", True),
     ],
 )
-def test_what_is_mounted_by_name_or_path_stays(mounts: str, directory: str, goes: bool) -> None:
+def test_a_directory_mounted_by_name_or_path_stays(mounts: str, directory: str, goes: bool) -> None:
     assert goes_with_container(Path(directory), mounts) is goes

@@ -114,7 +114,7 @@ async def test_the_clock_moves_on_as_in_the_recording(bot: Path) -> None:
     assert "would run" not in out
 
 
-async def test_replayed_twin_of_a_yes_runs_nothing(bot: Path) -> None:
+async def test_replayed_twin_of_a_yes_runs_no_action(bot: Path) -> None:
     yes = later(TELEGRAM, 1, "yes", 5)
     twin = {"channel": "telegram", "body": yes}
     write(bot / "report.jsonl", [{"channel": "telegram", "body": TELEGRAM}, twin, twin])
@@ -175,7 +175,7 @@ async def test_a_wrong_file_is_told_with_its_mend(bot: Path, written: str, said:
     assert said in err
 
 
-async def test_what_cannot_be_read_and_what_nobody_wrote_is_told(bot: Path) -> None:
+async def test_unreadable_and_non_message_records_are_shown(bot: Path) -> None:
     reaction = json.loads((CHANNELS / "slack/fixtures/reaction_added.json").read_text())["payload"]
     unknown = json.loads((CHANNELS / "telegram/fixtures/unknown_kind.json").read_text())["update"]
     records: list[Mapping[str, Any]] = [

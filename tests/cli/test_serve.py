@@ -1,4 +1,4 @@
-"""``askfirst serve`` as an operator meets it: refusals that say the mend, and an end that loses nothing."""
+"""``askfirst serve`` for an operator: refusals with the mend, and an end without loss."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def until_not_ready(http: aiohttp.ClientSession, url: str) -> None:
         ({"ASKFIRST_ALLOW": "*", "ASKFIRST_PROVIDER": "oracle:delphi"}, ["no such provider"]),
     ],
 )
-async def test_it_refuses_what_is_unsafe_and_says_the_mend(here: Path, env: dict[str, str], said: list[str]) -> None:
+async def test_unsafe_settings_are_refused_with_the_mend(here: Path, env: dict[str, str], said: list[str]) -> None:
     code, out, err = await askfirst(*SERVE, cwd=here, env=env)
     assert code == 78
     assert out == ""
@@ -79,7 +79,7 @@ async def test_it_refuses_what_is_unsafe_and_says_the_mend(here: Path, env: dict
 
 
 @pytest.mark.parametrize("left", [b"", b"half a secret"])
-def test_a_secret_that_was_cut_short_signs_nothing(here: Path, left: bytes) -> None:
+def test_a_secret_that_was_cut_short_is_refused(here: Path, left: bytes) -> None:
     secret = here / "askfirst.db.secret"
     secret.write_bytes(left)
     with pytest.raises(AskfirstError, match=f"{secret} is damaged. Restore it from a backup, or delete it"):
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_no_half_secret(here: Path) -> None:
 
 
 @pytest.mark.parametrize("in_the_way", ["state", "state/askfirst.db.secret/x"])
-def test_what_is_in_the_way_of_the_secret_is_said(here: Path, in_the_way: str) -> None:
+def test_an_obstacle_to_the_secret_is_named(here: Path, in_the_way: str) -> None:
     (here / in_the_way).parent.mkdir(parents=True, exist_ok=True)
     (here / in_the_way).touch()
     with pytest.raises(
@@ -108,7 +108,7 @@ def test_what_is_in_the_way_of_the_secret_is_said(here: Path, in_the_way: str) -
         home_of(Settings(store=f"sqlite:///{here / 'state' / 'askfirst.db'}"))
 
 
-async def test_what_is_in_the_way_of_the_socket_file_is_said(here: Path) -> None:
+async def test_an_obstacle_to_the_socket_file_is_named(here: Path) -> None:
     (here / ".askfirst" / "askfirst.db.sock").mkdir(parents=True)
     code, _, err = await askfirst(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"})
     assert code == 1
@@ -182,7 +182,7 @@ async def test_the_chat_page_is_not_served(here: Path) -> None:
     [(b"a letter, and no database" * 40, "cannot be used"), (4711, "is a database of another program")],
 )
 async def test_a_store_that_cannot_be_opened_is_not_tried_again(here: Path, left: bytes | int, said: str) -> None:
-    """78, which docs/deploy.md tells systemd not to begin anew after."""
+    """The exit code is 78. docs/deploy.md tells systemd not to restart after 78."""
     (here / ".askfirst").mkdir()
     file = here / ".askfirst" / "askfirst.db"
     if isinstance(left, int):
@@ -277,7 +277,7 @@ async def test_lifespan_failing_at_the_end_is_told_without_its_text(here: Path) 
 
 CANARY = "canary7-mB9tR4wZ8nL5cJ"
 MAY_PASS, TO_MEND = 1, 78
-"""How a start ends with a fault that may pass by itself, and with one that an operator has to mend."""
+"""The exit codes: for a fault that may pass, and for a fault that an operator must mend."""
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ async def test_sentinel_is_no_store(here: Path, tmp_path: Path) -> None:
 
 
 async def test_wrong_tls_options_are_refused(here: Path, server: RedisServer) -> None:
-    """The faults that need a server with TLS are those of tests/store/redis/test_address.py."""
+    """tests/store/redis/test_address.py has the faults with a TLS server."""
     url = server.url.replace("redis://", f"rediss://:{CANARY}@")
     assert "there are ssl_ca_certs" in await refused_store(here, f"{url}?ca={CANARY}", TO_MEND)
     assert "a file that ASKFIRST_STORE names for TLS cannot be read" in await refused_store(
@@ -330,7 +330,7 @@ async def test_wrong_tls_options_are_refused(here: Path, server: RedisServer) ->
 
 
 async def refused_store(here: Path, store: str, ends_with: int) -> str:
-    """What it says, which is a line that names the setting and holds no secret."""
+    """Return the error: one line with the setting's name and without a secret."""
     env = {
         "ASKFIRST_ALLOW": "*",
         "ASKFIRST_STORE": store,

@@ -102,7 +102,7 @@ async def test_wrong_way_is_refused(here: Path, env: dict[str, str], options: tu
 
 
 async def test_the_port_is_that_of_the_environment(here: Path) -> None:
-    async with aiohttp.ClientSession() as http, Proxy() as taken:  # whose port is in use, and so is named
+    async with aiohttp.ClientSession() as http, Proxy() as taken:  # the port is in use, so the port is named
         code, _, err = await askfirst(
             "serve", "bot.py", "--host", "127.0.0.1", cwd=here, env={"ASKFIRST_ALLOW": "*", "PORT": str(taken.port)}
         )
@@ -119,7 +119,7 @@ async def _copy(come_from: Socket, to: Socket) -> None:
 
 
 class Proxy:
-    """A forward proxy for http://, which passes everything on and writes down what for."""
+    """A forward proxy for http:// with a record of the requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -226,7 +226,7 @@ async def test_whatsapp_alone_is_no_error(here: Path, twilio: FakeTwilio) -> Non
     assert await askfirst("webhooks", "set", cwd=here, env=alone) == (0, "", BY_HAND)
 
 
-async def test_a_number_of_somebody_else_is_named(here: Path, twilio: FakeTwilio) -> None:
+async def test_a_number_of_another_account_is_named(here: Path, twilio: FakeTwilio) -> None:
     settings = twilio_env(twilio, "sms") | {"TWILIO_SMS_FROM": "+15559990000"}
     code, _, err = await askfirst("webhooks", "set", cwd=here, env=settings)
     assert code == 1 and "+15559990000 is no number of this account" in err
@@ -234,7 +234,7 @@ async def test_a_number_of_somebody_else_is_named(here: Path, twilio: FakeTwilio
 
 
 async def test_webhook_commands_ignore_channels_set_up_another_way(here: Path, twilio: FakeTwilio) -> None:
-    """Slack is set up for a server, Telegram for a laptop: neither keeps anybody from looking."""
+    """Slack is set up for a server, Telegram for a laptop: the commands still work."""
     async with FakeTelegram() as telegram:
         settings = twilio_env(twilio, "sms") | {
             "TELEGRAM_BOT_TOKEN": telegram.token,
@@ -255,7 +255,7 @@ async def test_webhook_commands_ignore_channels_set_up_another_way(here: Path, t
         assert code == 78 and "SLACK_BOT_TOKEN: set it" in err
 
 
-# ── The manifest that `askfirst slack manifest` prints, against what Slack documents of one ──
+# ── The manifest printed by `askfirst slack manifest`, checked against Slack's documentation ──
 
 
 SLACK_URL = "https://bot.example.com/webhooks/slack"
@@ -272,7 +272,7 @@ FIELDS = {
     "/settings/event_subscriptions": {"request_url", "bot_events"},
     "/settings/interactivity": {"is_enabled", "request_url"},
 }
-"""Of Slack's own schema (https://github.com/slackapi/manifest-schema), which takes no field that it does not know."""
+"""The fields of Slack's own schema (https://github.com/slackapi/manifest-schema). The schema takes no unknown field."""
 NEEDS = {"app_mention": "app_mentions:read", "message.im": "im:history"}
 """Event -> scope: https://docs.slack.dev/reference/events."""
 CALLS = {
@@ -295,7 +295,7 @@ def printed(*arguments: str, **env: str) -> Result:
 
 
 def manifest(*arguments: str, **env: str) -> dict[str, Any]:
-    """What is printed, and nothing but that, checked against the schema."""
+    """Return the printed manifest, checked against the schema. stdout has only the manifest."""
     result = printed(*arguments, **env)
     assert result.exit_code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
@@ -385,7 +385,7 @@ def test_names_that_slack_would_refuse_are_changed_or_said(here: Path) -> None:
     ]
 
 
-def test_without_a_bot_it_has_the_commands_of_every_bot(here: Path) -> None:
+def test_manifest_without_a_bot_has_the_common_commands(here: Path) -> None:
     found = manifest(ASKFIRST_PUBLIC_URL="https://bot.example.com")
     assert found["display_information"]["name"] == "Askfirst"
     assert [entry["command"] for entry in found["features"]["slash_commands"]] == [
@@ -401,8 +401,8 @@ def test_without_a_bot_it_has_the_commands_of_every_bot(here: Path) -> None:
     ]
 
 
-def test_what_it_subscribes_to_and_registers_is_understood(here: Path) -> None:
-    """A command comes in under its name in the manifest and is the bot's own."""
+def test_subscribed_events_and_commands_are_understood(here: Path) -> None:
+    """A command arrives under the manifest's name and is the bot's own."""
     reader = PayloadReader("slack", "T1", "U0BOT")
     for entry in manifest("bot.py")["features"]["slash_commands"]:
         fields = {"command": entry["command"], "channel_id": "D1", "user_id": "U1", "trigger_id": "1", "team_id": "T1"}

@@ -1,4 +1,4 @@
-"""What is misspelt is named with what may have been meant; ``init`` writes a bot that works."""
+"""A misspelt name is reported with a likely one; ``init`` writes a working bot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.cli.processes import askfirst
         ("ASKFIRST_XYZ", "docs/settings.md lists every setting"),
     ],
 )
-def test_a_variable_that_nothing_reads_is_named(written: str, mend: str) -> None:
+def test_an_unread_variable_is_named(written: str, mend: str) -> None:
     assert list(misspelt([written])) == [f"{written} is set, and nothing reads it: {mend}"]
 
 
@@ -49,7 +49,7 @@ def test_the_version_is_an_option_too() -> None:
     assert said[0] == said[1] and said[0].startswith("0.")
 
 
-async def test_nothing_is_sent_to_another_bots_account(here: Path) -> None:
+async def test_send_to_the_account_of_another_bot_is_refused(here: Path) -> None:
     env = {"TELEGRAM_BOT_TOKEN": "7000001:AAFakeTokenOfTests_0123456789abcdefg"}
     code, _, err = await askfirst("send", "telegram:1:1001", "hello", "--bot", "bot.py", cwd=here, env=env)
     assert code == 1
@@ -82,7 +82,7 @@ def test_every_command_is_listed_and_can_be_called() -> None:
         *("pending list", "pending cancel", "dead drop", "replay"),
     ],
 )
-def test_what_an_operator_needs_has_a_command(written: str) -> None:
+def test_each_command_of_an_operator_exists(written: str) -> None:
     result = CliRunner().invoke(main, [*written.split(), "--help"])
     assert (result.exit_code, f" {written} [OPTIONS]" in result.output) == (0, True), result.output
 
@@ -102,7 +102,7 @@ def test_the_generated_test_passes(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
         cwd=tmp_path / "new",
-        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # an author may have nothing but pytest itself
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # an author may have pytest alone
         capture_output=True,
         text=True,
         check=False,
@@ -121,7 +121,7 @@ def test_env_example_names_all_needed_settings_and_sets_none(tmp_path: Path) -> 
     assert needed | {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ASKFIRST_PROVIDER", "ASKFIRST_ALLOW"} <= named
 
 
-def test_git_leaves_out_secrets_and_what_the_bot_keeps(tmp_path: Path) -> None:
+def test_git_ignores_secrets_and_the_data_of_the_bot(tmp_path: Path) -> None:
     CliRunner().invoke(main, ["init", str(tmp_path)])
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     kept_out = [".env", ".askfirst/askfirst.db"]
@@ -145,7 +145,7 @@ def test_the_bot_shows_tools_that_ask(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_init_overwrites_no_file(tmp_path: Path) -> None:
     (tmp_path / "test_bot.py").write_text("mine")
     refused = CliRunner().invoke(main, ["init", str(tmp_path)])
     assert refused.exit_code == 1

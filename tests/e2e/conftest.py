@@ -1,4 +1,4 @@
-"""A house for each test that asks for one."""
+"""A house for each test with the fixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole house: a gateway behind its real web server, with Telegram, a model and a clock that a test moves."""
+"""A whole house: a gateway behind the real web server, with Telegram, a model and a movable clock."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ T = TypeVar("T")
 
 SECRET = "kYq2c8Xv0mWn4Zt6"
 SIGNED = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
-"""The headers of a request that is Telegram's."""
+"""The headers of a request from Telegram."""
 SIGNING = "uB3nT8kQ5rW1xZ6vC9mL2pD7sF4gH0jK"
 TYPING_SECONDS = 3.0
 
 
 def delete(*invoices: str) -> list[Answer]:
-    """The model's answer that has these invoices deleted."""
+    """Return the model's answer with the calls that delete these invoices."""
     return [Call("delete_invoice", {"invoice_id": invoice}) for invoice in invoices]
 
 
 def env_of(
     directory: Path, *servers: FakeTelegram | FakeSlack | FakeTwilio | FakeOpenAI, **more: str
 ) -> dict[str, str]:
-    """The environment of a served bot with these platforms and this model."""
+    """Return the environment of a served bot with these platforms and this model."""
     store = f"sqlite:///{directory / 'askfirst.db'}"
     env = {"ASKFIRST_STORE": store, "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ALLOW": "*"}
     for each in servers:
@@ -81,13 +81,13 @@ class House:
     # ── people ──
 
     async def says(self, text: str, *, to: Chat | User | None = None, by: User | None = None, **more: Any) -> Message:
-        """Somebody writes, Ana unless it is said; it takes them three seconds."""
+        """A person writes, by default Ana, in three seconds."""
         by = by or self.ana
         await self.later(TYPING_SECONDS)
         return await self.telegram.person_says(to or by, by, text, **more)
 
     async def asks(self, text: str, *answers: Answer, to: Chat | User | None = None, **more: Any) -> Message:
-        """As `says`, with the model's answers to it, in a group addressed to the bot; returns the bot's message."""
+        """As `says`, with the model's answers, addressed to the bot in a group. Returns the bot's message."""
         chat = to or more.get("by") or self.ana
         if chat.id < 0 and not text.startswith("/"):
             text = f"@{self.telegram.bot.username} {text}"
@@ -97,14 +97,14 @@ class House:
         return await self.next(chat, before)
 
     async def prompt(self, invoice: str = "INV-42", *, to: Chat | User | None = None, **more: Any) -> Message:
-        """Somebody asks for an invoice to be deleted; returns the prompt once its arrival is known."""
+        """A person asks for the deletion of an invoice. Returns the prompt once the prompt's arrival is known."""
         prompt = await self.asks(f"delete {invoice}", *delete(invoice), to=to, **more)
         assert prompt.buttons
         await self.idle()
         return prompt
 
     async def post(self, body: bytes, headers: Mapping[str, str] = SIGNED) -> tuple[int, str]:
-        """A request to the webhook; delivered again, as Telegram does, while it is answered 503. Status and answer."""
+        """Post to the webhook, repeated like by Telegram after 503. Returns the last status and answer."""
         async with aiohttp.ClientSession() as http:
             while True:
                 async with http.post(self.webhook, data=body, headers=headers) as answer:
@@ -112,12 +112,12 @@ class House:
                         return answer.status, await answer.text()
 
     async def presses(self, message: Message, label: str = "Confirm", by: User | None = None) -> Press:
-        """Returns when the press is answered."""
+        """Press a button. Returns after the answer to the press."""
         press = await self.telegram.press(message, label, by or self.ana)
         await self.telegram.wait_for(lambda: press.answered)
         return press
 
-    # ── what is seen ──
+    # ── the screen ──
 
     def messages(self, chat: Chat | User | None = None) -> list[Message]:
         chat = chat or self.ana
@@ -127,7 +127,7 @@ class House:
         return [message.text for message in self.messages(chat)]
 
     async def next(self, chat: Chat | User, before: int) -> Message:
-        """The first message of the bot in this chat after so many."""
+        """Return the first message of the bot in this chat after `before` messages."""
         await self.telegram.wait_for(lambda: len(self.messages(chat)) > before)
         return self.messages(chat)[before]
 
@@ -159,7 +159,7 @@ async def open_house(
     options: Mapping[str, Any] | None = None,
     **further: Any,
 ) -> AsyncIterator[House]:
-    """A house whose store is in this directory. `options` are the bot's, and `further` are settings."""
+    """A house with the store in this directory. `options` are the bot's, and `further` are settings."""
     async with contextlib.AsyncExitStack() as stack:
         telegram = await stack.enter_async_context(FakeTelegram())
         model = await stack.enter_async_context(FakeOpenAI())
@@ -185,11 +185,11 @@ async def open_house(
         yield house
 
 
-# ── The bot of these tests: a shop's invoices, and what became of them ──
+# ── The bot of these tests: a shop's invoices ──
 
 
 def pdf_of(invoice_id: str) -> bytes:
-    """A PDF of one page that names the invoice; the same bytes each time."""
+    """Return a PDF of one page with the invoice's number, always the same bytes."""
     pdf = FPDF()
     pdf.set_creation_date(datetime(2026, 1, 1, tzinfo=UTC))
     pdf.add_page()
@@ -199,7 +199,7 @@ def pdf_of(invoice_id: str) -> bytes:
 
 
 class Shop:
-    """The invoices. `hold`, when there is one, holds a deletion back before it happens."""
+    """The invoices. `hold`: a deletion waits for this event."""
 
     def __init__(self) -> None:
         self.deleted: list[str] = []
@@ -264,7 +264,7 @@ async def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def settings_of(case: ChannelCase, directory: Path) -> Settings:
-    """Those of a gateway with this channel, for whose keys the directory is; the bot brings its store."""
+    """Return the settings of a gateway with this channel. The directory is for keys; the bot brings the store."""
     return Settings(
         store=f"sqlite:///{directory / 'keys.db'}",
         secret=SIGNING,

@@ -1,4 +1,4 @@
-"""Forged, malformed, oversized and nonsensical requests at the real server; and what may never be seen outside."""
+"""Forged, malformed, oversized and nonsensical requests at the real server, and secrets kept inside."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ WORDS = "the-canary-words-of-Ana"
     ],
 )
 @pytest.mark.ledger("MISC-18")
-async def test_what_is_not_proven_is_refused(house: House, headers: dict[str, str]) -> None:
+async def test_an_unproven_request_is_refused(house: House, headers: dict[str, str]) -> None:
     assert await house.post(json.dumps(UPDATE).encode(), headers) == (401, "not proven to come from the platform")
     assert await house.post(b"\xff not even JSON", headers) == (401, "not proven to come from the platform")
     assert (await house.gateway.store.stats()).waiting == 0
 
 
-async def test_a_secret_that_comes_twice_proves_nothing(house: House) -> None:
+async def test_a_secret_that_comes_twice_is_refused(house: House) -> None:
     body = json.dumps(UPDATE).encode()
     async with aiohttp.ClientSession() as http:
         headers = [(name, value) for name, value in SIGNED.items() for _ in range(2)]
@@ -141,7 +141,7 @@ async def test_no_secret_and_no_words_of_a_person_are_logged(tmp_path: Path, cap
         bodies = (WORDS.encode(), json.dumps({"update_id": 1, WORDS: WORDS}).encode(), b"x" * MAX_BODY_BYTES + b"x")
         answers = [await house.post(body, headers) for body in bodies for headers in (SIGNED, forged)]
     assert [status for status, _ in answers] == [400, 401, 200, 401, 413, 413]
-    # The servers that stand in for the platform and the model log what they are asked.
+    # The fake servers of the platform and the model log their requests.
     records = [record for record in caplog.records if record.name != "aiohttp.access"]
     assert len(records) > 50
     form = logging.Formatter()

@@ -1,4 +1,4 @@
-"""Every way to answer a prompt on Telegram, and what becomes of the prompt."""
+"""Every way to answer a prompt on Telegram, and the settled prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def code_of(prompt: Message, yes: str = "OK") -> str:
     return found[1]
 
 
-async def test_the_prompt_says_what_would_happen_and_how_to_answer(house: House) -> None:
+async def test_the_prompt_shows_the_effect_and_how_to_answer(house: House) -> None:
     prompt = await house.prompt()
     code = code_of(prompt)
     assert prompt.text == (
@@ -94,7 +94,7 @@ async def test_expired_action_offers_to_ask_again(house: House) -> None:
 
 @pytest.mark.ledger("PEND-19")
 async def test_bare_yes_while_a_message_is_in_flight_is_asked_again(house: House) -> None:
-    """It is on the person's screen, and its receipt is not here: a yes may be meant for it."""
+    """The message is on the person's screen, but without a receipt here: a yes may answer it."""
     await house.prompt()
     hold = house.telegram.hold("sendMessage")
     await house.gateway.bot.notify(f"telegram:{house.telegram.bot.id}:{house.ana.id}", "Shall I send the report?")
@@ -162,8 +162,8 @@ async def test_prompt_is_in_persons_language(
 
 
 @pytest.mark.parametrize("more", [{}, {"inline_message_id": "BAAAA"}], ids=["nothing", "inline message"])
-async def test_a_press_without_a_chat_decides_nothing(house: House, more: dict[str, Any]) -> None:
-    """It has the true token and the true person, and the spinner on the button ends."""
+async def test_a_press_without_a_chat_decides_no_action(house: House, more: dict[str, Any]) -> None:
+    """The token and the person are right. The spinner on the button ends."""
     prompt = await house.prompt()
     press = house.telegram._presses["stray"] = Press("stray")
     query = {"id": "stray", "from": house.ana.to_json(), "chat_instance": "1", "data": prompt.once_shown["Confirm"]}
@@ -180,7 +180,7 @@ async def test_a_press_without_a_chat_decides_nothing(house: House, more: dict[s
 # ── groups ──
 
 
-async def test_only_who_asked_may_press(house: House) -> None:
+async def test_only_the_requester_may_press(house: House) -> None:
     team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
     prompt = await house.prompt(to=team, by=house.ana)
     assert "Only the person who asked can answer." in prompt.text
@@ -199,14 +199,14 @@ async def test_only_who_asked_may_press(house: House) -> None:
     assert refused == [f"telegram:{house.telegram.bot.id}:{bob.id}"] * 3
 
 
-async def test_a_refusal_is_in_the_language_of_who_pressed(house: House) -> None:
+async def test_a_refusal_is_in_the_language_of_the_presser(house: House) -> None:
     team, eva = house.telegram.group("Team"), house.telegram.person("Eva", language="es")
     prompt = await house.prompt(to=team, by=house.ana)
     press = await house.presses(prompt, by=eva)
     assert press.text == "No te toca a ti responder a esto."
 
 
-async def test_a_bare_yes_decides_nothing_and_starts_no_turn(house: House) -> None:
+async def test_a_bare_yes_decides_no_action_and_starts_no_turn(house: House) -> None:
     team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
     await house.prompt(to=team, by=house.ana)
     for person in (house.ana, bob):
@@ -218,7 +218,7 @@ async def test_a_bare_yes_decides_nothing_and_starts_no_turn(house: House) -> No
     assert [text.partition("\n")[0][:31] for text in answers] == ["That is not clear enough here. "] * 2, asked
 
 
-async def test_reply_counts_only_from_the_person_who_asked(house: House) -> None:
+async def test_reply_counts_only_from_the_requester(house: House) -> None:
     team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
     prompt = await house.prompt(to=team, by=house.ana)
     await house.says("yes", to=team, by=bob, reply_to=prompt)
@@ -229,7 +229,7 @@ async def test_reply_counts_only_from_the_person_who_asked(house: House) -> None
     assert house.shop.deleted == ["INV-42"]
 
 
-async def test_the_model_is_told_who_speaks(house: House) -> None:
+async def test_the_model_gets_the_name_of_each_speaker(house: House) -> None:
     team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
     await house.asks("I like tea", "Good.", to=team, by=house.ana)
     await house.asks("I like coffee", "Good, too.", to=team, by=bob)

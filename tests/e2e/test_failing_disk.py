@@ -1,4 +1,4 @@
-"""A real ``askfirst serve`` on a disk that takes no more pretends nothing, and heals by itself."""
+"""A real ``askfirst serve`` on a full disk acknowledges no unstored event, and recovers alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 @contextlib.contextmanager
 def failing_disk(process: Process) -> Iterator[None]:
-    """Each write of the process to a file fails meanwhile (EFBIG), as on a disk that is broken or read-only."""
+    """Let each write of the process to a file fail (EFBIG), like a broken or read-only disk."""
     soft, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, hard))
     yield
@@ -40,7 +40,7 @@ def failing_disk(process: Process) -> Iterator[None]:
 
 
 async def prompt(stage: Stage, invoice: str, *, by: User) -> Message:
-    """Somebody asks for an invoice to be paid; the prompt that this brings."""
+    """A person asks for the payment of an invoice. Returns the prompt."""
     stage.model.script([Call("pay_invoice", {"invoice_id": invoice})])
     await stage.telegram.person_says(by, by, f"pay {invoice}")
     shown = await stage.until(lambda: stage.telegram.last(by, button="Confirm"))
@@ -48,7 +48,7 @@ async def prompt(stage: Stage, invoice: str, *, by: User) -> Message:
     return shown
 
 
-async def test_failing_disk_acknowledges_nothing_and_later_does_it_all(stage: Stage) -> None:
+async def test_failing_disk_acknowledges_no_event_and_catches_up_later(stage: Stage) -> None:
     process, ana = await stage.start(), stage.telegram.person("Ana")
     message = await prompt(stage, "INV-1", by=ana)
     update = await written(stage, "hello", ana)
@@ -110,15 +110,15 @@ async def test_kill_on_a_failing_disk_leaves_unknown_and_keeps_acks(stage: Stage
 
 
 SIZE = 72 * 1024**2
-"""Above what is kept for ending what was begun (64 MiB), with little to spare."""
+"""A little more than the reserve for the end of begun work (64 MiB)."""
 REFUSED = "a request was not stored"
 MEND = {True: "(SQLITE_FULL); the disk is full: make room", False: "the disk does not take or give it"}
-"""By whether it is a real disk."""
+"""Real disk or not -> the words of the log."""
 MOUNTED = 'mount -t tmpfs -o "size=$2" tmpfs "$1" && echo mounted && exec cat'
 
 
 class Disk:
-    """A file system for the store. `holder` is the process whose mount namespace has it; None: it could not be made."""
+    """A file system for the store. `holder`: the process with the mount namespace; None: mounting was not possible."""
 
     def __init__(self, path: Path, holder: int | None) -> None:
         self.path, self._holder = path, holder
@@ -135,7 +135,7 @@ class Disk:
 
     @contextlib.contextmanager
     def filled(self, process: Process, *, leaving: int = 0) -> Iterator[None]:
-        """So many bytes are free meanwhile; or so many fewer than the reserve, or the process can write none."""
+        """Leave so many bytes free. Without a real disk: use up so many bytes, or for 0 let every write fail."""
         ballast = self._seen / "ballast"
         if self.is_real:
             with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):  # no space left on device
@@ -162,7 +162,7 @@ class Disk:
         )
 
     def database(self) -> sqlite3.Connection:
-        """A copy of the files as they are now, as whoever restarts finds them."""
+        """Copy the files in the present state, as a restart would find them."""
         copy = self.path.with_name("copy")
         copy.mkdir()
         for file in self._seen.glob("askfirst.db*"):
@@ -223,8 +223,8 @@ async def test_nearly_full_disk_puts_off_messages_and_keeps_decisions(on_full: S
     assert again.endswith(": goes on")
 
 
-async def test_full_disk_half_writes_nothing_and_resumes_with_room(on_full: Stage, disk: Disk) -> None:
-    """Also for whoever starts on it: killed and begun again while it is full."""
+async def test_full_disk_writes_no_half_records_and_resumes_with_room(on_full: Stage, disk: Disk) -> None:
+    """Also for a restart on the full disk: the process is killed and started again there."""
     ana, ben = on_full.telegram.person("Ana"), on_full.telegram.person("Ben")
     async with disk.served(on_full) as process:
         await on_full.webhook_to(process)

@@ -28,7 +28,7 @@ async def dead(house: House) -> list[str]:
     return [letter.reason for letter in await house.gateway.store.dead_letters()]
 
 
-# ── what Telegram refuses ──
+# ── refusals by Telegram ──
 
 
 async def test_prompt_repeated_after_a_lost_answer_keeps_old_buttons(house: House) -> None:
@@ -55,7 +55,7 @@ async def test_a_settled_prompt_that_is_gone_leaves_no_dead_letter(house: House)
     assert await dead(house) == []
 
 
-# ── what Telegram repeats and renames ──
+# ── repeats and renamed groups ──
 
 
 async def test_group_that_moves_keeps_its_history_and_its_asks(house: House) -> None:
@@ -71,7 +71,7 @@ async def test_group_that_moves_keeps_its_history_and_its_asks(house: House) -> 
     await house.until(lambda: DONE in house.texts(new))
     await house.until(lambda: not again.buttons)
     assert house.shop.deleted == ["INV-42"]
-    assert prompt.buttons  # nothing can be changed in the old place, but the truth is told there
+    assert prompt.buttons  # no message can be edited in the old place, but the answer to the press tells the truth
     assert (await house.presses(prompt)).text == "This is already done."
     assert await dead(house) == []
 
@@ -98,7 +98,7 @@ async def test_an_outcome_reaches_a_group_that_moved_while_it_ran(house: House) 
 
 
 async def moves(house: House, team: Any) -> Any:
-    """As Telegram tells it: in the old group where it went, in the new one where it came from."""
+    """Report the move like Telegram: the new id in the old group, the old id in the new group."""
     new = house.telegram.group_moves(team)
     said = {"message_id": 1, "date": 1, "from": house.ana.to_json()}
     await house.telegram.deliver("message", team, {**said, "chat": team.to_json(), "migrate_to_chat_id": new.id})
@@ -106,10 +106,10 @@ async def moves(house: House, team: Any) -> Any:
     return new
 
 
-# ── who is let in ──
+# ── strangers ──
 
 
-async def test_a_stranger_is_told_once_a_day_and_nothing_is_kept(tmp_path: Path) -> None:
+async def test_a_stranger_is_notified_once_a_day_and_leaves_no_data(tmp_path: Path) -> None:
     async with open_house(tmp_path, allow="telegram:7000001:1") as house:
         canary = "my-very-private-words"
         told = await house.asks(canary)
@@ -187,13 +187,13 @@ async def logged(words: str, log: pytest.LogCaptureFixture) -> None:
 
 
 def none_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The threads for files are all to be started."""
+    """Use thread pools for files without any started thread."""
     monkeypatch.setattr(keep, "FILES", ThreadPoolExecutor(4))
     monkeypatch.setattr(telegram, "FILES", ThreadPoolExecutor(4))
 
 
 async def arrived(house: House) -> None:
-    """The file is there, and what is told of it once."""
+    """Wait until the file and its one message have arrived."""
     while len(house.messages()) < 3:
         await house.later(60)
         await house.idle()
@@ -201,7 +201,7 @@ async def arrived(house: House) -> None:
     assert await house.gateway.store.dead_letters() == []
 
 
-async def test_a_turn_whose_file_cannot_be_kept_is_tried_again(
+async def test_a_turn_is_retried_if_its_file_cannot_be_kept(
     house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.asks("hi", "Hello.")
@@ -237,7 +237,7 @@ NAME = "localhost"  # any other would have to be reached by https
 
 
 class Names(AbstractResolver):
-    """Knows one name, and says of it what a name server that is `away` lets the system say."""
+    """Resolves one name. If `away`, raises the system's error for an absent name server."""
 
     def __init__(self) -> None:
         self.away = False
@@ -252,7 +252,7 @@ class Names(AbstractResolver):
         return [found]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Hold no resource."""
 
 
 class NamedTelegram(FakeTelegram):
@@ -264,7 +264,7 @@ class NamedTelegram(FakeTelegram):
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Names:
-    """Asked for each connection, and each request is one."""
+    """A resolver asked for every connection. Each request makes a connection."""
     names = Names()
     connector = functools.partial(aiohttp.TCPConnector, resolver=names, use_dns_cache=False, force_close=True)
     monkeypatch.setattr(aiohttp, "TCPConnector", connector)
@@ -284,7 +284,7 @@ async def status(house: House, page: str) -> int:
 
 
 async def tried(names: Names, house: House) -> None:
-    """Somebody asks for the name, and what was tried is over."""
+    """Wait until the name was looked up and the attempt is over."""
     before = names.asked
     async with asyncio.timeout(15):
         while names.asked == before:

@@ -36,9 +36,9 @@ CLOSED = {
     "error": {"conflict", "fenced", "too_late", "overloaded", "unavailable", "other"},
     "observer": set(),
 }
-"""Every value that a label may have here, whatever a person, a platform or a model sends."""
+"""Every possible value of a label here, for any input of a person, a platform or a model."""
 FREE = {"le", "operation", "version", "python", "implementation"}
-"""Labels whose values are this program's own."""
+"""Labels with values from this program alone."""
 
 
 @pytest.mark.ledger("OBS-35", "CLI-02")
@@ -89,7 +89,7 @@ async def test_failed_calls_to_the_model_and_their_retries_are_counted(house: Ho
     assert found.value("askfirst_model_calls_unpriced_total", model="test-model") == 1
 
 
-async def test_nothing_that_is_sent_makes_a_new_label(house: House) -> None:
+async def test_no_sent_text_makes_a_new_label(house: House) -> None:
     odd = 'x"} 1\n# HELP evil\n\U0001f4a9'
     await house.asks(f"/{'b' * 40} {odd}", Say(odd))
     await house.asks(odd, Call(odd, {odd: odd}), Call("delete_invoice", {"wrong": odd}), Say(odd))

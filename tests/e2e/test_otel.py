@@ -31,7 +31,7 @@ async def collector() -> AsyncIterator[FakeCollector]:
 
 
 def tree(spans: list[SpanTaken]) -> dict[str, list[str]]:
-    """The names of the spans below each, by the name of their parent. The root is below "-"."""
+    """Parent's name -> the names of the spans below. The root is below "-"."""
     names = {span.span_id: span.name for span in spans} | {NO_ROOT: "-"}
     below: dict[str, list[str]] = {}
     for span in spans:
@@ -177,7 +177,7 @@ async def written(house: House, traceparent: str) -> None:
 # ── a collector in trouble ──
 
 
-async def test_collector_that_is_down_costs_nothing_and_is_logged_once(
+async def test_collector_that_is_down_is_harmless_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")

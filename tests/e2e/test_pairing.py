@@ -1,4 +1,4 @@
-"""A stranger gets a code, the bot's operator lets them in by it, and may take that back."""
+"""A stranger gets a code. The bot's operator admits the stranger by the code, and may revoke the admission."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOUR = 3600.0
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with open_house(tmp_path, allow=ALLOW) as house:
-        assert house.ana.id == 1001  # who runs the bot
+        assert house.ana.id == 1001  # the operator
         yield house
 
 
@@ -107,7 +107,7 @@ async def test_a_stranger_is_told_one_code_a_day(house: House) -> None:
     assert "Give this code" in again.text and code not in again.text
 
 
-async def test_who_was_turned_away_is_let_in_by_name_too(house: House) -> None:
+async def test_a_refused_newcomer_is_admitted_by_identity_too(house: House) -> None:
     bob, _ = await code_for(house, "Bob")
     await house.later(HOUR + 60)
     await operator(house).admit(f"telegram:7000001:{bob.id}")
@@ -117,7 +117,7 @@ async def test_who_was_turned_away_is_let_in_by_name_too(house: House) -> None:
 
 
 async def test_a_newcomer_is_answered_within_the_hour_of_a_flood(house: House) -> None:
-    """A flood of strangers takes its part of the hour, and nothing of the day and of the other channels."""
+    """A flood of strangers uses up a part of the hour, but not the day or the other channels."""
     strangers, store = Strangers(house.gateway.engine.context), house.gateway.store
     for number in range(900):
         person = Person(channel="telegram", account="7000001", user_id=str(10_000 + number))
@@ -139,7 +139,7 @@ async def test_a_newcomer_is_answered_within_the_hour_of_a_flood(house: House) -
         assert await store.acquire(rates) == 0
 
 
-async def test_who_was_let_in_lets_nobody_in(house: House) -> None:
+async def test_an_admitted_person_cannot_admit_others(house: House) -> None:
     bob, code = await code_for(house, "Bob")
     await operator(house).admit(code)
     _, other = await code_for(house, "Eve")
@@ -170,7 +170,7 @@ async def test_codes_that_are_open_are_bounded_in_all_and_by_channel(house: Hous
     await code_for(house, "Mia")
 
 
-async def test_forged_admission_row_admits_nobody(house: House) -> None:
+async def test_forged_admission_row_admits_no_person(house: House) -> None:
     bob = house.telegram.person("Bob")
     store, person = house.gateway.engine.context.store, f"telegram:7000001:{bob.id}"
     key = Key(store.partition(person), f"admitted/{person}")
@@ -181,7 +181,7 @@ async def test_forged_admission_row_admits_nobody(house: House) -> None:
     assert (await people(house))["admitted"] == []
 
 
-async def test_whoami_says_what_the_allow_list_takes(house: House) -> None:
+async def test_whoami_shows_the_entry_for_the_allow_list(house: House) -> None:
     assert (await house.asks("/whoami")).text == "Here you are telegram:7000001:1001."
     bob = house.telegram.person("Bob", language="pt")
     told = await house.asks("/whoami", to=bob, by=bob)
@@ -197,7 +197,7 @@ async def test_stranger_without_pairing_gets_no_code_but_is_listed(tmp_path: Pat
         assert (away["person"], away["code"]) == (f"telegram:7000001:{bob.id}", None)
 
 
-async def test_who_was_let_in_is_a_stranger_again_when_pairing_is_off(house: House) -> None:
+async def test_an_admitted_person_is_a_stranger_when_pairing_is_off(house: House) -> None:
     bob, code = await code_for(house, "Bob")
     await operator(house).admit(code)
     house.gateway.engine.context.allowed.pairing = False

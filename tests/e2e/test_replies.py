@@ -116,12 +116,12 @@ async def test_the_story_without_a_public_address(tmp_path: Path) -> None:
         assert (house.shop.deleted, house.telegram.deliveries) == (["INV-42"], [])
 
 
-async def test_what_is_not_stored_is_asked_for_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_update_that_is_not_stored_is_polled_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_house(tmp_path, way="polling") as house:
         house.model.script(["Hello."])
         await house.until(lambda: offsets(house) == [0])
         with closing(sqlite3.connect(tmp_path / "askfirst.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")  # nobody can write now
+            other.execute("BEGIN IMMEDIATE")  # no other connection can write now
             await house.telegram.person_says(house.ana, house.ana, "hi")
             await house.until(lambda: warnings(caplog))
             other.execute("ROLLBACK")

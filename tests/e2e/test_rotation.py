@@ -1,4 +1,4 @@
-"""Every secret is changed while people write: two instances on one Redis, replaced one by one."""
+"""Every secret is changed under load: two instances on one Redis, replaced one after the other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TWILIO = "f0e1d2c3b4a5968778695a4b3c2d1e0f", "00112233445566778899aabbccddeeff"
 
 
 class Echo:
-    """Says what was said; "pay" becomes a call of the tool."""
+    """Repeats the message. "pay" becomes a call of the tool."""
 
     name = "echo"
 
@@ -43,11 +43,11 @@ class Echo:
         yield await self.complete(request)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Hold no resource."""
 
 
 class House:
-    """The instances behind one address, each as good as the other."""
+    """The instances behind one address, used in turn."""
 
     def __init__(self, redis: RedisServer, files: Path) -> None:
         self._redis, self._files = redis, files
@@ -58,7 +58,7 @@ class House:
         self.refused: list[tuple[str, int]] = []
 
     async def replace(self, **settings: Any) -> None:
-        """One instance after the other gives way to one with these settings, as in a rolling release."""
+        """Replace both instances, one after the other, with these settings, as in a rolling release."""
         for _ in range(2):
             stack = contextlib.AsyncExitStack()
             gateway = await asyncio.to_thread(Gateway, self._bot(), self._settings(**settings))
@@ -108,7 +108,7 @@ async def listening(house: House) -> AsyncIterator[None]:
 
 
 class People:
-    """They write on three platforms, each once, until they are told to stop: a platform paces what one is told."""
+    """People that write once each, on three platforms, until stopped: platforms pace the messages to one person."""
 
     def __init__(self, telegram: FakeTelegram, slack: FakeSlack, twilio: FakeTwilio) -> None:
         self._telegram, self._slack, self._twilio = telegram, slack, twilio
@@ -147,7 +147,7 @@ class People:
 
 
 @pytest.mark.timeout(30)
-async def test_rotating_every_secret_under_load_loses_nothing(server: RedisServer, tmp_path: Path) -> None:
+async def test_rotating_every_secret_under_load_loses_no_message(server: RedisServer, tmp_path: Path) -> None:
     house = House(server, tmp_path / "files")
     async with FakeTelegram() as telegram, FakeSlack() as slack, FakeTwilio() as twilio, listening(house):
         urls = {"telegram_api_url": telegram.url, "slack_api_url": slack.api_url, "twilio_api_url": twilio.url}

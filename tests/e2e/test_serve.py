@@ -191,7 +191,7 @@ class Phone:
         self.twilio, self.whatsapp = twilio, whatsapp
 
     async def answered(self, text: str, containing: str) -> Texted:
-        """The first message of the bot after this one that has these words in it."""
+        """Send a text. Returns the bot's first later message with these words."""
         before = len(self.twilio.sent)
         assert await self.twilio.person_says(ANA, text, whatsapp=self.whatsapp) == TAKEN
         return await self.next(before, containing)
@@ -353,7 +353,7 @@ KEY = "the key of the tests"
 
 
 def install(site: Path) -> None:
-    """What pip leaves behind of a distribution."""
+    """Write the files of an installed distribution."""
     (site / "pager.py").write_text(python_files("channels.md")["pager.py"], encoding="utf-8")
     about = site / "askfirst_pager-1.0.dist-info"
     about.mkdir()

@@ -1,4 +1,4 @@
-"""Several real ``askfirst serve`` share the work of one Redis, and outlive each other and the server."""
+"""Several real ``askfirst serve`` share the work of one Redis, and survive each other and the server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def open_at(stage: Stage) -> AsyncIterator[RedisStore]:
 
 
 async def prompt(stage: Stage, invoice: str, tool: str = "pay_invoice", *, by: User) -> Message:
-    """Somebody asks for something with an invoice; the prompt that this brings, once its arrival is known."""
+    """A person asks for an action on an invoice. Returns the prompt once the prompt's arrival is known."""
     stage.model.script([Call(tool, {"invoice_id": invoice})])
     await stage.telegram.person_says(by, by, f"{tool} {invoice}")
     shown = await stage.until(lambda: [m for m in stage.telegram.sent if m.chat.id == by.id and invoice in m.text])
@@ -59,7 +59,7 @@ async def idle(stage: Stage) -> None:
 
 @contextlib.contextmanager
 def nowhere(stage: Stage) -> Iterator[None]:
-    """What Telegram has to tell meanwhile stays with it."""
+    """Keep Telegram's updates undelivered meanwhile."""
     url = stage.telegram.webhook.pop("url")
     yield
     stage.telegram.webhook["url"] = url
@@ -80,7 +80,7 @@ async def written(stage: Stage, text: str, by: User) -> dict[str, Any]:
 
 
 async def post(process: Process, update: dict[str, Any]) -> tuple[int, float]:
-    """Deliver an update: the status, and how many seconds it took."""
+    """Deliver an update. Returns the status and the seconds."""
     url = f"{await process.url()}/webhooks/telegram"
     async with aiohttp.ClientSession() as http:
         began = time.monotonic()
@@ -89,7 +89,7 @@ async def post(process: Process, update: dict[str, Any]) -> tuple[int, float]:
 
 
 async def taken(process: Process, update: dict[str, Any]) -> int:
-    """As Telegram does it: delivered again while it is answered 503."""
+    """Deliver like Telegram, again after 503."""
     status = 503
     while status == 503:
         status, _ = await post(process, update)
@@ -130,8 +130,8 @@ async def test_an_ask_on_one_and_many_presses_over_both_are_one_effect(stage: St
 
 
 @pytest.mark.ledger("PEND-28")
-async def test_web_takes_and_decides_and_workers_do_the_rest(stage: Stage) -> None:
-    """The web process could reach neither model nor business: whatever it executed would fail."""
+async def test_web_role_accepts_and_decides_and_workers_execute(stage: Stage) -> None:
+    """The web process reaches neither model nor business: an effect run there would fail."""
     web = await stage.start("web", OPENAI_BASE_URL=NOWHERE, BUSINESS_URL=NOWHERE)
     ana = stage.telegram.person("Ana")
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
@@ -159,7 +159,7 @@ async def test_web_takes_and_decides_and_workers_do_the_rest(stage: Stage) -> No
 
 
 async def test_a_process_that_was_frozen_wakes_and_is_refused(stage: Stage) -> None:
-    """It does not know that another has taken over: what it was about to say is not said, and the effect is one."""
+    """The process does not know of the take-over: its answer is not sent, and the effect happens once."""
     one, ana, ben = await stage.start(), stage.telegram.person("Ana"), stage.telegram.person("Ben")
     message = await prompt(stage, "INV-1", "delete_invoice", by=ben)
     stage.business.hold_after = True
@@ -206,7 +206,7 @@ async def test_finding_12_a_frozen_worker_knows_better_than_a_probe(stage: Stage
 
 
 @pytest.mark.parametrize("end", ["kill", "shut_down"])
-async def test_redis_restart_loses_nothing_that_was_acknowledged(stage: Stage, server: RedisServer, end: str) -> None:
+async def test_redis_restart_loses_no_acknowledged_event(stage: Stage, server: RedisServer, end: str) -> None:
     processes = [await stage.start(), await stage.start()]
     ana, *others = (stage.telegram.person(name) for name in ("Ana", "Ben", "Cleo", "Dan"))
     message = await prompt(stage, "INV-1", by=ana)
@@ -228,7 +228,7 @@ async def test_redis_restart_loses_nothing_that_was_acknowledged(stage: Stage, s
     assert len(stage.business.done) == 1
 
     def heard() -> bool:
-        """The model was shown all that each of them wrote, each once and in order."""
+        """Return True if the model was shown all messages of each person, each once and in order."""
         histories = [[m["content"] for m in r["messages"] if m["role"] == "user"] for r in stage.model.requests]
         return histories.count(wanted) >= len(others)
 
@@ -236,7 +236,7 @@ async def test_redis_restart_loses_nothing_that_was_acknowledged(stage: Stage, s
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-async def test_redis_outage_acknowledges_nothing(stage: Stage, server: RedisServer, frozen: bool) -> None:
+async def test_redis_outage_acknowledges_no_event(stage: Stage, server: RedisServer, frozen: bool) -> None:
     stage.constants["gateway.web.webhooks.ACCEPT_SECONDS"] = 0.25
     one, two = await stage.start(), await stage.start()
     ana = stage.telegram.person("Ana")
@@ -256,7 +256,7 @@ async def test_redis_outage_acknowledges_nothing(stage: Stage, server: RedisServ
         server.thaw()
     else:
         await server.start()
-    stage.model.script([Say("Hello!") for _ in updates])  # a frozen server may still take what was given up on
+    stage.model.script([Say("Hello!") for _ in updates])  # a frozen server may still take an abandoned request
     began = time.monotonic()
     assert await taken(one, update) == 200
     await stage.until(lambda: press.answered and "pay INV-1 ok" in stage.texts(ana))
@@ -268,7 +268,7 @@ async def test_redis_outage_acknowledges_nothing(stage: Stage, server: RedisServ
 
 
 async def test_effects_ended_during_a_redis_outage_are_recorded_later(stage: Stage, server: RedisServer) -> None:
-    """An effect that ends, and a prompt that arrives: neither is in doubt, though nobody could write it down."""
+    """An effect ends and a prompt arrives during the outage: neither is in doubt afterwards."""
     await stage.start()
     ana, ben = stage.telegram.person("Ana"), stage.telegram.person("Ben")
     message = await prompt(stage, "INV-1", by=ben)

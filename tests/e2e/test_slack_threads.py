@@ -1,4 +1,4 @@
-"""A private chat on Slack: a question answered in the thread beneath it, as people there do, and too much at once."""
+"""A private chat on Slack: a question answered in the thread beneath, as usual there, and too many messages at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.openai import FakeOpenAI, Say
 from tests.fakes.slack import FakeSlack, Sent
 
 MAX_WAITING = 5
-"""In one conversation."""
+"""The most waiting messages of one conversation."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ async def test_question_in_the_prompts_thread_is_the_same_conversation(office: O
 
 
 async def test_yes_after_a_later_thread_message_confirms_no_prompt(office: Office, prompt: Sent) -> None:
-    """All that is written beneath a message is in its thread: only the first thing said there can be its answer."""
+    """All messages beneath a message are in the thread: only the first can be the answer."""
     office.model.script(["It is 410 EUR. Shall I send you the PDF?"])
     await office.says("how much is it?", under=prompt)
     await office.slack.wait_for(lambda: len([m for m in office.slack.sent if m.buttons]) == 2)
@@ -109,7 +109,7 @@ async def test_yes_after_a_later_thread_message_confirms_no_prompt(office: Offic
     assert again.buttons, "asked once more, with its code"
 
 
-async def test_yes_while_a_thread_question_is_open_confirms_nothing(office: Office, prompt: Sent) -> None:
+async def test_yes_while_a_thread_question_is_open_confirms_no_action(office: Office, prompt: Sent) -> None:
     hold = asyncio.Event()
     office.model.script([Say("It is 410 EUR. Shall I send you the PDF?", hold=hold)])
     await office.slack.says(office.ana, office.chat, "how much is it?", thread=prompt.ts)
@@ -121,14 +121,14 @@ async def test_yes_while_a_thread_question_is_open_confirms_nothing(office: Offi
     assert office.shop.deleted == []
 
 
-async def test_a_yes_beneath_it_counts_for_as_long_as_it_is_open(office: Office, prompt: Sent) -> None:
+async def test_a_yes_beneath_a_prompt_counts_while_it_is_open(office: Office, prompt: Sent) -> None:
     office.gateway.store.offset_seconds += 300
     await office.says("yes", under=prompt)
     await office.slack.wait_for(lambda: not prompt.buttons)
     assert office.shop.deleted == ["INV-42"]
 
 
-async def test_a_yes_beneath_what_is_settled_is_told_so(office: Office, prompt: Sent) -> None:
+async def test_a_yes_beneath_a_settled_prompt_gets_the_outcome(office: Office, prompt: Sent) -> None:
     await office.slack.press(prompt, "Cancel", by=office.ana)
     await office.slack.wait_for(lambda: not prompt.buttons)
     await office.idle()

@@ -1,4 +1,4 @@
-"""A Redis that answers too late for a platform: nothing is pretended, and what was stored all the same is known."""
+"""A Redis too slow for a platform: no unstored event is acknowledged, and a late stored event is known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.store.replicas import How, fail_over, following, has_all_of
 from tests.store.wire import Wire
 
 DELAY_SECONDS = 0.3
-"""Of each answer. A platform is answered after a quarter of a second."""
+"""The delay of each answer of Redis. A platform is answered after a quarter of a second."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_late_storage_is_not_acknowledged_and_a_retry_is_a_twin(
         return await gateway.webhook(case.channel.name, webhook.prove(request, datetime.now(UTC), 1))
 
     def stored(answer: WebhookResponse) -> bool:
-        """Whether the platform, or the person, was told so."""
+        """Return True if the answer tells the platform or the person that the event is stored."""
         return answer.status == 200 and b"<Message>" not in answer.body
 
     async def waiting() -> int:
@@ -140,7 +140,7 @@ async def on_replica(tmp_path: Path, failing_wire: Wire) -> AsyncIterator[Stage]
 
 
 @pytest.mark.parametrize("how", ["demoted", "killed"])
-async def test_failover_loses_and_repeats_nothing_acknowledged(
+async def test_failover_loses_and_repeats_no_acknowledged_event(
     on_replica: Stage, server: RedisServer, replica: RedisServer, failing_wire: Wire, how: How
 ) -> None:
     processes = [await on_replica.start(), await on_replica.start()]
@@ -151,11 +151,9 @@ async def test_failover_loses_and_repeats_nothing_acknowledged(
     on_replica.model.script([Say("Hello Ben!", hold=hold)])
     await on_replica.telegram.person_says(ben, ben, "hi")
     await on_replica.model.wait_for(2)
-    # Two wait for the model meanwhile: what is done and not yet at the replica is lost with the primary, and done anew.
+    # Two wait for the model meanwhile: work not yet at the replica is lost with the primary, and done again.
     on_replica.model.script([Say("Hello!", hold=hold) for _ in range(2)])
-    on_replica.model.script(
-        [Say("Hello!") for _ in range(20)]
-    )  # a step that nobody could write down is asked for again
+    on_replica.model.script([Say("Hello!") for _ in range(20)])  # an unrecorded step is requested again
     updates = [await written(on_replica, f"I am {person.first_name}", person) for person in others]
     for each in updates[:2]:
         assert (await post(processes[0], each))[0] == 200

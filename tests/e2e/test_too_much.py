@@ -1,4 +1,4 @@
-"""Too much at once: a full backlog, a flood of one chat and the largest body hold up nobody else, on either store."""
+"""Too much at once: a full backlog, a flood of one chat and the largest body delay no other chat, on either store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.fakes.telegram import User
 
 @pytest.fixture(params=["sqlite", "redis"])
 def store_at(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Store]:
-    """A store that takes so many waiting events."""
+    """Return a maker of stores with a limit of waiting events."""
     if request.param == "sqlite":
         return lambda most: SqliteStore(str(tmp_path / "askfirst.db"), max_waiting=most)
     url, prefix = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix")
@@ -39,7 +39,7 @@ def store_at(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], 
 
 @pytest.fixture
 async def gateway(case: ChannelCase, store_at: Callable[[int], Store], tmp_path: Path) -> AsyncIterator[Gateway]:
-    """Where so much waits already that nothing more may."""
+    """A gateway with a full store."""
     store = store_at(1)
     bot = ChannelAgent(Agent([], provider="demo"), store=store)
     async with await asyncio.to_thread(Gateway, bot, settings_of(case, tmp_path)) as gateway:
@@ -74,14 +74,14 @@ async def test_full_store_puts_off_only_messages_that_come_again(gateway: Gatewa
 
 
 IN_ONE = 5
-"""So many wait in one conversation when it is full."""
+"""The number of waiting messages in a full conversation."""
 
 
 numbers = itertools.count(5000)
 
 
 async def writes(house: House, who: User, text: str) -> aiohttp.ClientResponse:
-    """What one delivery of it to the webhook is answered."""
+    """Deliver a message once. Returns the webhook's answer."""
     sender = {"id": who.id, "is_bot": False, "first_name": "Eve", "language_code": "en"}
     chat = {"id": who.id, "type": "private", "first_name": "Eve"}
     number = next(numbers)
@@ -94,7 +94,7 @@ async def writes(house: House, who: User, text: str) -> aiohttp.ClientResponse:
 
 
 async def thinks(house: House, who: User) -> asyncio.Event:
-    """Somebody's turn hangs until the event is set."""
+    """Have a person's turn hang until the event is set."""
     hold, before = asyncio.Event(), len(house.model.requests)
     house.model.script([Say("I am done.", hold=hold)])
     await house.telegram.person_says(who, who, "think")
@@ -103,7 +103,7 @@ async def thinks(house: House, who: User) -> asyncio.Event:
 
 
 @pytest.mark.ledger("PYG-27")
-async def test_a_flooded_chat_has_its_messages_put_off_and_nobody_else(
+async def test_a_flooded_chat_delays_only_its_own_messages(
     tmp_path: Path, store_at: Callable[[int], Store], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_house(tmp_path, options={"store": store_at(10 * IN_ONE)}) as house:
@@ -113,7 +113,7 @@ async def test_a_flooded_chat_has_its_messages_put_off_and_nobody_else(
         begun = time.monotonic()
         answers = [await writes(house, eve, f"and of {number}") for number in range(4 * IN_ONE)]
         statuses = [answer.status for answer in answers]
-        refused = len(statuses) - (IN_ONE - 1)  # what she thinks of waits, too
+        refused = len(statuses) - (IN_ONE - 1)  # her first message waits, too
         assert statuses == [200] * (IN_ONE - 1) + [503] * refused
         assert {answer.headers["Retry-After"] for answer in answers[-refused:]} == {"5"}
         lines = [record for record in caplog.records if record.getMessage() == "a request was not stored"]
@@ -137,7 +137,9 @@ async def test_a_flooded_chat_has_its_messages_put_off_and_nobody_else(
         await house.until(lambda: house.texts(eve)[-1:] == ["I am back."])
 
 
-async def test_flooded_chat_under_polling_delays_nobody_else(tmp_path: Path, store_at: Callable[[int], Store]) -> None:
+async def test_flooded_chat_under_polling_delays_no_other_chat(
+    tmp_path: Path, store_at: Callable[[int], Store]
+) -> None:
     async with open_house(tmp_path, way="polling", options={"store": store_at(10 * IN_ONE)}) as house:
         eve, ben = house.telegram.person("Eve"), house.telegram.person("Ben")
         hold = await thinks(house, eve)
@@ -162,7 +164,7 @@ async def idle(case: ChannelCase, tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 MOST_CPU_SECONDS = 0.75
-"""Measured: a tenth of it at most. What grows with the square of the length takes many times as long."""
+"""Measured: at most a tenth. Work quadratic in the length takes many times as long."""
 
 ACCEPTED_BYTES = {"telegram": MAX_BODY_BYTES, "slack": MAX_BODY_BYTES, "sms": 64 * 1024, "whatsapp": 64 * 1024}
 
@@ -194,7 +196,7 @@ WORDS = {
 
 
 def largest(make: Callable[[int], WebhookRequest], limit: int) -> WebhookRequest:
-    """The request of the most pieces that is no larger."""
+    """Return the largest request within the limit."""
     few, many, most = 1, limit, make(1)
     slope = (len(make(1001).body) - len(most.body)) / 1000
     while many - few > 1:  # each piece is nearly as long as the last ones
@@ -209,7 +211,7 @@ def largest(make: Callable[[int], WebhookRequest], limit: int) -> WebhookRequest
 
 
 async def seconds(idle: Gateway, case: ChannelCase, request: WebhookRequest) -> float:
-    """Of this processor, for all that becomes of a request."""
+    """Return the CPU seconds for all work on a request."""
     assert case.webhook is not None
     proven = case.webhook.prove(request, datetime.now(UTC), 1)
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""An operator finds a line a station in the log for one message, each with the event's id."""
+"""An operator finds one log line a station for a message, each with the event's id."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def says(house: Served, twilio: FakeTwilio, channel: str, text: str) -> No
 
 
 def rows_with(file: Path, text: str) -> dict[str, list[Any]]:
-    """The rows of each table that hold a text."""
+    """Return the rows of each table with a text."""
     with contextlib.closing(sqlite3.connect(file)) as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         rows = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in names}
@@ -181,7 +181,7 @@ async def test_one_id_is_in_log_trace_metrics_spans_and_audit(tmp_path: Path) ->
         assert any('"what":"asked"' in str(row).replace(" ", "") for row in asked)
 
 
-# ── nothing that people say is in what an operator collects ──
+# ── no words of people are in the data that an operator collects ──
 
 
 SAID, INVOICE, MODEL_SAID, NAME = "canary-words", "INV-CANARY", "canary-reply", "CanaryName"

@@ -13,7 +13,7 @@ __all__ = ["Invoices", "Model", "Whole"]
 
 
 class Whole:
-    """A model whose replies come whole: `complete` makes them."""
+    """A model without streaming: `complete` makes each whole reply."""
 
     name = "test"
 
@@ -24,13 +24,13 @@ class Whole:
         yield await self.complete(request)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Close no connection."""
 
 
 class Model(Whole):
-    """Answers by what the last user message says, so that many conversations can go on at once.
+    """Answers by the words of the last user message, so that many conversations can go on at once.
 
-    ``delete X`` calls delete_invoice, ``wait`` waits to be let go, anything else is echoed.
+    ``delete X`` calls delete_invoice, ``wait`` waits for `let_go`, any other text is echoed.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def _newest(messages: Sequence[ModelMessage]) -> str:
 
 
 class Invoices:
-    """A bot with one tool that cannot be undone, and what it did."""
+    """A bot with an irreversible tool, and the record of the calls."""
 
     def __init__(self) -> None:
         self.deleted: list[str] = []

@@ -1,6 +1,6 @@
-"""The engine's tests run on SQLite; with `make nightly` on Redis too, where a server keeps what is kept in memory here.
+"""The engine's tests run on SQLite; with `make nightly` also on Redis, with a server in place of the memory used here.
 
-A module about time, leases, a hand-over or several processes is marked `both_stores`: each run tells it on both.
+A module about time, leases, a hand-over or several processes is marked `both_stores`: each run tests both stores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def kept_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where; each store of a test is a new one."""
+    """Return the kind of the store; each store of a test is new."""
     kind = str(request.param)
     if kind == "redis":
         url, own, numbers = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix"), itertools.count()
@@ -54,7 +54,7 @@ def kept_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def places(kept_on: str, request: pytest.FixtureRequest) -> Places:
-    """Where the worlds of a test are."""
+    """Return the maker of the places for a test's worlds."""
     if kept_on == "sqlite":
         return OnSqlite
     url, own, numbers = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix"), itertools.count()
@@ -80,14 +80,14 @@ async def driver(invoices: Invoices) -> AsyncIterator[ChatDriver]:
 
 @pytest.fixture
 async def asked(driver: ChatDriver) -> ChatDriver:
-    """A chat in which Ana has been asked for an invoice."""
+    """A chat after Ana was asked about an invoice."""
     await driver.says("ana", "delete INV-1")
     return driver
 
 
 @pytest.fixture
 def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a prompt on its way, or a store that does not answer: seconds of real time, where milliseconds will do."""
+    """Cut the waits for a prompt on its way, and for a store without an answer, from seconds to milliseconds."""
     monkeypatch.setattr(bare_replies, "_SEND_WAIT_SECONDS", 0.004)
     monkeypatch.setattr(bare_replies, "_LOOK_SECONDS", 0.002)
     monkeypatch.setattr(retrying, "_WAITS_SECONDS", (0.001,))

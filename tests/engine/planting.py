@@ -1,4 +1,4 @@
-"""Writing into a store what no gateway writes, as somebody with the store and without the key could."""
+"""Writing values into a store that no gateway writes, as a person with the store and without the key could."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ODD = {
     "line breaks": b'{"kind":\n"Message"\n}',
     "long": b'{"kind":"Message","text":"' + b"x" * 1_000_000 + b'"}',
 }
-"""What may stand where a value is stored."""
+"""The odd values planted in place of a stored value."""
 
 _STATEMENTS = {
     "event": "UPDATE event SET body = CAST(?1 AS TEXT) WHERE conversation = ?2",
@@ -49,7 +49,7 @@ _STATEMENTS = {
 
 
 async def plant(store: Store, conversation: str, kind: str, name: str, value: bytes) -> None:
-    """Give what is stored of this kind the value: all events, parts and steps of a conversation, else what is named."""
+    """Plant the value in all events, parts or steps of a conversation, or else in the named entry."""
     if isinstance(store, SqliteStore):
 
         def write(db: sqlite3.Connection, at: Moment) -> int:

@@ -1,4 +1,4 @@
-"""A platform that shows a growing text, and a model that writes while a test looks on."""
+"""A platform showing a growing text, and a model writing step by step for a test."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Board", "Typist"]
 
 
 class Board(Platform):
-    """A platform whose messages can be changed and taken away. `shown`: what a person sees, by message id, in order.
+    """A platform with messages that can be changed and removed. `shown`: the visible texts by message id, in order.
 
-    `limited`: the errors that the next calls for a growing text raise; None: the call is made.
+    `fails`: the errors raised by the next calls for a growing text; None: the call is made.
     """
 
     def __init__(self, **capabilities: Any) -> None:
@@ -28,7 +28,7 @@ class Board(Platform):
         self.fails: list[Exception | None] = []
         self.changed = asyncio.Event()
         self.hangs: asyncio.Event | None = None
-        """An edit waits for it."""
+        """The event awaited by each edit."""
         self.hanging = asyncio.Event()
         self.interval_seconds = 0.0
 
@@ -60,7 +60,7 @@ class Board(Platform):
         return MessageStream(self, address, interval_seconds=self.interval_seconds, message_ids=message_ids)
 
     async def until(self, texts: list[str]) -> None:
-        """Wait until these texts are what a person sees."""
+        """Wait until a person sees exactly these texts."""
         async with asyncio.timeout(60):
             while list(self.shown.values()) != texts:
                 self.changed.clear()
@@ -75,9 +75,9 @@ Step: TypeAlias = str | Sequence[ToolCall] | ProviderError
 
 
 class Typist:
-    """A model that writes what the test gives it: a piece of text, or the end of the reply.
+    """A model writing the steps given by the test: a piece of text, or the end of the reply.
 
-    A reply ends with ToolCalls, which may be none, or with a ProviderError.
+    A reply ends with ToolCalls, possibly none, or with a ProviderError.
     """
 
     name = "typist"
@@ -85,7 +85,7 @@ class Typist:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.apart = False
-        """True when `to` says for which request, by its number from 0, a step is."""
+        """True when `to` names the request of a step, by the number from 0."""
         self._steps: defaultdict[int, asyncio.Queue[Step]] = defaultdict(asyncio.Queue)
 
     def writes(self, *steps: Step, to: int = 0) -> None:
@@ -107,4 +107,4 @@ class Typist:
         yield replace(said, tool_calls=tuple(step), finish="tools" if step else "stop")
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Close no resource."""

@@ -1,4 +1,4 @@
-"""Two releases of a bot run side by side: an action waits a minute for the release that asked it, then ends."""
+"""Two releases of a bot run side by side: an action waits a minute for the release of the question, then ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAITS_SECONDS = 60.0
 
 @pytest.fixture
 async def world(tmp_path: Path, places: Places) -> AsyncIterator[World]:
-    """The first process is of the old release, which has asked; the second is of the new one."""
+    """The first process is of the old release, after asking; the second is of the new release."""
     world = World(tmp_path, places())
     await world.open()
     old = world.workers[0]
@@ -38,7 +38,7 @@ def ran(world: World) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("kept_on", ["redis"], indirect=True)
 async def test_action_is_run_by_the_release_that_asked(world: World) -> None:
-    """Finding 26: in a rolling deployment every confirmed action drifted, whichever process heard the yes."""
+    """Finding 26: in a rolling deployment every confirmed action drifted, in either process hearing the yes."""
     await confirmed(world)
     await world.step(1, "action")
     assert ran(world) == []

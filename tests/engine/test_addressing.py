@@ -1,4 +1,4 @@
-"""Groups: the bot reads what is addressed to it, and nothing of the rest is stored."""
+"""Groups: the bot reads addressed messages, and stores no other message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def thread(name: str) -> Address:
 
 
 def said(person: str, text: str, address: Address = TEAM, **flags: Any) -> Message:
-    """A message of a group that is addressed to nobody, unless `flags` say otherwise."""
+    """Return a message of a group, unaddressed unless `flags` say otherwise."""
     return replace(message(person, text, place=TEAM.place), **{"address": address, "answers_bot": False, **flags})
 
 
@@ -46,7 +46,7 @@ def edited(of: Message, text: str) -> MessageEdited:
 
 
 async def done(chat: Rig, invoices: Invoices) -> list[str]:
-    """Return what was deleted, once something was."""
+    """Wait for the first deletion, and return the deleted invoices."""
     chat.worker.engine.start()
     await until(lambda: invoices.deleted)
     return invoices.deleted
@@ -59,7 +59,7 @@ class Group:
         self.chat, self.invoices = chat, invoices
 
     async def hears(self, *events: Message | MessageEdited) -> bool:
-        """Return whether the events wake the bot; its turn runs."""
+        """Run the turn of the events, and return whether the bot woke."""
         before = len(self.invoices.model.requests)
         await self.chat.take(*events)
         await self.chat.turns()
@@ -67,13 +67,13 @@ class Group:
 
     @property
     def context(self) -> list[str]:
-        """The lines of the group that the model was told with the last message."""
+        """Return the lines of the group told to the model with the last message."""
         (context,) = (line for line in self.told if line.startswith("Written"))
         return context.splitlines()[1:]
 
     @property
     def told(self) -> list[str]:
-        """What the model was told last, but for its instructions."""
+        """Return the texts last told to the model, without the instructions."""
         lines = self.invoices.model.requests[-1].messages
         return [line.content for line in lines if line.role in ("user", "event")]
 
@@ -83,7 +83,7 @@ def group(chat: Rig, invoices: Invoices) -> Group:
     return Group(chat, invoices)
 
 
-async def test_unaddressed_message_leaves_nothing_in_the_store(chat: Rig, group: Group) -> None:
+async def test_unaddressed_message_is_not_stored(chat: Rig, group: Group) -> None:
     assert not await group.hears(said("ana", "lunch?", message_id="1"))
     assert not await group.hears(said("bob", "later", thread("t1"), message_id="2"))
     assert (chat.wire.calls["accept"], chat.wire.calls["commit"]) == (0, 0)
@@ -135,7 +135,7 @@ async def test_a_group_itself_is_not_followed(group: Group) -> None:
     assert not await group.hears(said("bob", "what was that?"))
 
 
-async def test_a_mention_of_somebody_else_is_not_for_the_bot(group: Group) -> None:
+async def test_mention_of_another_person_is_not_for_the_bot(group: Group) -> None:
     assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True))
     assert not await group.hears(said("ana", "@carol can you?", thread("t1")))
     assert await group.hears(said("ana", "mail it to carol@example.org", thread("t1")))
@@ -143,7 +143,7 @@ async def test_a_mention_of_somebody_else_is_not_for_the_bot(group: Group) -> No
     assert await group.hears(said("ana", "@carol and the bot, can you?", thread("t1"), mentions_bot=True))
 
 
-async def test_an_edit_is_read_of_what_was_heard_alone(chat: Rig, group: Group) -> None:
+async def test_edit_is_stored_only_for_a_message_the_bot_heard(chat: Rig, group: Group) -> None:
     unheard, asked = said("ana", "lunch?", message_id="1"), said("ana", "hi", message_id="2", mentions_bot=True)
     await group.hears(unheard)
     await group.hears(asked)
@@ -188,7 +188,7 @@ async def test_the_last_other_messages_come_with_the_next_one(tmp_path: Path, in
         assert group.told.count(context) == 1  # told once, kept in the transcript
 
 
-async def test_a_group_that_moved_is_told_what_was_said_before(tmp_path: Path, invoices: Invoices) -> None:
+async def test_moved_group_keeps_its_earlier_messages_as_context(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(group_context=2), tmp_path) as chat:
         group, lunch = Group(chat, invoices), said("ana", "lunch?", message_id="1")
         await group.hears(lunch)
@@ -208,7 +208,7 @@ async def test_redelivered_message_takes_no_group_context_with_it(tmp_path: Path
         assert "Written in the group before this message, not to you:\nAna: lunch?" in group.told
 
 
-async def test_nothing_is_kept_unless_it_is_asked_for(group: Group) -> None:
+async def test_group_context_is_kept_only_with_the_option(group: Group) -> None:
     await group.hears(said("ana", "lunch?", message_id="1"))
     assert await group.hears(said("bob", "which place?", mentions_bot=True))
     assert not any("lunch" in line for line in group.told)
@@ -244,7 +244,7 @@ async def test_a_long_message_is_kept_short(tmp_path: Path, invoices: Invoices) 
         assert len(context) < 600 and len(context.splitlines()) == 2
 
 
-async def test_a_name_makes_no_line_of_its_own(tmp_path: Path, invoices: Invoices) -> None:
+async def test_line_break_in_a_name_adds_no_line_to_the_context(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(group_context=1), tmp_path) as chat:
         group, words = Group(chat, invoices), said("ana", "lunch?", message_id="1")
         assert words.person is not None
@@ -291,7 +291,7 @@ async def test_message_is_read_though_its_record_conflicts(chat: Rig, monkeypatc
         ({"group_context": True}, "group_context should be a valid integer, not True"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_is_allowed(invoices: Invoices, options: dict[str, Any], says: str) -> None:
+def test_invalid_option_error_names_the_allowed_values(invoices: Invoices, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         invoices.bot(**options)
 
@@ -331,7 +331,7 @@ async def test_the_warnings_of_unknown_fields_are_bounded(chat: Rig, caplog: pyt
     ids=lambda event: type(event).__name__,
 )
 async def test_event_without_a_person_is_not_accepted(chat: Rig, event: Event) -> None:
-    """A post in a channel, say: nobody on the allow-list wrote it."""
+    """A channel post, for example, has no author on the allow-list."""
     inbox = Inbox(chat.worker.context, chat.worker.decisions)
     nobodys = replace(event, person=None, address=here("#news"))
     await inbox.accept(chat.platform, Parsed(events=(nobodys,), response=WebhookResponse()))
@@ -363,7 +363,7 @@ async def kept(chat: Rig) -> list[dict[str, object]]:
 
 
 async def test_shapes_from_strangers_stay_bounded(closed: Rig) -> None:
-    """A thousand dice and polls of somebody who may not talk."""
+    """A stranger sends a thousand dice and polls."""
     for number in range(500):
         await comes(closed, json.dumps({"update_id": number, "message": {"dice": {"value": number % 6}}}).encode())
         poll = {"poll": {"question": f"my secret {number}", "options": [{"text": "a"}] * (number % 9)}}

@@ -47,7 +47,7 @@ def code_of(text: str) -> str:
 
 @asynccontextmanager
 async def asked(*steps: Any, **options: Any) -> AsyncIterator[tuple[ChatDriver, ScriptedProvider, list[str]]]:
-    """Yield a chat in which Ana was asked for INV-1, the model with these further steps, and what is deleted."""
+    """Yield a chat after Ana was asked about INV-1, the model with these further steps, and the list of deletions."""
     script = ScriptedProvider([DELETE, *steps])
     own, done = bot(script, **options)
     async with ChatDriver(own) as chat:
@@ -55,11 +55,11 @@ async def asked(*steps: Any, **options: Any) -> AsyncIterator[tuple[ChatDriver, 
         yield chat, script, done
 
 
-# ── presses where there are no alerts ──
+# ── presses without alerts ──
 
 
 async def press(chat: Rig, token: str) -> list[str]:
-    """What the chat is told of it."""
+    """Press a button, and return the texts shown afterwards."""
     before = len(chat.platform.sent)
     await chat.presses(token)
     lease = await chat.store.lease("w", ["action"])
@@ -89,7 +89,7 @@ async def test_finding_17_an_unknown_press_is_answered_in_the_chat(chat: Rig) ->
 # ── stops ──
 
 
-async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped(invoices: Invoices) -> None:
+async def test_finding_17_stop_names_the_running_effect(invoices: Invoices) -> None:
     invoices.hold = asyncio.Event()
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
@@ -104,11 +104,11 @@ async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped(invoices: In
         assert "Invoice INV-1 is deleted." in texts
 
 
-# ── what is nearly an answer ──
+# ── unclear answers ──
 
 
 @pytest.mark.parametrize("words", ["ok", "Sure, thanks!", "2", "please"])
-async def test_what_only_acknowledges_is_asked_for_the_code(words: str) -> None:
+async def test_bare_acknowledgement_is_asked_for_the_code(words: str) -> None:
     async with asked() as (chat, script, done):
         await chat.says("ana", words)
         code = code_of(chat.last.text)
@@ -155,14 +155,14 @@ async def test_in_a_group_the_ok_of_an_approver_is_answered() -> None:
         assert (len(script.requests), done) == (2, [])
 
 
-# ── what is still open ──
+# ── open questions ──
 
 
 def lines(chat: ChatDriver) -> list[str]:
     return [message.text for message in chat.messages if message.text.startswith("Still open")]
 
 
-async def test_finding_19_what_is_open_stands_under_the_models_done() -> None:
+async def test_finding_19_open_question_is_shown_under_the_models_done() -> None:
     async with asked(*["Done: Delete INV-1 for good."] * 6) as (chat, *_):
         for _ in range(2):
             await chat.says("ana", "and?")
@@ -175,7 +175,7 @@ async def test_finding_19_what_is_open_stands_under_the_models_done() -> None:
         assert len(lines(chat)) == 1, "the line comes again after an hour, or with another number of questions"
 
 
-async def test_what_is_open_is_said_under_a_new_question() -> None:
+async def test_open_question_is_shown_under_a_new_question() -> None:
     async with asked(ToolCall("delete_invoice", {"invoice_id": "INV-2"})) as (chat, *_):
         await chat.says("ana", "delete INV-2")
         (line,) = lines(chat)
@@ -183,7 +183,7 @@ async def test_what_is_open_is_said_under_a_new_question() -> None:
         assert "2”?" in chat.messages[-2].text or "2”?" in chat.messages[-1].text
 
 
-async def test_what_is_open_is_said_under_a_resumed_turn() -> None:
+async def test_open_question_is_shown_under_a_resumed_turn() -> None:
     calls = [ToolCall("delete_invoice", {"invoice_id": f"INV-{number}"}) for number in (1, 2)]
     own, _ = bot(ScriptedProvider([calls, "Both are gone!"]), after="resume")
     async with ChatDriver(own) as chat:
@@ -193,14 +193,14 @@ async def test_what_is_open_is_said_under_a_resumed_turn() -> None:
         assert texts[texts.index("Both are gone!") + 1].startswith("Still open")
 
 
-async def test_what_is_open_is_said_under_a_failure() -> None:
+async def test_open_question_is_shown_under_a_failure() -> None:
     async with asked(ProviderError("test", "down", retryable=False)) as (chat, *_):
         await chat.says("ana", "and?")
         assert chat.messages[-2].text.startswith("I cannot reach the model")
         assert chat.messages[-1].text.startswith("Still open")
 
 
-async def test_what_is_open_is_said_under_a_turn_of_too_many_steps() -> None:
+async def test_open_question_is_shown_after_too_many_steps() -> None:
     async with asked(ToolCall("look", {}), ToolCall("look", {})) as (chat, *_):
         chat.bot.agent.config = AgentConfig(max_iterations=1)
         await chat.says("ana", "look")
@@ -259,7 +259,7 @@ async def test_a_no_with_its_reason_is_told_to_people_and_to_the_model() -> None
         assert done == []
 
 
-async def test_a_yes_with_something_behind_it_is_no_yes() -> None:
+async def test_code_followed_by_other_words_is_no_yes() -> None:
     async with asked("Only half?") as (chat, script, done):
         await chat.says("ana", f"OK {code_of(chat.last.text)} but only half")
         assert done == []
@@ -304,7 +304,7 @@ async def test_finding_14_settled_question_keeps_its_table() -> None:
             ] * number
 
 
-async def test_a_person_without_a_name_is_told_what_they_said(tmp_path: Path) -> None:
+async def test_refusal_of_an_unnamed_person_is_quoted_as_you_said(tmp_path: Path) -> None:
     own, done = bot(ScriptedProvider([DELETE]))
     async with rig(own, tmp_path) as chat:
         await chat.hears("ana", "delete INV-1")
@@ -318,7 +318,7 @@ async def test_a_person_without_a_name_is_told_what_they_said(tmp_path: Path) ->
     assert done == []
 
 
-async def test_events_say_whose_effect_it_was_and_how_it_ended() -> None:
+async def test_events_name_the_action_its_person_and_its_end() -> None:
     own, _ = bot(ScriptedProvider([DELETE]))
     told: list[tuple[str, str, str, str]] = []
 
@@ -354,7 +354,7 @@ async def test_events_say_whose_effect_it_was_and_how_it_ended() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_the_model_reads_what_a_confirmed_tool_says_on_purpose(error: Exception, told: str) -> None:
+async def test_model_reads_the_intended_error_text_of_a_confirmed_tool(error: Exception, told: str) -> None:
     @tool(confirm="Pay?")
     async def pay() -> str:
         """Pay."""

@@ -1,5 +1,4 @@
-"""Approvers in their own chats: asked there, heard there, and told the end there. The action is decided where it was
-asked."""
+"""Approvers in chats of their own: asked, heard and told the end there. The action is decided in the asking chat."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ async def chats(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
 
 
 async def settle(chats: Rig) -> None:
-    """Work every lane until nothing is left to do."""
+    """Work every lane until no work is left."""
     engine = chats.worker.engine
     engine.start()
     await engine.due()
@@ -226,7 +225,7 @@ async def test_silent_approvers_are_reminded_then_the_standin_is_asked(invoices:
         assert "✅ Confirmed by Cat" in newest(chat, "ben")
 
 
-async def test_standin_who_is_not_asked_cannot_approve(invoices: Invoices) -> None:
+async def test_standin_cannot_approve_before_being_asked(invoices: Invoices) -> None:
     async with asking(invoices, BEN, standin=[CAT]) as chat:
         await chat.says("ana", "delete 42")
         with pytest.raises(Exception, match="no such action"):
@@ -253,7 +252,7 @@ async def test_time_ends_in_all_chats(invoices: Invoices) -> None:
         assert invoices.deleted == ["42"]
 
 
-async def test_pending_lists_what_waits_for_the_approver(chat: ChatDriver) -> None:
+async def test_pending_lists_the_questions_for_the_approver(chat: ChatDriver) -> None:
     await chat.says("ben", "/pending")
     assert newest(chat, "ben") == (
         f"This is waiting for your answer:\n\n- Ana (test ana): Delete invoice “42” for good? ({code(chat, 'ben')})"
@@ -263,7 +262,7 @@ async def test_pending_lists_what_waits_for_the_approver(chat: ChatDriver) -> No
 
 
 async def test_every_showing_to_an_approver_names_the_asker(chat: ChatDriver) -> None:
-    """Its buttons or its code decide there, long after the first showing."""
+    """Buttons and code decide in the approver's chat, long after the first showing."""
     asker = "Ana (test ana)"
     await chat.says("ben", "ok")
     assert newest(chat, "ben").startswith(f"Almost: add the code, **OK {code(chat, 'ben')}**.\n\n{asker} asks for your")
@@ -295,7 +294,7 @@ async def test_removed_approver_no_longer_decides(invoices: Invoices) -> None:
         assert newest(chat, "ana").startswith("This is no longer as it was shown, so nothing was done.")
 
 
-async def test_nobody_can_be_reached_is_told_at_once(invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreachable_approvers_are_told_at_once(invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:
     async with asking(invoices, "sms:+1:+2") as chat:
         await chat.says("ana", "delete 42")
         assert newest(chat, "ana") == "The bot cannot reach the people who decide."
@@ -318,7 +317,7 @@ async def test_group_answers_in_the_group_and_others_in_their_chats(invoices: In
         assert invoices.deleted == ["42"]
 
 
-async def test_approver_who_wants_no_messages_is_told_of_at_once(invoices: Invoices) -> None:
+async def test_opted_out_approver_is_told_of_at_once(invoices: Invoices) -> None:
     async with asking(invoices, BEN, CAT) as chat:
         await chat.says("ana", "delete 42")
         await opts_out(chat, "ben")
@@ -340,7 +339,7 @@ async def test_standin_is_asked_when_the_approver_is_lost(invoices: Invoices) ->
 
 
 async def test_question_that_comes_after_the_end_says_so(chats: Rig, invoices: Invoices) -> None:
-    """The relay of the end overtakes that of the question."""
+    """The relay of the end overtakes the relay of the question."""
     await chats.says("ana", "delete 42")
     await chats.worker.turn()
     await chats.says("ana", "/stop")
@@ -381,7 +380,7 @@ async def test_action_edited_in_the_store_ends_its_ballots(chats: Rig, invoices:
     assert invoices.deleted == []
 
 
-async def test_replayed_or_forged_vote_decides_nothing(chats: Rig, invoices: Invoices) -> None:
+async def test_replayed_or_forged_vote_decides_no_action(chats: Rig, invoices: Invoices) -> None:
     await chats.says("ana", "delete 42")
     await settle(chats)
     (asked,) = [action for action in await actions_of(chats) if action.ballots]
@@ -406,7 +405,7 @@ async def test_replayed_or_forged_vote_decides_nothing(chats: Rig, invoices: Inv
 
 
 async def test_vote_counts_by_its_own_stamp_across_the_deadline(chats: Rig, invoices: Invoices) -> None:
-    """The process that took the vote dies before it is handed over; the deadline passes meanwhile."""
+    """The process dies between taking and handing over the vote; the deadline passes meanwhile."""
     await chats.says("ana", "delete 42")
     await settle(chats)
     deadline = 86400 - 1
@@ -465,7 +464,7 @@ async def test_three_presses_an_hour_ask_again_and_no_more(invoices: Invoices) -
         assert len(said(chat, "ben")) > asked, "an hour after the last no the model may ask again"
 
 
-async def test_another_person_does_not_press_it_and_is_not_held_back(invoices: Invoices) -> None:
+async def test_other_person_cannot_ask_again_but_can_ask_anew(invoices: Invoices) -> None:
     async with asking(invoices, BEN, name="our finance team") as chat:
         await refused(chat)
         await chat.presses("cat", AGAIN)

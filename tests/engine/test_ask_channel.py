@@ -92,7 +92,7 @@ async def test_decide_with_a_token_cancels(invoices: Invoices) -> None:
 
 
 @pytest.mark.parametrize("label", ["Confirm", "Cancel", "Change", "Yes, and for 1 hour", "Ask again"])
-async def test_token_decides_only_what_its_button_says(label: str) -> None:
+async def test_token_allows_only_the_intent_of_its_button(label: str) -> None:
     """Defect 15: "confirm" with the token of Cancel or of Change confirmed."""
     paid = []
 
@@ -144,7 +144,9 @@ async def button(bot: ChannelAgent, label: str) -> str:
     [{"action_id": "nothing"}, {"action_id": ""}, {"code": "X0X0"}, {"token": "00" + "A" * 22}, {"token": ""}],
     ids=str,
 )
-async def test_who_may_not_decide_changes_nothing(invoices: Invoices, which: dict[str, str]) -> None:
+async def test_decide_by_a_person_without_the_right_changes_no_action(
+    invoices: Invoices, which: dict[str, str]
+) -> None:
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         with pytest.raises(NotAllowed):
@@ -202,7 +204,7 @@ async def test_files_are_in_the_result() -> None:
         assert artifact.sha256 is not None
 
 
-# ── when it fails ──
+# ── failures ──
 
 
 @both
@@ -242,7 +244,7 @@ async def test_a_tool_that_lets_out_a_generator_exit_fails_at_once(invoices: Inv
         assert (await context.store.stats()).leased == 0
 
 
-async def test_a_call_that_is_cancelled_loses_nothing(invoices: Invoices) -> None:
+async def test_cancelled_call_loses_no_message(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         call = asyncio.create_task(bot.ask_channel("ana", "wait"))
         await invoices.model.waiting.wait()
@@ -422,7 +424,7 @@ async def test_stored_conversations_keep_their_keys(caller: dict[str, Any], conv
 
 
 @pytest.mark.parametrize("empty", ["user_id", "channel_id", "conversation_id"])
-async def test_an_empty_id_is_refused_and_shared_by_nobody(empty: str) -> None:
+async def test_empty_id_is_refused(empty: str) -> None:
     caller: dict[str, Any] = {"user_id": "ana", empty: ""}
     async with showing() as bot:
         with pytest.raises(ValueError, match=empty):
@@ -446,7 +448,7 @@ async def test_a_yes_counts_wherever_it_was_asked(conversation_id: str, invoices
 
 
 @pytest.mark.parametrize("answer", ["a yes", "a code", "an id"])
-async def test_a_person_of_another_channel_confirms_nothing(answer: str, invoices: Invoices) -> None:
+async def test_person_of_another_channel_confirms_no_action(answer: str, invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("c", "delete INV-1", channel_id="a:b")).pending
         if answer == "a yes":

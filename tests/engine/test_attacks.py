@@ -1,4 +1,4 @@
-"""The attacks and mishaps that a confirmation must survive, each by name and grouped by what is attacked.
+"""The attacks and mishaps survived by a confirmation, each by name and grouped by target.
 
 A: the person. B: the token. C: the arguments. D: the model. E: the chat. F: time and machines. G: the policy.
 """
@@ -66,7 +66,7 @@ async def actions(chat: ChatDriver) -> list[PendingAction]:
 
 
 async def log(chat: ChatDriver, name: str) -> list[dict[str, Any]]:
-    """Of every chat that anything was said in."""
+    """Read this log of every chat with a message."""
     context = chat.engine.context
     places = {"ana", "#team", *(shown.place for shown in chat.messages)}
     partitions = {context.store.partition(context.conversation(place(where))) for where in places}
@@ -75,7 +75,7 @@ async def log(chat: ChatDriver, name: str) -> list[dict[str, Any]]:
 
 
 async def tamper(chat: ChatDriver, **changes: Json) -> None:
-    """Change the newest action's record as somebody with the file but without the key could."""
+    """Change the newest action's record, as a person with the file and without the key could."""
     action = (await actions(chat))[-1]
     store = chat.engine.context.store
     transaction = Transaction(partition=store.partition(action.conversation))
@@ -89,7 +89,7 @@ def texts(chat: ChatDriver) -> list[str]:
 
 
 def code(chat: ChatDriver) -> str:
-    """That of the newest prompt."""
+    """Return the code of the newest prompt."""
     return str(re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", "\n".join(shown.text for shown in chat.messages))[-1])
 
 
@@ -121,7 +121,7 @@ async def test_a2_another_member_answers_in_words(driver: ChatDriver, invoices: 
     assert [action.state for action in await actions(driver)] == ["pending"]
 
 
-async def test_a3_four_eyes_are_not_those_of_who_asked(invoices: Invoices) -> None:
+async def test_a3_requester_cannot_approve_under_four_eyes(invoices: Invoices) -> None:
     async with ChatDriver(approved_by(invoices, BOB)) as chat:
         await chat.says("ana", "delete INV-1", group="team")
         await chat.presses("ana", "Confirm")
@@ -130,7 +130,7 @@ async def test_a3_four_eyes_are_not_those_of_who_asked(invoices: Invoices) -> No
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_a3_who_asked_is_never_the_only_approver(invoices: Invoices) -> None:
+async def test_a3_requester_is_never_the_only_approver(invoices: Invoices) -> None:
     async with ChatDriver(approved_by(invoices, BOB)) as chat:
         await chat.says("bob", "delete INV-1", group="team")
         assert await actions(chat) == []
@@ -152,7 +152,7 @@ async def test_a5_the_same_person_on_another_channel_is_another(asked: ChatDrive
 
 
 @pytest.mark.parametrize("who", [None, person("ana", is_bot=True)], ids=["nobody", "bot"])
-async def test_a7_a8_anonymous_admins_channels_and_bots_decide_nothing(
+async def test_a7_a8_anonymous_admin_channel_and_bot_decide_no_action(
     driver: ChatDriver, invoices: Invoices, who: Person | None
 ) -> None:
     await driver.says("ana", "delete INV-1", group="team")
@@ -200,7 +200,7 @@ async def test_b4_guesses_are_refused_and_do_not_fill_the_log(asked: ChatDriver,
 
 
 @pytest.mark.ledger("PEND-19")
-async def test_b8_what_the_platform_repeats_is_one_event(driver: ChatDriver, invoices: Invoices) -> None:
+async def test_b8_repeated_delivery_is_one_event(driver: ChatDriver, invoices: Invoices) -> None:
     ask = message("delete INV-1")
     await take(driver, ask, ask)
     await take(driver, ask)
@@ -217,7 +217,7 @@ async def test_b8_what_the_platform_repeats_is_one_event(driver: ChatDriver, inv
 
 @pytest.mark.ledger("PEND-18")
 async def test_c1_record_changed_after_its_approval_is_not_run(asked: ChatDriver, invoices: Invoices) -> None:
-    """Not even with a digest made anew: it needs no key."""
+    """A newly made digest does not help: a digest needs no key."""
     await tamper(
         asked,
         state="approved",
@@ -233,8 +233,8 @@ async def test_c1_record_changed_after_its_approval_is_not_run(asked: ChatDriver
     assert "changed from outside the chat" in texts(asked)[-1]
 
 
-async def test_c1_yes_to_a_prompt_with_a_changed_record_runs_nothing(driver: ChatDriver, invoices: Invoices) -> None:
-    """One prompt asked two things; that one of them was changed does not make a yes clear."""
+async def test_c1_yes_to_a_prompt_with_a_changed_record_runs_no_tool(driver: ChatDriver, invoices: Invoices) -> None:
+    """The prompt asks two questions; the change of one record does not make a yes clear."""
     await driver.says("ana", "delete INV-1 INV-2")
     await tamper(driver, args={"invoice_id": "INV-666"})
     await driver.says("ana", "yes", reply_to=1)
@@ -243,7 +243,7 @@ async def test_c1_yes_to_a_prompt_with_a_changed_record_runs_nothing(driver: Cha
     assert invoices.deleted == []
 
 
-async def test_c2_what_a_caller_does_with_its_copy_changes_nothing(invoices: Invoices) -> None:
+async def test_c2_callers_change_of_its_copy_changes_no_action(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         asked = await bot.ask_channel("ana", "delete INV-1")
         cast("dict[str, Json]", asked.pending[0].args)["invoice_id"] = "INV-666"
@@ -256,7 +256,7 @@ async def test_c3_question_is_made_from_arguments_not_by_the_model(asked: ChatDr
 
 
 def guarded(state: dict[str, Any], done: list[str]) -> ChannelAgent:
-    """A tool whose preview sees something that may change."""
+    """Return a bot with a tool and a preview of changeable state."""
 
     async def ask(invoice_id: str) -> Preview:
         if state["lines"] is None:
@@ -314,7 +314,7 @@ async def test_c5_changed_tool_stops_a_confirmed_action(asked: ChatDriver, invoi
     tools = {"another version": [delete_invoice], "without the tool": [], "with other parameters": [renumbered]}
     asked.bot.agent = Agent(tools[deployed], provider=invoices.model)
     await asked.presses("ana", "Confirm")
-    await asked.clock.advance(70)  # where another process could have it, that one is waited for
+    await asked.clock.advance(70)  # an action that another process could run is waited for
     assert invoices.deleted == []
     assert "The bot has been changed since" in texts(asked)[-1]
 
@@ -329,7 +329,7 @@ async def test_c5_changed_tool_stops_a_confirmed_action(asked: ChatDriver, invoi
         ("INV-1" + "0" * 2000 + "9", "INV-1" + "0" * 2000 + "9"),
     ],
 )
-async def test_c7_d8_a_hostile_value_is_shown_as_what_it_is(invoices: Invoices, value: str, shown: str) -> None:
+async def test_c7_d8_hostile_value_is_shown_escaped(invoices: Invoices, value: str, shown: str) -> None:
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": value})])
     async with ChatDriver(invoices.bot(), provider=script) as chat:
         await chat.says("ana", "go")
@@ -341,7 +341,7 @@ async def test_c7_d8_a_hostile_value_is_shown_as_what_it_is(invoices: Invoices, 
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, float("nan"), float("inf"), 10**400])
-async def test_c8_what_canonical_json_cannot_hold_is_not_asked(value: Any) -> None:
+async def test_c8_value_outside_canonical_json_is_not_asked(value: Any) -> None:
     paid: list[Any] = []
 
     @tool(confirm="Pay {amount}?")
@@ -397,7 +397,7 @@ async def test_d3_model_cannot_claim_that_an_open_ask_is_done(invoices: Invoices
         assert texts(chat)[-1].startswith("Nothing has been done yet.")
 
 
-async def test_d5_what_was_refused_is_not_asked_again_in_the_same_turn(invoices: Invoices) -> None:
+async def test_d5_refused_call_is_not_asked_again_in_the_same_turn(invoices: Invoices) -> None:
     ask = ToolCall("delete_invoice", {"invoice_id": "INV-1"})
     gate = asyncio.Event()
     script = ScriptedProvider([ask, gate, ask, "As you like."])
@@ -416,7 +416,7 @@ async def test_d5_what_was_refused_is_not_asked_again_in_the_same_turn(invoices:
         assert texts(chat)[-1] == "As you like."
 
 
-async def test_d6_the_output_of_a_tool_confirms_nothing(invoices: Invoices) -> None:
+async def test_d6_output_of_a_tool_confirms_no_action(invoices: Invoices) -> None:
     @tool(read_only=True)
     async def read_mail() -> str:
         """Read the mail."""
@@ -472,7 +472,7 @@ async def test_a_code_meant_for_another_bot_is_not_ours(
     assert invoices.deleted == []
 
 
-async def test_e3_several_wait_and_a_bare_yes_names_none(driver: ChatDriver, invoices: Invoices) -> None:
+async def test_e3_bare_yes_to_several_questions_decides_none(driver: ChatDriver, invoices: Invoices) -> None:
     await driver.says("ana", "delete INV-1 INV-2")
     codes = re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", driver.last.text)
     await driver.says("ana", "yes")
@@ -524,10 +524,10 @@ async def test_e7_a_reaction_never_decides(asked: ChatDriver, emoji: str) -> Non
 
 @pytest.mark.parametrize("flag", ["", "transcribed", "forwarded", "via_bot", "attachments"])
 @pytest.mark.parametrize("words", ["yes", "ok {code}", "reply"])
-async def test_e8_e9_e10_e12_what_was_not_typed_is_no_answer(
+async def test_e8_e9_e10_e12_words_that_were_not_typed_are_no_answer(
     asked: ChatDriver, invoices: Invoices, flag: str, words: str
 ) -> None:
-    """The same words decide where nothing is beside them."""
+    """Without the flag, the same words decide."""
     more: dict[str, Any] = {flag: (Attachment(kind="sticker", ref="x"),) if flag == "attachments" else True}
     more = more if flag else {}
     if words == "reply":
@@ -559,7 +559,7 @@ async def test_e11_reply_to_a_forgotten_question_answers_no_other(driver: ChatDr
 
 
 @pytest.mark.parametrize("word", ["cancel", "stop", "end", "quit", "start"])
-async def test_e15_the_words_of_carriers_confirm_nothing(asked: ChatDriver, invoices: Invoices, word: str) -> None:
+async def test_e15_carrier_words_confirm_no_action(asked: ChatDriver, invoices: Invoices, word: str) -> None:
     assert word.upper() not in texts(asked)[0]
     await asked.says("ana", word)
     assert invoices.deleted == []
@@ -602,7 +602,7 @@ async def test_question_answered_while_asked_again_keeps_the_turn(invoices: Invo
 async def test_refused_press_before_a_bare_yes_asks_for_the_code(
     driver: ChatDriver, invoices: Invoices, button: str
 ) -> None:
-    """Whoever presses one thing and then writes yes may mean what they pressed."""
+    """A person pressing one button and then writing yes may mean the pressed question."""
     await driver.says("ana", "delete INV-1", group="team")
     elsewhere = press(driver, person("ana"), "ana")
     await driver.says("ana", "delete INV-2")
@@ -630,7 +630,7 @@ async def test_f1_the_deadline_is_the_stores_and_the_stamp_counts(invoices: Invo
             assert invoices.deleted == deleted
 
 
-async def test_f2_what_a_platform_says_of_the_time_makes_nobody_early(asked: ChatDriver, invoices: Invoices) -> None:
+async def test_f2_platform_timestamp_does_not_beat_the_deadline(asked: ChatDriver, invoices: Invoices) -> None:
     sent_at = datetime.now(UTC) - timedelta(days=1)
     pressed = press(asked, person("ana"), "ana", sent_at=sent_at)
     await asked.clock.advance(1000)
@@ -659,7 +659,7 @@ async def unavailable(keys: Sequence[Key]) -> None:
     raise StoreUnavailable("the disk is full")
 
 
-async def test_f14_a_flood_of_presses_by_somebody_else_fills_no_audit(driver: ChatDriver, invoices: Invoices) -> None:
+async def test_f14_flood_of_presses_by_another_person_fills_no_audit(driver: ChatDriver, invoices: Invoices) -> None:
     await driver.says("ana", "delete INV-1", group="team")
     pressed = press(driver, person("bob"), "#team")
     await take(driver, *(replace(pressed, event_ids=(f"p{n}",)) for n in range(50)))
@@ -691,7 +691,7 @@ async def test_g1_a_tool_that_is_denied_meanwhile_is_not_run(invoices: Invoices,
 
 
 async def deny_after_the_yes(chat: ChatDriver, denied: Agent) -> None:
-    """The yes is written; before any worker takes it up, the policy is another."""
+    """Press Confirm, and change the policy before any worker takes up the yes."""
     engine = chat.engine
     await engine.stop()
     event = press(chat, person("ana"), "ana")

@@ -32,7 +32,7 @@ LOOK_UP = ToolCall("look_up", {"what": "it"})
 
 
 class Metered(ScriptedProvider):
-    """Every reply uses this much."""
+    """A model with `usage` for every reply."""
 
     def __init__(self, script: Sequence[Any], usage: Usage = USED) -> None:
         super().__init__(script)
@@ -223,7 +223,7 @@ async def test_usage_is_booked_by_person_conversation_bot_and_day(tmp_path: Path
 
 
 async def test_taken_over_reply_is_booked_once(tmp_path: Path) -> None:
-    """A process loses its lease in its second call: the reply before is booked with its checkpoint, the late one is
+    """A process loses the lease in the second call: the first reply is booked with the checkpoint, the late reply is
     not."""
     hold = asyncio.Event()
     model = Metered([LOOK_UP, hold, "one", "too late"])
@@ -305,7 +305,7 @@ async def test_workers_on_one_store_count_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.ledger("USE-02")
-async def test_usage_command_tells_today_this_month_and_what_is_left(tmp_path: Path) -> None:
+async def test_usage_command_tells_today_this_month_and_the_rest(tmp_path: Path) -> None:
     model = Metered(["one", "two"])
     async with rig(bot(model), tmp_path, budgets="person=1 USD/day, person=5000 tokens/month, bot=9 USD/day") as chat:
         await midnight(chat)
@@ -321,7 +321,7 @@ async def test_usage_command_tells_today_this_month_and_what_is_left(tmp_path: P
         assert len(lines) == 6
 
 
-async def test_usage_command_says_what_has_no_price(tmp_path: Path) -> None:
+async def test_usage_command_names_the_tokens_without_a_price(tmp_path: Path) -> None:
     model = Metered(["one"], Usage(prompt_tokens=12_345))
     async with rig(bot(model, language="de"), tmp_path) as chat:
         await says(chat, "a", "/usage")

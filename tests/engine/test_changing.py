@@ -1,4 +1,4 @@
-"""Changes: a question gives way to the next one that its person asks, and nothing of it can happen afterwards."""
+"""Changes: a question gives way to the next question of the same person, and has no effect afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.engine.bots import Invoices, Model
 
 
 class Changing(Model):
-    """Asks for the invoice that the last messages name, as a model would."""
+    """Asks about the invoice named in the last messages, as a model would."""
 
     async def complete(self, request: Request) -> Response:
         last = itertools.takewhile(lambda message: message.role in ("user", "event"), reversed(request.messages))
@@ -42,7 +42,7 @@ def changing() -> Invoices:
 
 @pytest.fixture
 async def changes(changing: Invoices) -> AsyncIterator[ChatDriver]:
-    """A chat in which Ana has been asked for INV-42."""
+    """A chat after Ana was asked about INV-42."""
     async with ChatDriver(changing.bot()) as chat:
         await chat.says("ana", "delete INV-42")
         yield chat
@@ -78,7 +78,7 @@ async def test_change_button_asks_how_and_the_answer_changes_it(changes: ChatDri
     assert changing.deleted == ["INV-7"]
 
 
-async def test_old_code_and_button_of_the_changed_question_do_nothing(changes: ChatDriver, changing: Invoices) -> None:
+async def test_old_code_and_button_of_the_changed_question_are_dead(changes: ChatDriver, changing: Invoices) -> None:
     code = re.search(r"\bOK (\w{4})\b", changes.last.text)
     assert code is not None
     old = dict(changes.messages[0].tokens)
@@ -91,7 +91,7 @@ async def test_old_code_and_button_of_the_changed_question_do_nothing(changes: C
     assert await opened(changes) == ["INV-7"]
 
 
-async def test_refused_change_leaves_nothing_open(changes: ChatDriver, changing: Invoices) -> None:
+async def test_refused_change_leaves_no_open_question(changes: ChatDriver, changing: Invoices) -> None:
     await changes.says("ana", "yes, but INV-7")
     await changes.says("ana", "no")
     assert await opened(changes) == []
@@ -119,7 +119,7 @@ async def test_words_beside_a_yes_leave_these_questions(
 
 
 async def writes_at_once(chat: ChatDriver, *texts: str) -> None:
-    """Send several messages of Ana before a turn reads the first one."""
+    """Send several messages of Ana before a turn reads the first."""
     inbox, channel = chat.engine.inbox, chat.engine.context.channels["test"]
     for number, text in enumerate(texts):
         message = Message(
@@ -170,7 +170,7 @@ async def test_another_person_does_not_change_it(driver: ChatDriver) -> None:
     assert driver.alerts[-1] == "This is not yours to answer."
 
 
-async def test_change_of_what_has_ended_says_so(changes: ChatDriver) -> None:
+async def test_change_of_an_ended_action_says_that_it_is_done(changes: ChatDriver) -> None:
     token = changes.last.tokens["Change"]
     await changes.presses("ana", "Confirm")
     changes.messages[0].tokens = {"Late": token}
@@ -214,7 +214,7 @@ async def test_list_decides_no_question_that_is_being_changed(changes: ChatDrive
 
 
 async def test_equal_call_beside_the_changed_one_leaves_one_question(changes: ChatDriver, changing: Invoices) -> None:
-    """Its record was written once more, and the question that was told as changed stayed open."""
+    """The old question's record was written once more, and the question told as changed stayed open."""
     code = re.search(r"\bOK (\w{4})\b", changes.last.text)
     assert code is not None
     await changes.presses("ana", "Change")
@@ -248,7 +248,7 @@ async def test_no_permission_covers_the_child_beside_an_equal_call() -> None:
 
 
 async def test_child_that_the_quota_refused_may_still_be_asked(invoices: Invoices) -> None:
-    """The model asks for two, which is one too many, and then for one of them."""
+    """The model asks for two, exceeding the quota by one, and then for one of the two."""
 
     def call(number: int) -> Call:
         return Call("delete_invoice", {"invoice_id": f"INV-{number}"})
@@ -265,7 +265,7 @@ async def test_child_that_the_quota_refused_may_still_be_asked(invoices: Invoice
         assert await opened(chat) == ["INV-20"]
 
 
-async def test_turn_that_goes_on_after_an_outcome_changes_nothing() -> None:
+async def test_turn_resumed_after_an_outcome_changes_no_question() -> None:
     @tool(confirm=Confirm("Delete {name}?", after="resume"))
     async def delete(name: str) -> str:
         """Delete."""

@@ -1,4 +1,4 @@
-"""A machine clock that is far ahead changes nothing until a platform agrees with it."""
+"""A machine clock far ahead has no effect until a platform agrees with the clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY = 86_400
 
 @pytest.fixture(autouse=True)
 def kept_on() -> str:
-    """Each test here names its store."""
+    """Leave the choice of the store to each test."""
     return ""
 
 
@@ -65,7 +65,7 @@ def test_only_a_clock_that_agrees_with_a_platform_is_trusted() -> None:
     assert trusted and not skew.is_off
 
 
-def test_a_date_that_is_none_says_nothing() -> None:
+def test_invalid_date_gives_no_skew() -> None:
     assert skew_of("Mon", NOW) is None
 
 
@@ -89,7 +89,7 @@ async def of_two_days(path: Path, wall: Wall) -> SqliteStore:
     return store
 
 
-async def test_clock_far_ahead_expires_nothing_of_a_file(tmp_path: Path) -> None:
+async def test_clock_far_ahead_expires_no_record_of_a_file(tmp_path: Path) -> None:
     wall = Wall()
     store = await of_two_days(tmp_path / "a.db", wall)
     await store.commit(Transaction(partition="00", puts={"r": Put(1, ttl_seconds=30 * DAY)}))
@@ -131,8 +131,8 @@ async def test_clock_less_than_a_day_ahead_is_followed_at_once(tmp_path: Path) -
     await store.close()
 
 
-async def test_clock_far_ahead_expires_nothing_on_redis(redis_url: str, prefix: str) -> None:
-    """Nobody sets the clock of the tests' server: what is stored is older instead."""
+async def test_clock_far_ahead_expires_no_record_on_redis(redis_url: str, prefix: str) -> None:
+    """The clock of the tests' server is never set: the stored record is older instead."""
     before = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
     before.offset_seconds = -900 * DAY
     await before.open()

@@ -25,7 +25,7 @@ DAYS_SECONDS = 2 * 86_400
 
 
 class Steppable:
-    """A new store, and the way to set the clock that it follows."""
+    """A new store, and the way to set the store's clock."""
 
     def __init__(self, url: str | None, prefix: str) -> None:
         self.back_seconds = self.forward_seconds = 0
@@ -43,7 +43,7 @@ class Steppable:
         return elapsed_ns() - self.back_seconds * 10**9
 
     def set_forward(self, seconds: int = STEP_SECONDS) -> None:
-        """Nobody sets the clock of the tests' Redis: there the other one goes back, and the store's forward."""
+        """Set the clock forward. The clock of Redis stays: the elapsed clock goes back, and the store's forward."""
         if isinstance(self.store, SqliteStore):
             self.forward_seconds += seconds
         else:
@@ -69,10 +69,10 @@ async def chat(
 
 
 async def test_a_question_stays_open_and_its_button_counts(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
-    """Finding 32: it had expired. A button, unlike a bare word, counts until the deadline that the question names."""
+    """Finding 32: the question had expired. A button, unlike a bare word, counts until the deadline in the question."""
     await chat.asks(1)
     kept.set_forward()
-    chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    chat.worker.context.clock.observe(await chat.store.now())  # unmoved, on either store
     await chat.worker.engine.due()
     await chat.work()
     assert [action.state for action in await chat.actions()] == ["pending"]
@@ -83,7 +83,7 @@ async def test_a_question_stays_open_and_its_button_counts(chat: Rig, invoices: 
 async def test_question_expires_on_time_despite_a_clock_step(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
     await chat.asks(1)
     kept.set_forward()
-    chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    chat.worker.context.clock.observe(await chat.store.now())  # unmoved, on either store
     await chat.advance(15 * 60 - 5)
     assert [action.state for action in await chat.actions()] == ["pending"]
     await chat.advance(6)
@@ -100,14 +100,14 @@ async def test_waiting_approval_is_launched_despite_a_clock_step(
     (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     kept.set_forward()
-    chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    chat.worker.context.clock.observe(await chat.store.now())  # unmoved, on either store
     await chat.worker.engine.due()
     await chat.work()
     assert invoices.deleted == ["INV-1"]
 
 
 async def test_waiting_reply_is_sent_despite_a_clock_step(chat: Rig, kept: Steppable) -> None:
-    """After a day it would be."""
+    """A reply waiting for a day would stay unsent."""
     await chat.says("ana", "hello")
     await chat.worker.turn()
     kept.set_forward(DAYS_SECONDS)

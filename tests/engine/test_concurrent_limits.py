@@ -28,7 +28,7 @@ ANA = "test:bot:ana"
 
 
 class Metered:
-    """A model with 15 tokens a reply. It answers while `let_go` is set."""
+    """A model with 15 tokens a reply, answering while `let_go` is set."""
 
     name = "metered"
 
@@ -52,7 +52,7 @@ def bot(model: Metered) -> ChannelAgent:
 
 
 async def leases(chat: Rig, count: int, person: str = "ana") -> list[Lease]:
-    """Return the leases of so many turns of one person."""
+    """Return the leases of so many turns of a person."""
     await asyncio.gather(*(chat.says(person, "hello", place=f"#{number}") for number in range(count)))
     found = [await chat.store.lease("w", ["turn"], lease_seconds=60.0) for _ in range(count)]
     return [lease for lease in found if lease is not None]

@@ -193,7 +193,7 @@ def code(own: ChatDriver) -> str:
 
 
 async def names(own: ChatDriver) -> list[str]:
-    """What the store has of Ana."""
+    """Return the names of all stored keys of Ana."""
     store = own.engine.context.store
     kept = [key.name for key, _ in await store.scan("")] + [key.name for key in await store.logs("")]
     return [name for name in kept if "test:bot:ana" in name]
@@ -205,7 +205,7 @@ async def until_forgotten(own: ChatDriver) -> None:
 
 
 @pytest.mark.ledger("MEM-11")
-async def test_forgetting_takes_a_second_word(own: ChatDriver) -> None:
+async def test_forget_needs_a_second_message_with_the_code(own: ChatDriver) -> None:
     await own.says("ana", "/forget")
     assert "cannot be undone" in own.last.text
     await until_forgotten(own)
@@ -218,7 +218,7 @@ async def test_forgetting_takes_a_second_word(own: ChatDriver) -> None:
 
 
 @pytest.mark.parametrize("said", ["/forget 99999", "/forget yes", "/forget", "/forget me please"])
-async def test_another_word_asks_again(own: ChatDriver, said: str) -> None:
+async def test_forget_with_a_wrong_code_asks_again(own: ChatDriver, said: str) -> None:
     await own.says("ana", "/forget")
     await own.says("ana", said)
     assert "cannot be undone" in own.last.text
@@ -239,7 +239,7 @@ async def test_a_code_is_of_one_person_command_and_time(own: ChatDriver) -> None
     assert await names(own)
 
 
-async def test_an_open_question_is_withdrawn_with_it(own: ChatDriver) -> None:
+async def test_forget_withdraws_an_open_question(own: ChatDriver) -> None:
     await own.says("ana", "delete it")
     await own.says("ana", "/forget")
     await own.says("ana", f"/forget {code(own)}")
@@ -261,7 +261,7 @@ async def test_a_group_points_to_the_own_chat(own: ChatDriver) -> None:
 
 
 @pytest.mark.ledger("MEM-11")
-async def test_an_export_is_a_file_after_a_second_word(own: ChatDriver) -> None:
+async def test_export_is_a_file_after_a_second_message_with_the_code(own: ChatDriver) -> None:
     await own.says("ben", "my koala-secret")
     await own.says("ana", "/export")
     assert own.last.artifacts == []
@@ -274,7 +274,7 @@ async def test_an_export_is_a_file_after_a_second_word(own: ChatDriver) -> None:
     assert "quokka-secret" in content and "koala" not in content
 
 
-async def test_after_it_a_person_begins_anew(own: ChatDriver) -> None:
+async def test_person_begins_anew_after_forget(own: ChatDriver) -> None:
     await own.says("ana", "/forget")
     await own.says("ana", f"/forget {code(own)}")
     await until_forgotten(own)
@@ -323,7 +323,7 @@ async def test_ten_outcomes_are_listed(invoices: Invoices) -> None:
     assert ["INV-11”" in lines[2], "INV-2”" in lines[-1], len(lines)] == [True, True, 12]
 
 
-async def test_nobody_reads_the_outcomes_of_others(invoices: Invoices) -> None:
+async def test_outcomes_of_other_people_are_not_listed(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         await decided(bot, "INV-1", "confirm", conversation_id="shared")
         await decided(bot, "INV-2", "confirm", person="bob", conversation_id="shared")
@@ -332,7 +332,7 @@ async def test_nobody_reads_the_outcomes_of_others(invoices: Invoices) -> None:
         assert await receipts(bot, "eva", conversation_id="shared") == ["Nothing has been decided here yet."]
 
 
-async def test_they_are_told_in_the_readers_language(invoices: Invoices) -> None:
+async def test_outcomes_are_told_in_the_readers_language(invoices: Invoices) -> None:
     async with invoices.bot(language="de") as bot:
         await decided(bot, "INV-1", "cancel")
         lines = await receipts(bot)
@@ -367,7 +367,7 @@ async def test_question_in_a_group_is_listed_in_the_own_chat() -> None:
         assert "INV-7" not in await listed(chat, "ana")
 
 
-async def test_approver_of_a_group_reads_it_too() -> None:
+async def test_approver_of_a_group_reads_the_question_in_the_own_chat() -> None:
     async with ChatDriver(bot(), provider=ScriptedProvider([ToolCall("pay", {"amount": 5})])) as chat:
         await chat.says("ana", "pay 5", group="sales")
         assert "Pay 5? (test:bot:#sales)" in await listed(chat, "ben")

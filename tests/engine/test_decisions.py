@@ -1,4 +1,4 @@
-"""Decisions overtake, and one confirmation does one thing, once."""
+"""Decisions overtake turns, and a confirmation has one effect, once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_press_during_a_long_turn_is_executed_at_once(driver: ChatDriver
 
 
 @pytest.mark.parametrize("token", ["", "x", "00" + "A" * 22, "99" + "A" * 22, "é" * 24, "0" * 5000])
-async def test_a_guessed_token_does_nothing(driver: ChatDriver, invoices: Invoices, token: str) -> None:
+async def test_guessed_token_decides_no_action(driver: ChatDriver, invoices: Invoices, token: str) -> None:
     await driver.says("ana", "delete INV-42")
     await take(driver, press(driver, "guess", token=token or "-"))
     await idle(driver)
@@ -105,7 +105,7 @@ async def test_joint_prompt_keeps_its_other_buttons_after_an_answer(driver: Chat
     assert said == sorted(said)
 
 
-async def test_what_is_asked_together_is_stopped_together(driver: ChatDriver) -> None:
+async def test_stop_withdraws_all_questions_of_one_prompt(driver: ChatDriver) -> None:
     await driver.says("ana", "delete INV-1 INV-2")
     await driver.says("ana", "/stop")
     prompt = driver.messages[0]
@@ -133,7 +133,7 @@ async def test_an_equal_ask_joins_the_open_one(asked: ChatDriver, invoices: Invo
     assert all(not message.buttons for message in asked.messages)
 
 
-async def test_a_yes_written_before_the_question_decides_nothing(driver: ChatDriver, invoices: Invoices) -> None:
+async def test_yes_written_before_the_question_decides_no_action(driver: ChatDriver, invoices: Invoices) -> None:
     await driver.says("ana", "hello")
     await driver.says("ana", "delete INV-1")
     await driver.says("ana", "yes", after=1)
@@ -211,7 +211,7 @@ async def test_yes_counts_three_seconds_after_the_delivery_report(
     assert invoices.deleted == (["INV-1"] if counts else [])
 
 
-async def test_what_waits_when_stop_is_said_is_not_asked(driver: ChatDriver, invoices: Invoices) -> None:
+async def test_message_waiting_at_a_stop_asks_no_question(driver: ChatDriver, invoices: Invoices) -> None:
     store = driver.engine.context.store
     first = asyncio.create_task(driver.says("ana", "wait"))
     await invoices.model.waiting.wait()
@@ -250,7 +250,7 @@ MISSED = [
 
 @pytest.mark.parametrize(("question", "language", "words"), MISSED)
 @pytest.mark.parametrize("replies", [True, False])
-async def test_answer_with_another_verb_decides_nothing(
+async def test_answer_with_another_verb_decides_no_action(
     invoices: Invoices, question: str, language: str, words: str, replies: bool
 ) -> None:
     async with ChatDriver(invoices.bot(confirm=question, language=language)) as chat:
@@ -262,7 +262,7 @@ async def test_answer_with_another_verb_decides_nothing(
         assert "INV" in chat.last.text and chat.last.buttons
 
 
-async def test_a_question_to_cancel_says_what_its_buttons_do(invoices: Invoices) -> None:
+async def test_buttons_of_a_question_to_cancel_name_their_effect(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(confirm="Cancel order {invoice_id}?")) as chat:
         await chat.says("ana", "delete INV-1")
         assert chat.last.buttons == ["Yes, do it", "No, do not", "Change"]
@@ -273,7 +273,7 @@ async def test_a_question_to_cancel_says_what_its_buttons_do(invoices: Invoices)
 
 
 @pytest.mark.parametrize("words", ["sim", "OK FM63", "ok 7777"])
-async def test_what_looks_like_an_answer_is_answered_by_the_gateway(
+async def test_words_like_an_answer_are_answered_by_the_gateway(
     asked: ChatDriver, invoices: Invoices, words: str
 ) -> None:
     requests = len(invoices.model.requests)
@@ -351,7 +351,7 @@ async def test_one_press_asks_an_expired_question_again(asked: ChatDriver, invoi
     assert invoices.deleted == ["INV-1"]
 
 
-async def test_nobody_else_has_it_asked_again(driver: ChatDriver) -> None:
+async def test_only_the_requester_can_ask_an_expired_question_again(driver: ChatDriver) -> None:
     await driver.says("ana", "delete INV-1", group="team")
     await driver.clock.advance(16 * 60)
     shown = len(driver.messages)
@@ -366,7 +366,7 @@ async def test_nobody_else_has_it_asked_again(driver: ChatDriver) -> None:
 
 
 def counting() -> tuple[list[int], Any]:
-    """Return a preview of lines, and the list whose first item is their number."""
+    """Return a preview of lines, and a list with the number of lines as the first item."""
     count = [3]
 
     async def look(invoice_id: str) -> Preview:
@@ -375,7 +375,7 @@ def counting() -> tuple[list[int], Any]:
     return count, look
 
 
-async def test_what_has_drifted_is_asked_again_with_a_new_preview(invoices: Invoices) -> None:
+async def test_drifted_action_is_asked_again_with_a_new_preview(invoices: Invoices) -> None:
     count, look = counting()
     async with ChatDriver(invoices.bot(confirm=look)) as chat:
         await chat.says("ana", "delete INV-1")
@@ -389,7 +389,7 @@ async def test_what_has_drifted_is_asked_again_with_a_new_preview(invoices: Invo
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_what_can_no_longer_be_previewed_is_not_asked_again(invoices: Invoices) -> None:
+async def test_action_without_a_preview_is_not_asked_again(invoices: Invoices) -> None:
     gone: list[bool] = []
 
     async def look(invoice_id: str) -> str:
@@ -489,7 +489,7 @@ async def test_forwarded_stop_is_a_text_for_the_model(asked: ChatDriver, invoice
 
 
 async def test_twenty_questions_in_fifteen_minutes_over_all_places(invoices: Invoices) -> None:
-    """Defect 17: five questions a conversation were twelve in twelve groups."""
+    """Defect 17: a limit of five questions a conversation allowed twelve in twelve groups."""
     async with ChatDriver(invoices.bot()) as chat:
         for number in range(21):
             await chat.says("ana", f"delete INV-{number}", group=f"g{number}")

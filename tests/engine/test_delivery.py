@@ -1,4 +1,4 @@
-"""The outbox: in order, part by part, each with its receipt, whatever the platform does."""
+"""The outbox is sent in order, part by part, each with a receipt, under any behaviour of the platform."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTE = say("may_be_duplicate", "en")
 
 
 async def ask(chat: Rig) -> None:
-    """A question is in the outbox."""
+    """Queue a question in the outbox."""
     await chat.says("ana", "delete INV-1")
     await chat.worker.turn()
 
@@ -40,10 +40,10 @@ async def parts(chat: Rig) -> int:
     return (await chat.store.stats()).parts
 
 
-# ── order, and nothing twice ──
+# ── order, without repetition ──
 
 
-async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) -> None:
+async def test_turn_sends_text_then_media_then_prompt(tmp_path: Path) -> None:
     @tool(read_only=True)
     async def send_pdf() -> str:
         """Send a PDF."""
@@ -78,7 +78,7 @@ def said(reply: Reply) -> OutgoingReply:
     return OutgoingReply(reply=reply)
 
 
-async def test_a_retry_never_repeats_what_has_a_receipt(chat: Rig) -> None:
+async def test_retry_never_repeats_a_part_with_a_receipt(chat: Rig) -> None:
     await chat.notify("one", "two", "three")
     fine = asyncio.Event()
     fine.set()
@@ -137,7 +137,7 @@ async def test_a_receipt_the_store_did_not_take_is_remembered(chat: Rig) -> None
     assert await parts(chat) == 0
 
 
-# ── what platforms do ──
+# ── behaviour of platforms ──
 
 
 async def test_an_unreachable_platform_is_tried_again_later_and_later(chat: Rig) -> None:
@@ -249,7 +249,7 @@ async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> Non
 
 
 async def test_question_that_comes_after_its_end_is_followed_by_it(invoices: Invoices, tmp_path: Path) -> None:
-    """Where no message can be edited. A question that was seen before its end is not followed by another one."""
+    """Messages cannot be edited here. A question seen before the end is not followed by a second notice."""
     async with rig(invoices.bot(), tmp_path, edit=False) as chat:
         await ask(chat)
         chat.platform.will = [Ambiguous("timeout")]
@@ -303,7 +303,7 @@ async def test_undeliverable_prompt_is_dead_and_its_ask_undelivered(chat: Rig) -
     assert chat.platform.texts() == ["later"]
 
 
-async def test_prompt_not_delivered_within_ten_minutes_asks_nothing(chat: Rig) -> None:
+async def test_prompt_not_delivered_within_ten_minutes_is_closed(chat: Rig) -> None:
     await ask(chat)
     chat.platform.will = [Unavailable("502")] * 20
     while await status(chat) == "pending":
@@ -337,7 +337,7 @@ async def queue(chat: Rig, part: dict[str, object], channel: str = "test") -> No
     await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=[queued]))
 
 
-async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
+async def test_channel_that_is_off_delays_no_other_part(chat: Rig) -> None:
     await queue(chat, {"call": "show", "arguments": {"text": "lost"}}, channel="gone")
     await chat.notify("one")
     await chat.worker.deliver()
@@ -345,7 +345,7 @@ async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
     assert await chat.dead() == ["its channel is off"]
 
 
-async def test_sender_cancelled_while_waiting_for_pace_sends_nothing(tmp_path: Path) -> None:
+async def test_sender_cancelled_while_waiting_for_pace_sends_no_part(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=1.0)) as chat:
         await chat.notify("zero", place="bob")
         await chat.worker.deliver()
@@ -360,7 +360,7 @@ async def test_sender_cancelled_while_waiting_for_pace_sends_nothing(tmp_path: P
         assert (lease.died, lease.tries) == (False, 0)
 
 
-async def test_a_part_that_cannot_be_read_holds_up_nobody(chat: Rig) -> None:
+async def test_unreadable_part_delays_no_other_part(chat: Rig) -> None:
     await queue(chat, {"call": 5, "what": "is this"})
     await chat.notify("one")
     await chat.worker.deliver()
@@ -368,7 +368,7 @@ async def test_a_part_that_cannot_be_read_holds_up_nobody(chat: Rig) -> None:
     assert await chat.dead() == ["it cannot be read"]
 
 
-async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_channel_that_breaks_delays_no_later_part(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
     await chat.notify("one", "two")
     fine = asyncio.Event()
     fine.set()
@@ -381,15 +381,15 @@ async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.L
     assert "hunter2" not in caplog.text and "KeyError" in caplog.text
 
 
-# ── whoever sends dies ──
+# ── a sender dies ──
 
 
 async def lapse(chat: Rig, lease: Lease) -> None:
-    """As if it had not been renewed in time."""
+    """Let the lease lapse, as without a renewal in time."""
     await chat.store.renew(lease, lease_seconds=0.0)
 
 
-async def test_sender_frozen_before_the_send_sends_nothing(chat: Rig) -> None:
+async def test_sender_frozen_before_the_send_sends_no_part(chat: Rig) -> None:
     await chat.notify("one")
     frozen = await chat.worker.lease("out", lease_seconds=0.0)
     await chat.another().deliver()
@@ -398,7 +398,7 @@ async def test_sender_frozen_before_the_send_sends_nothing(chat: Rig) -> None:
     assert chat.platform.texts() == shown == [NOTE, "one"]
 
 
-async def test_sender_that_cannot_renew_its_lease_sends_nothing(chat: Rig) -> None:
+async def test_sender_that_cannot_renew_its_lease_sends_no_part(chat: Rig) -> None:
     await chat.notify("one")
     chat.wire.errors["renew"] = [StoreUnavailable("no answer")]
     with pytest.raises(StoreUnavailable):
@@ -406,7 +406,7 @@ async def test_sender_that_cannot_renew_its_lease_sends_nothing(chat: Rig) -> No
     assert chat.platform.texts() == []
 
 
-async def test_part_nobody_began_to_send_again_is_not_given_up(chat: Rig) -> None:
+async def test_part_without_a_begun_resend_is_not_given_up(chat: Rig) -> None:
     await chat.notify("one")
     for _ in range(4):
         lease = await chat.worker.lease("out", lease_seconds=0.0)
@@ -421,7 +421,7 @@ async def test_part_nobody_began_to_send_again_is_not_given_up(chat: Rig) -> Non
 
 
 @pytest.mark.parametrize(("deaths", "shown"), [(1, ["one", "two"]), (2, ["two"])])
-async def test_a_part_whose_sender_died_is_sent_once_more(chat: Rig, deaths: int, shown: list[str]) -> None:
+async def test_part_of_a_dead_sender_is_sent_once_more(chat: Rig, deaths: int, shown: list[str]) -> None:
     await chat.notify("one", "two")
     fine, hold, dead = asyncio.Event(), asyncio.Event(), []
     fine.set()
@@ -437,7 +437,7 @@ async def test_a_part_whose_sender_died_is_sent_once_more(chat: Rig, deaths: int
     await asyncio.gather(*dead)
 
 
-async def test_a_prompt_whose_sender_died_is_sent_again(chat: Rig) -> None:
+async def test_prompt_of_a_dead_sender_is_sent_again(chat: Rig) -> None:
     await ask(chat)
     for _ in range(3):
         await chat.worker.lease("out", lease_seconds=0.0)

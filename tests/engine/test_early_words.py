@@ -1,7 +1,7 @@
-"""A yes or no right behind its question: judged by the platform's order, in whatever step it arrives.
+"""A yes or no right behind a question is judged by the platform's order, in every step of the arrival.
 
-A question is sent, then shown, then its receipt is committed. A word is accepted, then leased, then judged. A test
-holds one of these steps with an event and has Ana write there.
+A question is sent, then shown, then the receipt is committed. A word is accepted, then leased, then judged. A test
+holds a step with an event and has Ana write there.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ pytestmark = pytest.mark.both_stores
 
 
 class Phone(Platform):
-    """A chat in which both sides share one count of messages, as on Telegram. Each step of a send can be held."""
+    """A chat with one count of messages for both sides, as on Telegram. Each step of a send can be held."""
 
     def __init__(self, **capabilities: Any) -> None:
         super().__init__(**capabilities)
         self._numbers = itertools.count(1)
         self.may_show, self.may_answer = asyncio.Event(), asyncio.Event()
-        """A send shows its message after the first, and is answered after the second. Both are set at first."""
+        """A send shows the message after the first event, and is answered after the second. Both are set at first."""
         self.may_show.set()
         self.may_answer.set()
         self.fails: list[Exception] = []
-        """The answers of the next sends, whose messages are shown all the same."""
+        """The answers of the next sends; the messages are shown all the same."""
 
     def number(self) -> str:
-        """Return the number of a message that Ana writes now."""
+        """Return the number of Ana's next message."""
         return str(next(self._numbers))
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
@@ -70,7 +70,7 @@ class Story:
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
 
     async def begins(self, text: str = "delete INV-1") -> None:
-        """Have the question sent. It stays in the step that is held."""
+        """Have the question sent, up to the held step."""
         await self.writes(text)
         await self.chat.worker.turn()
         self.starts(self.chat.worker.deliver())
@@ -92,7 +92,7 @@ class Story:
         await self.chat.says("ana", text, message_id=self.phone.number())
 
     async def answers(self, *words: str, worker: Worker | None = None) -> None:
-        """Write each word, and begin to judge the first one: it looks at what is being sent, and waits for it."""
+        """Write each word, and begin to judge the first: the judgement looks at the sends under way, and waits."""
         for word in words:
             await self.writes(word)
         looks = self.chat.wire.calls["outbox"]
@@ -100,14 +100,14 @@ class Story:
         await until(lambda: self.chat.wire.calls["outbox"] > looks)
 
     async def goes_on(self) -> None:
-        """Let all held steps go on, and do all that can be done."""
+        """Let all held steps go on, and do all possible work."""
         self.phone.may_show.set()
         self.phone.may_answer.set()
         await self.ended()
         await self.chat.work()
 
     async def end(self) -> str:
-        """Return what became of the question: "done", "refused" or "open"."""
+        """Return the end of the question: "done", "refused" or "open"."""
         (action,) = await self.chat.actions()
         assert self.invoices.deleted == (["INV-1"] if action.state == "done" else [])
         return "open" if action.open else action.reason or action.state
@@ -134,7 +134,7 @@ WORDS = [("yes",), ("no",), ("no", "yes")]
 
 @both_orders
 @pytest.mark.parametrize("words", WORDS)
-async def test_word_before_the_question_decides_nothing(story: Story, words: tuple[str, ...]) -> None:
+async def test_word_before_the_question_decides_no_action(story: Story, words: tuple[str, ...]) -> None:
     story.phone.may_show.clear()
     await story.begins()
     await story.answers(*words)
@@ -146,7 +146,7 @@ async def test_word_before_the_question_decides_nothing(story: Story, words: tup
 
 @pytest.mark.parametrize("first", ["yes", "no"])
 async def test_yes_behind_an_early_word_waits_for_the_next_showing(story: Story, first: str) -> None:
-    """The yes is written under the question, and before the first word has had it shown again."""
+    """The yes is written under the question, before the first word has the question shown again."""
     story.phone.may_show.clear()
     await story.begins()
     await story.writes(first)
@@ -189,7 +189,7 @@ async def test_word_behind_the_question_waits_for_its_receipt(story: Story, word
 
 @pytest.mark.parametrize("story", ["reported"], indirect=True)
 @pytest.mark.parametrize("words", WORDS)
-async def test_without_an_order_an_early_word_decides_nothing(story: Story, words: tuple[str, ...]) -> None:
+async def test_early_word_without_an_order_decides_no_action(story: Story, words: tuple[str, ...]) -> None:
     story.phone.may_answer.clear()
     await story.begins()
     await story.answers(*words)
@@ -246,7 +246,7 @@ async def test_word_that_is_judged_late_counts_as_it_was_written(
 
 @pytest.mark.parametrize("word", ["yes", "no"])
 async def test_receipt_of_a_notice_comes_while_a_word_is_judged(story: Story, word: str) -> None:
-    """Its receipt is committed after the actions were read and before the outbox is."""
+    """The receipt of the notice is committed between the reads of the actions and of the outbox."""
     await story.begins()
     await story.chat.notify("The office closes at six.")
     story.phone.may_answer.clear()
@@ -287,7 +287,7 @@ async def test_word_is_judged_without_a_receipt_that_never_comes(story: Story, w
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits for a receipt, in seconds, which take no time."""
+    """Return the waits for a receipt, in seconds; the waits take no time."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -309,7 +309,7 @@ async def test_word_waits_five_seconds_at_most_for_a_receipt(story: Story, slept
 
 
 async def test_word_waits_for_no_question_that_was_queued_after_it(story: Story, slept: list[float]) -> None:
-    """The first word has the question shown again, and the second one was written before."""
+    """The first word has the question shown again; the second word was written before."""
     story.phone.may_show.clear()
     await story.begins()
     await story.writes("yes")
@@ -327,7 +327,7 @@ async def test_word_waits_for_no_question_that_was_queued_after_it(story: Story,
 
 
 @pytest.mark.parametrize("words", WORDS)
-async def test_word_between_two_copies_decides_nothing(story: Story, words: tuple[str, ...]) -> None:
+async def test_word_between_two_copies_decides_no_action(story: Story, words: tuple[str, ...]) -> None:
     story.phone.fails = [Ambiguous("no answer")]
     await story.begins()
     await story.answers(*words)
@@ -353,7 +353,7 @@ async def test_yes_under_the_second_copy_counts_without_a_no(story: Story, first
 
 @pytest.mark.parametrize("words", WORDS)
 async def test_process_that_stands_still_between_send_and_receipt(story: Story, words: tuple[str, ...]) -> None:
-    """Another process takes its outbox over and sends the question again, behind the word."""
+    """Another process takes the outbox over and sends the question again, behind the word."""
     await story.writes("delete INV-1")
     await story.chat.worker.turn()
     lease = await story.chat.worker.lease("out", lease_seconds=0.0)
@@ -380,7 +380,7 @@ async def test_another_process_judges_by_the_receipt_of_this_one(story: Story, w
     assert await story.end() == end
 
 
-async def test_word_whose_turn_is_taken_over_while_it_waits_acts_once(story: Story) -> None:
+async def test_waiting_word_acts_once_when_its_turn_is_taken_over(story: Story) -> None:
     story.phone.may_answer.clear()
     await story.begins()
     await story.writes("yes")
@@ -502,7 +502,7 @@ async def test_word_before_a_growing_text_answers_the_question(
 
 @pytest.mark.parametrize("word", ["yes", "no"])
 async def test_text_of_a_process_that_ended_was_seen_too(writing: Rig, typist: Typist, word: str) -> None:
-    """The next attempt at the turn writes nothing before the word is judged."""
+    """The next attempt at the turn writes no text before the word is judged."""
     lease = await writing.worker.lease("turn", lease_seconds=0.0)
     turn = asyncio.create_task(writing.worker.turn_of(lease))
     typist.writes("That is paid. Shall I send the receipt")

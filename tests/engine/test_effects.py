@@ -28,7 +28,7 @@ DOUBT = "may or may not have happened"
 
 
 class Slow:
-    """A sync tool whose calls end when they are let go, and what they were."""
+    """A sync tool with calls held until `let_go`, and the record of the calls."""
 
     def __init__(self, **options: Any) -> None:
         self.let_go = threading.Event()
@@ -80,7 +80,7 @@ async def confirmed(chat: Rig, *people: str) -> None:
 
 
 async def effect(worker: Worker, *, shown_after_seconds: float = 0.5, **options: float) -> ActionExecutor:
-    """Run the action that has been ready longest, in a process of its own."""
+    """Run the longest-ready action, in a separate process."""
     process = ActionExecutor(worker.context, shown_after_seconds=shown_after_seconds)
     async with asyncio.timeout(60):
         await process.run(await worker.lease("action", **options))
@@ -88,7 +88,7 @@ async def effect(worker: Worker, *, shown_after_seconds: float = 0.5, **options:
 
 
 async def told(chat: Rig) -> list[str]:
-    """What came after the question."""
+    """Return the texts after the question."""
     await chat.turns()
     return [text for text in chat.platform.texts() if "**" not in text]
 
@@ -177,8 +177,8 @@ async def test_the_text_says_how_often_it_was_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError(), NothingDone("it was closed"), ConnectionRefusedError()], ids=repr)
-async def test_a_failure_says_nothing_of_the_attempts_before_it(error: Exception, tmp_path: Path) -> None:
-    """The first attempt may have done it: the machine of histories found this one (seed 1020)."""
+async def test_failure_does_not_settle_an_earlier_uncertain_attempt(error: Exception, tmp_path: Path) -> None:
+    """The first attempt may have succeeded: the machine of histories found this failure (seed 1020)."""
     errors = [TimeoutError(), error]
 
     @tool(confirm="Delete {invoice_id}?", idempotent=True)
@@ -217,7 +217,7 @@ async def test_finding_14_broken_connection_is_a_failure_if_refused(
 
 
 class Frozen:
-    """A tool that a worker is frozen in, and a probe that says what it is told to."""
+    """A tool for freezing a worker, and a probe with a scripted answer."""
 
     def __init__(self) -> None:
         self.found: Literal["done", "not_done"] = "not_done"
@@ -307,7 +307,7 @@ async def test_waiting_effect_begins_when_another_of_its_tool_ends(tmp_path: Pat
 
 
 def edits(chat: Rig) -> list[tuple[str, int]]:
-    """What the question was changed to, and how many buttons it had then."""
+    """Return the edits of the question, each text with the number of buttons."""
     return [(str(part.arguments["text"]), len(part.buttons)) for _, part in chat.platform.sent if part.call == "edit"]
 
 
@@ -337,7 +337,7 @@ async def test_an_effect_that_is_over_soon_is_changed_once(tmp_path: Path) -> No
         assert len(edits(chat)) == 1
 
 
-async def test_what_has_ended_is_not_shown_to_be_under_way(tmp_path: Path) -> None:
+async def test_ended_effect_is_not_shown_to_be_under_way(tmp_path: Path) -> None:
     frozen = Frozen()
     frozen.let_go.set()
     async with rig(bot(frozen.tool), tmp_path) as chat:
@@ -405,7 +405,7 @@ async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(slow: Callable[
 
 
 async def brief_effect(worker: Worker, **options: float) -> None:
-    """Run the action that has been ready longest, in a process that waits milliseconds for it."""
+    """Run the longest-ready action, in a process waiting milliseconds for the end."""
     effects = Effects(worker.context, timeout_seconds=0.02)
     async with asyncio.timeout(60):
         process = ActionExecutor(worker.context, effects=effects, preview_seconds=0.02)
@@ -438,7 +438,7 @@ async def test_preview_hanging_at_the_launch_is_retried_for_a_minute(tmp_path: P
 
 
 async def test_hanging_probe_leaves_the_outcome_unknown(tmp_path: Path) -> None:
-    """The first worker dies while the effect runs; the second one asks the probe."""
+    """The first worker dies while the effect runs; the second worker asks the probe."""
     running = asyncio.Event()
 
     async def probe() -> None:
@@ -486,9 +486,7 @@ async def test_effect_without_a_free_thread_fails_and_never_happens(tmp_path: Pa
 
 
 @pytest.mark.both_stores
-async def test_what_was_approved_waits_for_room_and_then_happens_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_approved_action_waits_for_room_and_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Invoices()
     async with rig(made.bot(), tmp_path) as chat:
         room = False
@@ -530,7 +528,7 @@ async def test_a_check_that_changes_its_value_each_time_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("value", [["א", 5, 7], {"a": ["אבג", 1]}], ids=json.dumps)
-def test_right_to_left_text_in_a_list_moves_nothing_around_it(value: Any) -> None:
+def test_right_to_left_text_in_a_list_moves_no_text_around_it(value: Any) -> None:
     for read in (plain(shown(value)), legible(f"Move {shown(value, bare=False)}?")):
         found = read[read.index("\u2068") : read.index("\u2069")]
         assert found.startswith('\u2068"') and found.endswith('"')

@@ -1,4 +1,4 @@
-"""A call to the store fails at any place of a whole story: nothing is lost, nothing happens twice.
+"""A store call fails at any place of a whole story: no message is lost, no effect happens twice.
 
 Each run lets every fourth call fail, from another place in each story; `make nightly` lets each call fail.
 """
@@ -23,14 +23,14 @@ from tests.machine.world import LEASE, World
 
 ONE = "ana"
 EVERY = 4
-"""Of the calls of a story, one in so many fails in each run."""
+"""The distance of the failing calls of a story in each run."""
 Ending = Literal["pressed", "expired", "opted out"]
 ENDINGS = get_args(Ending)
 
 
 class Story:
-    """Ana asks, is asked, and presses the button, or lets it expire, or wants to hear nothing more; she is told. By a
-    process whose so-manieth call fails."""
+    """Ana asks, is asked, and presses the button, lets the question expire, or opts out; she is told. A call of the
+    process fails."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -64,7 +64,7 @@ class Story:
 
     @property
     def seen(self) -> list[tuple[str, bool, bool]]:
-        """Each message as it looks in the end; not that one may be a duplicate, for there is none."""
+        """Return each message in the final form, without the note on possible duplicates: no message is a duplicate."""
         return [
             (re.sub(r"\b(OK|NO) [0-9A-Z]{4}\b", r"\1", shown.text), bool(shown.tokens), shown.edited)
             for shown in self.world.witness.shown
@@ -90,7 +90,7 @@ each_at_night = pytest.mark.parametrize(
 
 
 def chosen(calls: int, *, each: bool, first: int) -> range:
-    """The numbers of the calls that fail, one in a story."""
+    """Return the numbers of the failing calls, each for a separate story."""
     return range(1, calls + 1) if each else range(1 + first % EVERY, calls + 1, EVERY)
 
 
@@ -99,7 +99,9 @@ def chosen(calls: int, *, each: bool, first: int) -> range:
 @each_at_night
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending, answer_lost: bool, each: bool) -> None:
+async def test_story_survives_a_failed_store_call(
+    places: Places, tmp_path: Path, ending: Ending, answer_lost: bool, each: bool
+) -> None:
     async with story(tmp_path, places(), alone=True) as undisturbed:
         await undisturbed.runs(ending)
         effects = ["pay"] if ending == "pressed" else []
@@ -112,7 +114,7 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
             wire = disturbed.wire
             wire.calls_left, wire.last_answer_lost, wire.recovers = number, answer_lost, True
             await disturbed.runs(ending)
-            if ending != "opted out":  # who hears nothing more is not told what became of it
+            if ending != "opted out":  # an opted-out person is not told the outcome
                 await disturbed.world.check_the_end()
             assert disturbed.world.witness.violations == [], number
             assert [effect.tool for effect in disturbed.world.witness.effects] == effects, number
@@ -125,10 +127,10 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
 @pytest.mark.usefixtures("nobody_waits_long")
 @each_at_night
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
-async def test_a_process_may_die_at_any_call(
+async def test_story_survives_the_death_of_a_process_at_a_store_call(
     places: Places, tmp_path: Path, kept_on: str, answer_lost: bool, each: bool
 ) -> None:
-    """Another takes over. Only where the effect may have happened is it told that nobody knows."""
+    """Another process takes over. Only an effect that may have happened is told as unknown."""
     async with story(tmp_path, places(), alone=False) as undisturbed:
         await undisturbed.runs()
     calls = undisturbed.wire.calls.total()
@@ -164,7 +166,7 @@ async def test_after_fifty_conflicts_the_error_is_raised() -> None:
     assert tried == 51
 
 
-async def test_an_absent_store_is_raised_unless_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_absent_store_is_raised_and_retried_only_with_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "_WAITS_SECONDS", (0.0, 0.0))
     for patient, times in ((False, 1), (True, 3)):
         tried = 0
@@ -192,7 +194,7 @@ async def test_an_unanswered_commit_is_known_to_every_later_attempt(monkeypatch:
 
 
 async def test_store_away_on_the_last_conflict_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hole at the end of a turn: both at once fell out of the loop, and nothing was committed."""
+    """The hole at the end of a turn: both errors at once left the loop, without any commit."""
     monkeypatch.setattr(retrying, "_CONFLICTS", 1)
     monkeypatch.setattr(retrying, "_WAITS_SECONDS", (0.0,))
     errors = iter([Conflict("read again"), StoreUnavailable("away")])

@@ -1,4 +1,4 @@
-"""Files that people send: fetched within bounds, looked into, shown to the model, opened by tools."""
+"""Files from people: fetched within bounds, looked into, shown to the model, opened by tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PDF = b"%PDF-1.7 invoice"
 
 
 class Keeps(Platform):
-    """A platform that keeps people's files, by their handle. An error in place of bytes is raised."""
+    """A platform keeping people's files by handle. An error in place of bytes is raised."""
 
     def __init__(self, **files: Any) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def sent(ref: str, kind: Any = "image", **more: Any) -> Attachment:
 
 
 async def told(tmp_path: Path, platform: Keeps, *files: Attachment, limits: Limits | None = None) -> tuple[Any, Rig]:
-    """The person's message as the model gets it, and the chat afterwards."""
+    """Send files, and return the model's request and the chat."""
     script = ScriptedProvider(["I see."])
     async with rig(ChannelAgent(Agent(provider=script)), tmp_path, platform, limits=limits) as chat:
         await chat.hears("ana", "what is this?", attachments=files)
@@ -110,7 +110,9 @@ async def _lines(chat: Rig) -> list[tuple[int, str]]:
         (b"a,b\n1,2\n", "text/csv", ".csv"),
     ],
 )
-async def test_a_name_makes_no_picture(tmp_path: Path, given: bytes, declared: str, ending: str) -> None:
+async def test_file_with_the_name_of_a_picture_is_not_read_as_one(
+    tmp_path: Path, given: bytes, declared: str, ending: str
+) -> None:
     request, chat = await told(tmp_path, Keeps(x=given), sent("x", filename="photo.jpg", mime_type=declared))
     (message,) = request.messages
     assert message.files == ()
@@ -190,7 +192,7 @@ async def test_an_endless_file_ends_with_its_time(tmp_path: Path, monkeypatch: p
     assert "not read: it took too long" in request.messages[0].content
 
 
-async def test_thirty_photos_are_read_as_far_as_it_goes(tmp_path: Path) -> None:
+async def test_only_ten_of_thirty_photos_are_read(tmp_path: Path) -> None:
     photos = {f"p{number}": png(10, 10) + bytes([number]) for number in range(30)}
     platform = Keeps(**photos)
     request, _ = await told(tmp_path, platform, *map(sent, photos))
@@ -214,7 +216,7 @@ async def test_a_place_and_a_contact_have_no_bytes(tmp_path: Path) -> None:
     assert chat.platform.texts() == ["I see."]
 
 
-async def test_a_command_fetches_nothing(tmp_path: Path) -> None:
+async def test_command_fetches_no_file(tmp_path: Path) -> None:
     platform = Keeps(x=PNG)
     async with rig(ChannelAgent(Agent(provider=ScriptedProvider([]))), tmp_path, platform) as chat:
         await chat.hears("ana", "/help", attachments=(sent("x"),))
@@ -222,7 +224,7 @@ async def test_a_command_fetches_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.ledger("MISC-10")
-async def test_a_tool_opens_what_was_sent(tmp_path: Path) -> None:
+async def test_tool_opens_a_sent_file(tmp_path: Path) -> None:
     read: list[Any] = []
 
     @tool(read_only=True)
@@ -253,7 +255,7 @@ async def test_a_tool_reads_why_a_file_cannot_be_opened(tmp_path: Path) -> None:
 
 
 class Ear:
-    """A Transcriber that hears what it is told to."""
+    """A Transcriber with scripted results."""
 
     def __init__(self, *hears: str | Exception) -> None:
         self.hears = list(hears)
@@ -284,7 +286,7 @@ async def test_a_voice_message_is_written_down_and_shown_back(tmp_path: Path) ->
 
 
 class Hours:
-    """A Transcriber that does not come to an end."""
+    """A Transcriber without an end."""
 
     async def transcribe(self, content: bytes, **about: Any) -> str:
         await asyncio.Event().wait()
@@ -306,7 +308,7 @@ async def test_voice_message_that_was_not_heard_is_told(
 
 
 @pytest.mark.parametrize(("text", "ref"), [("", "v"), ("yes", "x")], ids=["spoken", "beside a file"])
-async def test_yes_with_a_file_decides_nothing(tmp_path: Path, text: str, ref: str) -> None:
+async def test_yes_with_a_file_decides_no_action(tmp_path: Path, text: str, ref: str) -> None:
     @tool(confirm="Pay?")
     async def pay() -> str:
         """Pay."""
@@ -334,7 +336,7 @@ def code_of(shown: Shown) -> str:
 
 
 async def assert_asked(chat: ChatDriver, code: str) -> None:
-    """The newest messages are the file with all of it and the question, which has no button to confirm."""
+    """Check that the newest messages are the file with the whole text, and the question without a button to confirm."""
     file, prompt = chat.messages[-2:]
     [media] = file.artifacts
     assert media.filename == f"{code}.txt"
@@ -369,7 +371,7 @@ async def test_long_ask_is_confirmed_only_by_its_code(invoices: Invoices) -> Non
 
 
 @pytest.mark.parametrize("how", ["button", "no", "reply"])
-async def test_a_no_counts_in_any_way(how: str, invoices: Invoices) -> None:
+async def test_no_to_a_long_ask_counts_by_button_reply_and_text(how: str, invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(), provider=script()) as chat:
         await chat.says("ana", "delete all of them")
         if how == "button":
@@ -404,7 +406,7 @@ async def test_long_ask_without_files_is_told_to_the_model_only(tmp_path: Path) 
         assert "too long to be shown here" in model.requests[-1].messages[-1].content
 
 
-async def test_one_whose_file_does_not_arrive_was_never_asked(tmp_path: Path) -> None:
+async def test_ask_is_undelivered_when_its_file_does_not_arrive(tmp_path: Path) -> None:
     bot = Invoices().bot()
     bot.agent = bot.agent.using(script())
     async with rig(bot, tmp_path) as chat:
@@ -414,7 +416,7 @@ async def test_one_whose_file_does_not_arrive_was_never_asked(tmp_path: Path) ->
         assert all(not part.buttons for _, part in chat.platform.sent[-1:])
 
 
-async def test_without_room_for_the_file_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ask_waits_until_there_is_room_for_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bot = Invoices().bot()
     bot.agent = bot.agent.using(script())
     async with rig(bot, tmp_path) as chat:
@@ -432,7 +434,7 @@ async def test_without_room_for_the_file_nobody_is_asked(tmp_path: Path, monkeyp
 
 
 class Exacting(Platform):
-    """Remembers what it was to show, and whether every letter of it counted."""
+    """Remembers the rendered replies, and whether every letter of a reply counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -443,7 +445,7 @@ class Exacting(Platform):
         return super().render(address, reply)
 
 
-async def test_whatever_is_said_of_an_action_is_exact(tmp_path: Path) -> None:
+async def test_every_text_about_an_action_is_exact(tmp_path: Path) -> None:
     platform = Exacting()
     async with rig(Invoices().bot(), tmp_path, platform) as chat:
         await chat.hears(
@@ -483,7 +485,7 @@ REPORT = "# Report\n\nThe first paragraph, with **bold** words.\n\n" + "\n\n".jo
 
 
 class Splits(Platform):
-    """A platform whose messages have at most `max_text` characters."""
+    """A platform with messages of at most `max_text` characters."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         most = self.capabilities.max_text
@@ -502,7 +504,7 @@ def reporting(**options: Any) -> ChannelAgent:
     return ChannelAgent(Agent(provider=ScriptedProvider([REPORT])), **options)
 
 
-async def test_the_whole_is_in_a_file(tmp_path: Path) -> None:
+async def test_long_answer_is_whole_in_a_file(tmp_path: Path) -> None:
     async with rig(reporting(), tmp_path, Splits(max_text=80)) as chat:
         *texts, file = await answered(chat)
         said = "".join(str(part.arguments["text"]) for part in texts)
@@ -534,12 +536,12 @@ async def test_a_file_that_cannot_be_kept_comes_in_messages(tmp_path: Path) -> N
         assert "".join(str(part.arguments["text"]) for part in parts) == long
 
 
-def test_a_wrong_number_is_refused() -> None:
+def test_max_parts_of_zero_is_refused() -> None:
     with pytest.raises(WrongOption, match="max_parts"):
         reporting(max_parts=0)
 
 
-async def test_old_files_are_removed_when_it_starts() -> None:
+async def test_old_files_are_removed_when_the_engine_starts() -> None:
     chat = ChatDriver(Invoices().bot())
     async with chat:
         artifacts = chat.engine.context.artifacts

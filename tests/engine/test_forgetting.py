@@ -1,7 +1,6 @@
-"""Forgetting a person: no byte of theirs is left in the store, and no byte of another's is missing.
+"""Forgetting a person removes every byte of that person from the store, and no byte of another person.
 
-The words of the person have the canary QUOKKA in them, and the words of another person KOALA, whose id begins in the
-same way.
+The words of the person contain the canary QUOKKA, and the words of another person KOALA. The two ids begin alike.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ CANARY = re.compile(rb"qk42(?!1)|quokka", re.IGNORECASE)
 
 
 class Model(Whole):
-    """Calls the tool that a message names with JSON behind it, and repeats everything else."""
+    """Calls the tool named in a message with the JSON behind the name, and repeats every other message."""
 
     async def complete(self, request: Request) -> Response:
         usage = Usage(prompt_tokens=10, completion_tokens=5)
@@ -80,7 +79,7 @@ class Model(Whole):
 
 
 class Reader(Model):
-    """Finds one entity, named by the first long word."""
+    """Finds one entity: Koala where the messages mention a koala, else Quokka."""
 
     async def complete(self, request: Request) -> Response:
         name = "Koala" if "koala" in str(request.messages).casefold() else "Quokka"
@@ -105,12 +104,12 @@ def bot() -> ChannelAgent:
 
     @tool(confirm=Confirm("Fire {what}?", approvers=Approvers(people=[BOSS_PERSON])))
     async def fire(what: str) -> str:
-        """Fire somebody."""
+        """Fire a person."""
         return f"{what} is fired"
 
     @tool(confirm=Confirm("Hire {what}?", approvers=Approvers(people=[PERSON])))
     async def hire(what: str) -> str:
-        """Hire somebody."""
+        """Hire a person."""
         return f"{what} is hired"
 
     @tool(read_only=True)
@@ -133,7 +132,7 @@ def bot() -> ChannelAgent:
 
 @pytest.fixture
 def file(tmp_path: Path, kept_on: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of the store, if it is one."""
+    """Return the path of the store's file; only SQLite writes a file."""
     file = tmp_path / "askfirst.db"
     if kept_on == "sqlite":
         monkeypatch.setattr(assembly, "SqliteStore", lambda path: SqliteStore(str(file)))
@@ -169,7 +168,7 @@ def called(name: str, what: str) -> str:
 
 
 async def everything(chat: ChatDriver, who: str, word: str) -> None:
-    """One talks alone and in a group, asks, decides, plans, and makes files."""
+    """Talk alone and in a group, ask, decide, plan, and make files."""
     await chat.says(who, f"my {word}-secret")
     await chat.says(who, f'call remember {{"content": "likes the {word}", "persistent": true}}')
     await chat.says(who, called("report", f"{word}-report"))
@@ -195,7 +194,7 @@ async def everything(chat: ChatDriver, who: str, word: str) -> None:
 
 
 async def plant(chat: ChatDriver, who: str, word: str) -> None:
-    """What waits when the process is away: messages, edits, parts and dead letters, and what the platform refused."""
+    """Plant waiting messages, edits, parts and dead letters, as in an absence of the process, and platform refusals."""
     context, home = chat.engine.context, f"agent/test:bot:{who}"
     store, now = context.store, await context.store.now()
     for place in (who, "#team"):
@@ -267,7 +266,7 @@ def conversations(chat: ChatDriver, store: Store | None = None) -> Conversations
 
 
 def canaries(found: bytes) -> list[bytes]:
-    """What is left, with what is around it."""
+    """Return each canary left, with the surrounding bytes."""
     return [found[max(0, each.start() - 80) : each.end() + 60] for each in CANARY.finditer(found)]
 
 
@@ -278,10 +277,10 @@ async def files_of(chat: ChatDriver) -> set[str]:
 
 
 async def others_view(chat: ChatDriver) -> dict[str, Any]:
-    """All that is kept of the other person and of the approver, but for what the person had a part in."""
+    """Return all data of the other person and of the approver, except data with a part of the person."""
     found = conversations(chat)
     exported: Any = await found.export(OTHER_PERSON)
-    exported["conversations"][OTHER_HOME]["waiting"].pop(0)  # the news of the decision, which names who decided
+    exported["conversations"][OTHER_HOME]["waiting"].pop(0)  # the news of the decision names the decider
     for place in (exported, *exported["conversations"].values()):
         place["actions"] = [each for each in place["actions"] if each["kind"] != "hire"]
     store = chat.engine.context.store
@@ -292,7 +291,7 @@ async def others_view(chat: ChatDriver) -> dict[str, Any]:
 
 
 def without_person(line: Json) -> str:
-    """The line of a note has a line of text for each message that went before. It is sealed again without one."""
+    """Drop the person's line from a note, and the seal. A note has a line of text for each earlier message."""
     bare = {name: value for name, value in line.items() if name != "mac"} if isinstance(line, dict) else line
     return re.sub(r"\\nQk42: [^\\]*", "", json.dumps(bare))
 
@@ -346,7 +345,7 @@ PLANTED = (
 )
 
 
-async def test_every_path_has_its_canary(chat: ChatDriver, file: Path, redis_url: str, prefix: str) -> None:
+async def test_every_stored_kind_holds_the_canary(chat: ChatDriver, file: Path, redis_url: str, prefix: str) -> None:
     found = await stored(file, redis_url, prefix)
     assert [each for each in PLANTED if each.encode() not in found] == []
     index = (await chat.engine.context.store.scan(keys.index(GROUP)))[0][1].value
@@ -360,7 +359,7 @@ async def test_every_path_has_its_canary(chat: ChatDriver, file: Path, redis_url
 async def test_a_killed_forgetting_is_completed(
     alone: ChatDriver, file: Path, redis_url: str, prefix: str, kept_on: str, tmp_path: Path, every: int
 ) -> None:
-    """It is killed at every so-manieth of its calls in turn: on SQLite each time from the beginning."""
+    """Forgetting is killed at every n-th call in turn: on SQLite each time from the beginning."""
     store, calls = alone.engine.context.store, 0
     if kept_on == "sqlite":
         await store.scrub()  # type: ignore[attr-defined]
@@ -390,7 +389,7 @@ async def test_a_killed_forgetting_is_completed(
     assert calls > 20
 
 
-async def test_what_runs_is_not_forgotten(chat: ChatDriver) -> None:
+async def test_running_turn_prevents_forgetting(chat: ChatDriver) -> None:
     context = chat.engine.context
     lease = await context.store.lease("w", ["turn"], only=HOME)
     assert lease is not None
@@ -437,13 +436,13 @@ async def test_a_conversation_is_forgotten_alone(chat: ChatDriver, file: Path, r
 
 
 @pytest.mark.parametrize("name", ["", "agent", "test:bot"])
-async def test_other_words_are_refused(file: Path, name: str) -> None:
+async def test_forget_refuses_names_that_are_no_person(file: Path, name: str) -> None:
     async with ChatDriver(bot()) as chat:
         with pytest.raises(ValueError, match="not a person"):
             await conversations(chat).forget(name)
 
 
-async def test_the_group_goes_on_after_it(file: Path) -> None:
+async def test_group_goes_on_after_forgetting(file: Path) -> None:
     async with ChatDriver(bot()) as chat:
         await chat.says(WHO, "quokka in the team", group="team")
         await chat.says(OTHER, "koala in the team", group="team")
@@ -471,7 +470,7 @@ BEN = PEOPLE[1]
 
 @pytest.fixture
 async def approving(file: Path, invoices: Invoices) -> AsyncIterator[ChatDriver]:
-    """A manager approves what anybody asks."""
+    """A manager approves every question."""
     rule = Confirm("Delete invoice {invoice_id}?", approvers=Approvers(people=[BEN]))
     async with ChatDriver(invoices.bot(confirm=rule)) as chat:
         yield chat
@@ -487,7 +486,7 @@ def operator(approving: ChatDriver) -> Operator:
 
 
 async def approved(approving: ChatDriver, invoice: str = "INV-1") -> None:
-    """One asks, another who may not tries to answer, and the manager says yes in their own chat."""
+    """A clerk asks, a stranger tries to answer, and the manager says yes in the manager's own chat."""
     await approving.says(CLERK, f"delete {invoice}")
     await approving.presses(STRANGER, "Cancel")
     await approving.presses(MANAGER, "Confirm")
@@ -503,7 +502,7 @@ async def lines_of(store: Store) -> list[dict[str, Any]]:
 
 
 def stored_lines(file: Path, url: str, prefix: str) -> bytes:
-    """The bytes of all lines of the audit, as the store keeps them."""
+    """Return the bytes of all lines of the audit, as kept in the store."""
     if file.exists():
         with closing(sqlite3.connect(file)) as db:
             rows = db.execute("SELECT CAST(value AS BLOB) FROM log WHERE log = 'audit'").fetchall()
@@ -514,7 +513,7 @@ def stored_lines(file: Path, url: str, prefix: str) -> bytes:
 
 
 def guesses(actions: Iterable[PendingAction], person: str, events: Sequence[str]) -> Iterator[str]:
-    """All that a line could be compared with, by one who has guessed the person and everything else of the actions."""
+    """Yield all texts comparable with a line, after a right guess of the person and all other data of the actions."""
     for action in actions:
         yield compute_digest(replace(action, salt=""))
         for joined in (person, f"{action.pending_action_id}/{person}", f"{person}/{action.pending_action_id}"):
@@ -550,8 +549,8 @@ async def test_after_forgetting_no_byte_tells_of_a_person(
             assert guess.encode() not in kept
 
 
-async def test_a_line_holds_these_fields_alone(approving: ChatDriver) -> None:
-    """Each is about no person, or made with random bits that the line does not hold."""
+async def test_audit_line_holds_no_other_fields(approving: ChatDriver) -> None:
+    """Each field is about no person, or made with random bits outside the line."""
     await approved(approving)
     lines, actions = await lines_of(store_of(approving)), await actions_of(store_of(approving))
     assert {tuple(line) for line in lines} == {("action", "what", "person", "at", "digest", "before", "head")}
@@ -580,7 +579,7 @@ async def test_forgetting_one_person_leaves_the_others(approving: ChatDriver) ->
     assert (await ask.verify_audit())["faults"] == {}
 
 
-async def test_who_comes_back_has_another_pseudonym(approving: ChatDriver) -> None:
+async def test_person_returning_after_forgetting_has_another_pseudonym(approving: ChatDriver) -> None:
     await approved(approving)
     ask = operator(approving)
     before = {line["pseudonym"] for line in await ask.audit(person=PEOPLE[0])}
@@ -629,7 +628,7 @@ async def test_no_line_is_written_with_a_key_just_deleted(approving: ChatDriver)
     [None, 7, {}, {"person": BEN}, {"person": BEN, "key": "xyz"}, {"person": PEOPLE[0], "key": "0" * 64}],
     ids=str,
 )
-async def test_a_record_changed_from_outside_names_nobody(approving: ChatDriver, broken: Json) -> None:
+async def test_changed_pseudonym_record_names_no_person(approving: ChatDriver, broken: Json) -> None:
     await approved(approving)
     store, ask = store_of(approving), operator(approving)
     [line] = [line for line in await ask.audit(person=BEN) if line["what"] == "decided"]

@@ -1,4 +1,4 @@
-"""Interceptors of tool calls: what was shown is what runs, and a veto before the launch runs nothing."""
+"""Interceptors of tool calls: the shown call is the executed call, and a veto before the launch runs no tool."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Args = dict[str, Any]
 
 
 def heard(invoices: Invoices) -> str:
-    """Return the result of the last tool call, as the model was told it."""
+    """Return the last result of a tool call told to the model."""
     return [each.content for each in invoices.model.requests[-1].messages if each.role == "tool"][-1]
 
 
@@ -55,7 +55,7 @@ async def test_edit_that_breaks_the_schema_is_refused_like_any_call(chat: Rig, i
     assert await chat.actions() == [] and "invoice_id" in heard(invoices)
 
 
-async def test_a_vetoed_call_asks_nobody_and_the_model_gets_the_reason(chat: Rig, invoices: Invoices) -> None:
+async def test_vetoed_call_is_not_asked_and_the_model_gets_the_reason(chat: Rig, invoices: Invoices) -> None:
     @chat.bot.intercept("tool_call")
     async def closed(tool_args: Args) -> None:
         if tool_args["invoice_id"] == "INV-1":
@@ -113,7 +113,7 @@ async def test_arguments_that_are_no_json_are_not_run(chat: Rig, invoices: Invoi
     assert await chat.actions() == [] and "it could not be checked" in heard(invoices)
 
 
-async def test_a_call_that_asks_nobody_is_intercepted_too(tmp_path: Path) -> None:
+async def test_call_without_confirmation_is_intercepted(tmp_path: Path) -> None:
     ran: list[str] = []
 
     async def note(text: str) -> str:
@@ -141,7 +141,7 @@ async def test_a_call_that_asks_nobody_is_intercepted_too(tmp_path: Path) -> Non
 # ── at the launch ──
 
 
-async def test_an_edit_at_the_launch_changes_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_edit_at_the_launch_changes_no_argument(chat: Rig, invoices: Invoices) -> None:
     launches = list[str]()
 
     @chat.bot.intercept("tool_call")
@@ -157,7 +157,7 @@ async def test_an_edit_at_the_launch_changes_nothing(chat: Rig, invoices: Invoic
     assert [action.args for action in await chat.actions()] == [{"invoice_id": "INV-1"}]
 
 
-async def test_a_veto_at_the_launch_runs_nothing_and_tells_why(chat: Rig, invoices: Invoices) -> None:
+async def test_veto_at_the_launch_runs_no_tool_and_tells_the_reason(chat: Rig, invoices: Invoices) -> None:
     open_ = True
 
     @chat.bot.intercept("tool_call")
@@ -221,7 +221,7 @@ async def test_an_action_is_launched_once_its_check_works_again(chat: Rig, invoi
     assert invoices.deleted == ["INV-1"]
 
 
-async def test_worker_that_stops_during_the_check_launches_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_worker_that_stops_during_the_check_launches_no_action(chat: Rig, invoices: Invoices) -> None:
     checking, calls = asyncio.Event(), list[str]()
 
     @chat.bot.intercept("tool_call")
@@ -243,7 +243,7 @@ async def test_worker_that_stops_during_the_check_launches_nothing(chat: Rig, in
     assert (invoices.deleted, calls) == (["INV-1"], [asked.pending_action_id] * 2)
 
 
-async def test_what_is_asked_again_is_checked_again_and_not_edited() -> None:
+async def test_question_asked_again_is_checked_again_and_not_edited() -> None:
     invoices, vetoes = Invoices(), False
     own = invoices.bot()
 
@@ -305,7 +305,7 @@ async def test_a_vetoed_call_stays_vetoed_when_the_turn_is_taken_over(chat: Rig)
 
 
 async def dies_before_its_end(chat: Rig) -> None:
-    """Run a turn whose worker dies once its steps are recorded: its last commit never arrives."""
+    """Run a turn, and let the worker die after recording the steps: the last commit never arrives."""
     lease, wire = await chat.worker.lease("turn", lease_seconds=0.0), cast("Any", chat.wire)
     commit = wire.commit
 
@@ -323,6 +323,6 @@ async def dies_before_its_end(chat: Rig) -> None:
 
 
 def test_the_copy_of_arguments_is_json() -> None:
-    """A type that JSON has not, such as a tuple, becomes what the stored form would be."""
+    """A type foreign to JSON, a tuple for example, becomes the stored form."""
     given: dict[str, Json] = {"rows": (1, 2), "deep": {"x": [None, 2**70]}}  # type: ignore[dict-item]
     assert _plain("f", given) == {"rows": [1, 2], "deep": {"x": [None, 2**70]}}

@@ -1,4 +1,4 @@
-"""Interceptors of messages: what they stop never reaches the model, and no answer to an action is stopped."""
+"""Interceptors of messages: a stopped message never reaches the model, and no answer to an action is stopped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bot(*steps: Any, **options: Any) -> tuple[ChannelAgent, ScriptedProvider]:
 
 
 def refuse_bad(bot: ChannelAgent, answer: str = "Please be kind.") -> list[str]:
-    """Veto messages with the word "bad". Return the texts that were looked at."""
+    """Veto messages with the word "bad". Return the checked texts."""
     seen: list[str] = []
 
     @bot.intercept("message")
@@ -287,7 +287,7 @@ async def test_failing_interceptor_loses_and_lets_through_no_message(
     assert "a secret" not in caplog.text
 
 
-async def test_a_call_of_ask_channel_raises_what_failed() -> None:
+async def test_ask_channel_raises_the_failure_of_an_interceptor() -> None:
     own, _ = bot()
     own.intercept("message")(raises)
     async with own:

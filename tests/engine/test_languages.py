@@ -1,7 +1,7 @@
-"""An outcome is told in its action's own language, whichever path ends the action: here in a Portuguese chat.
+"""An outcome is told in the action's own language, on every path to the end: here in a Portuguese chat.
 
-The platform names a person's language with their messages, and with nothing else: a press, a timer, an operator and a
-process that takes over know it from the action alone.
+The platform names a person's language only with a message: a press, a timer, an operator and a process taking over know
+the language from the action alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _numbers = itertools.count()
 
 
 class Answering(Platform):
-    """One that shows a presser what the press came to."""
+    """A platform showing the result of a press to the presser."""
 
     name: ClassVar[str] = "test"
 
@@ -51,7 +51,7 @@ class Answering(Platform):
 
 
 class Shop:
-    """A Portuguese bot, and what goes wrong with it."""
+    """A Portuguese bot with scripted failures."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -88,12 +88,12 @@ async def loja(tmp_path: Path, shop: Shop) -> AsyncIterator[Rig]:
         yield chat
 
 
-# ── what was said ──
+# ── texts shown to people ──
 
 
 @cache
 def _patterns(language: str) -> dict[str, re.Pattern[str]]:
-    """Each sentence as it looks once its values are put in."""
+    """Return the pattern of each sentence, with any values put in."""
     made = {}
     for name, sentence in LANGUAGES[language].items():
         pieces = [(re.escape(text), field) for text, field, *_ in Formatter().parse(sentence)]
@@ -103,20 +103,20 @@ def _patterns(language: str) -> dict[str, re.Pattern[str]]:
 
 
 def told(chat: Rig) -> Iterator[str]:
-    """Everything that people were shown: texts, edits, the words of buttons, the answers to a press."""
+    """Yield every text shown to people: texts, edits, the words of buttons, the answers to a press."""
     for _, part in chat.platform.sent:
-        yield str(part.arguments["text"]).replace("\\", "")  # what keeps it from being Markdown
+        yield str(part.arguments["text"]).replace("\\", "")  # the escapes of Markdown
         yield from (button.label for button in part.buttons)
     if isinstance(chat.platform, Answering):
         yield from chat.platform.answers
 
 
 def sentences(chat: Rig, language: str) -> set[str]:
-    """The names of our own sentences in this language that were said."""
+    """Return the names of the shown sentences of the gateway in this language."""
     return {name for text in told(chat) for name, each in _patterns(language).items() if each.search(text)}
 
 
-# ── what people do ──
+# ── acts of people ──
 
 
 async def says(chat: Rig, text: str) -> None:
@@ -149,7 +149,7 @@ def operator(chat: Rig) -> Operator:
 # ── the ways in which an action ends, and the sentences that must have been said ──
 
 Step: TypeAlias = str | int | Callable[[Rig, Shop], Awaitable[object]]
-"""A text of Ana, a button that she presses, in brackets; seconds that pass; or anything else."""
+"""A text of Ana; the label of a pressed button, in brackets; seconds to pass; or any other call."""
 YES, AGAIN = "[Confirmar]", "[Perguntar de novo]"
 
 
@@ -167,7 +167,7 @@ async def go(chat: Rig, shop: Shop, steps: Sequence[Step]) -> None:
 
 
 def made(**changes: Any) -> Step:
-    """Change the shop, so that something goes wrong from now on."""
+    """Change the shop, to cause a failure from now on."""
 
     async def change(chat: Rig, shop: Shop) -> None:
         vars(shop).update(changes)
@@ -204,7 +204,7 @@ def settlement(state: Any) -> Step:
 
 
 async def crash(chat: Rig, shop: Shop) -> None:
-    """The process that launches the action dies, and another takes it over."""
+    """The process of the launch dies, and another process takes the action over."""
     lease = await chat.worker.lease("action", lease_seconds=0.05)
     engine = chat.worker.engine
     found = await engine._actions._find(lease)
@@ -295,7 +295,7 @@ async def test_every_end_is_told_in_the_language_of_the_action(loja: Rig, shop: 
 
 @pytest.mark.parametrize("name", ["changed", "not_checked", "other_release", "tampered"])
 async def test_each_kind_of_drift_has_its_own_sentence(loja: Rig, shop: Shop, name: str) -> None:
-    """Four ways of not being as it was shown: the record says which, and each has a sentence of its own."""
+    """A shown action can drift in four ways: the record names the way, and each way has a separate sentence."""
     await asked(loja)
     await go(loja, shop, WAYS[name][0])
     await loja.work()
@@ -329,7 +329,7 @@ WARNING = say("may_be_duplicate", "pt")
 
 @pytest.fixture
 def portuguese(tmp_path: Path, invoices: Invoices) -> AbstractAsyncContextManager[Rig]:
-    """A Portuguese bot that knows Ana alone."""
+    """Return a Portuguese bot for Ana alone."""
     return rig(invoices.bot(language="pt"), tmp_path, people=["test:bot:ana"])
 
 
@@ -348,7 +348,7 @@ async def notify(chat: Rig, after_seconds: float) -> None:
 
 
 async def deliver_in_doubt(chat: Rig) -> None:
-    """The first call gets no answer, so that the reply is sent once more behind a warning."""
+    """Let the first call get no answer, so the reply is sent once more behind a warning."""
     chat.platform.will = [LOST]
     await chat.retries(4, every=20)
 
@@ -391,7 +391,7 @@ async def test_too_fast_is_warned_of_in_the_persons_language(tmp_path: Path, inv
 async def test_code_beside_words_of_the_bots_language_decides(
     portuguese: AbstractAsyncContextManager[Rig], invoices: Invoices
 ) -> None:
-    """The platform names no language for Ana, and English has no such words."""
+    """The platform names no language for Ana, and the words are not English."""
     async with portuguese as chat:
         await chat.handles("ana", "delete INV-1")
         (action,) = await chat.actions()
@@ -440,7 +440,7 @@ async def test_question_is_in_the_language_the_person_wrote_before(chat: Rig) ->
 async def test_a_reply_is_read_in_the_language_of_the_question(
     chat: Rig, invoices: Invoices, reply: str, deleted: list[str]
 ) -> None:
-    """The reply itself is too short to say what it is, and the platform names nothing."""
+    """The reply alone is too short to show a language, and the platform names no language."""
     await language_after(chat, LONG, "delete INV-1")
     await chat.advance(5)
     await chat.handles("ana", reply)

@@ -1,4 +1,4 @@
-"""Leases: beaten while work runs, lost without harm, given back when a process ends."""
+"""Leases: renewed while work runs, lost without harm, given back at the end of a process."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ pytestmark = pytest.mark.both_stores
 
 
 async def lapsed(chat: Rig) -> Lease:
-    """A turn's lease that anybody may take over at once."""
+    """Return the lapsed lease of a turn, free for a take-over at once."""
     await chat.says("ana", "hello")
     return await chat.worker.lease("turn", lease_seconds=0.0)
 
 
 async def beat(chat: Rig, lease: Lease) -> None:
-    """Have the holder renew now, and wait until it has."""
+    """Have the holder renew now, and wait for the renewal."""
     before = chat.wire.calls["renew"]
     chat.worker.context.nudge(lease.kind, lease.lane)
     await until(lambda: chat.wire.calls["renew"] != before)
 
 
 async def held(chat: Rig, lease: Lease, finish: asyncio.Event) -> asyncio.Task[str]:
-    """Begin work under a lease that lasts until it may finish."""
+    """Begin work under a lease, lasting until `finish`."""
 
     async def work() -> str:
         with HeldLease(chat.worker.context, lease):
@@ -55,7 +55,7 @@ async def held(chat: Rig, lease: Lease, finish: asyncio.Event) -> asyncio.Task[s
 
 
 async def working_engine(chat: Rig, invoices: Invoices) -> None:
-    """Start the engine, and wait until it runs a turn that lasts."""
+    """Start the engine, and wait for the start of a long turn."""
     chat.worker.engine.start()
     await chat.says("ana", "wait")
     await invoices.model.waiting.wait()
@@ -123,14 +123,16 @@ async def test_work_cancelled_while_losing_its_lease_is_cancelled(chat: Rig) -> 
         await working
 
 
-async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
+async def test_error_of_the_work_is_raised_unchanged(chat: Rig) -> None:
     lease = await lapsed(chat)
     with pytest.raises(ZeroDivisionError), HeldLease(chat.worker.context, lease):
         raise ZeroDivisionError
     assert chat.worker.context.held == {}
 
 
-async def test_heartbeat_after_the_finishing_commit_loses_nothing(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_heartbeat_after_the_finishing_commit_keeps_the_outcome(
+    chat: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     await chat.says("ana", "hello")
     lease = await chat.worker.lease("turn")
 
@@ -146,7 +148,7 @@ async def test_heartbeat_after_the_finishing_commit_loses_nothing(chat: Rig, cap
     assert "taken over" not in caplog.text
 
 
-async def test_turn_whose_commit_lost_its_answer_says_so(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_turn_logs_that_the_answer_to_its_commit_is_lost(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
     await chat.says("ana", "hello")
     lease = await chat.worker.lease("turn")
     chat.wire.lost_answers["commit"] = 1
@@ -185,7 +187,7 @@ async def test_turn_cancelled_twice_leaves_no_unretrieved_error(
 
 
 async def approved(chat: Rig, half: Worker | None = None) -> Lease:
-    """The lease of an action that Ana has said yes to; `half` has it first, and gives it back."""
+    """Return the lease of an action after Ana's yes; `half` has the lease first, and gives it back."""
     await chat.hears("ana", "delete INV-1")
     await chat.says("ana", "yes")
     await chat.worker.turn()
@@ -269,7 +271,7 @@ async def test_ended_lease_leaves_no_cycle_for_the_garbage_collector(chat: Rig) 
 # ── the end of a process ──
 
 
-async def test_stop_lets_turns_finish_and_sends_what_they_say(chat: Rig, invoices: Invoices) -> None:
+async def test_stop_lets_turns_finish_and_sends_their_replies(chat: Rig, invoices: Invoices) -> None:
     await working_engine(chat, invoices)
     stopping = await begun_to_stop(chat)
     invoices.model.let_go.set()
@@ -279,7 +281,7 @@ async def test_stop_lets_turns_finish_and_sends_what_they_say(chat: Rig, invoice
     assert chat.platform.texts() == ["You said: wait"]
 
 
-async def test_what_an_action_says_is_sent_before_the_process_ends(chat: Rig, invoices: Invoices) -> None:
+async def test_outcome_of_an_action_is_sent_before_the_process_ends(chat: Rig, invoices: Invoices) -> None:
     await chat.hears("ana", "delete INV-1")
     invoices.hold = asyncio.Event()
     chat.worker.engine.start()
@@ -313,7 +315,7 @@ async def test_a_platform_that_is_down_holds_up_no_end(chat: Rig) -> None:
     assert (stats.parts, stats.parked, stats.leased) == (1, 1, 0)
 
 
-async def test_what_did_not_finish_in_time_is_handed_back_at_once(chat: Rig, invoices: Invoices) -> None:
+async def test_unfinished_work_is_handed_back_at_once(chat: Rig, invoices: Invoices) -> None:
     await working_engine(chat, invoices)
     await chat.worker.engine.stop(grace_seconds=0.0)
     assert len(chat.worker.context.tasks) == 0 and chat.worker.context.held == {}
@@ -352,7 +354,7 @@ async def test_no_task_and_no_lease_is_left_after_work(chat: Rig) -> None:
     assert (await chat.store.stats()).leased == 0
 
 
-async def test_what_comes_while_it_stops_is_still_stored(chat: Rig, invoices: Invoices) -> None:
+async def test_message_during_a_stop_is_still_stored(chat: Rig, invoices: Invoices) -> None:
     await working_engine(chat, invoices)
     stopping = await begun_to_stop(chat)
     await chat.says("bob", "hello")
@@ -476,7 +478,7 @@ async def test_a_tool_in_a_turn_that_is_taken_over_is_ended(tmp_path: Path) -> N
     ("error", "told"),
     [(RuntimeError("hunter2"), "RuntimeError ("), (StoreUnavailable("it is full: make room"), "it is full: make room")],
 )
-async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
+async def test_unexpected_error_ends_no_loop_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, told: str
 ) -> None:
     async with ChatDriver(Invoices().bot()) as chat:
@@ -502,7 +504,7 @@ LONG, SHORT = 60.0, 0.09
 
 
 class Polled(Platform):
-    """Hands out what is put into `waits`, to whoever asks; `polling` counts those who do."""
+    """Hands out the items of `waits` to any poller; `polling` counts the pollers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -552,7 +554,7 @@ def log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def heard(house: Rig, platform: Polled, text: str) -> None:
-    """Somebody writes, and it is stored."""
+    """Have a person write, and the message stored."""
     before = (await house.store.stats()).ready
     await platform.waits.put(message(text, text))
     while (await house.store.stats()).ready == before:
@@ -584,7 +586,7 @@ async def test_dead_poller_is_replaced_when_its_lease_lapses(
         await heard(house, platform, "ana")
 
 
-async def test_who_has_lost_the_lease_polls_no_longer(
+async def test_process_with_a_lost_lease_stops_polling(
     house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with polling(house.worker, platform, 0.6):
@@ -596,7 +598,7 @@ async def test_who_has_lost_the_lease_polls_no_longer(
             await heard(house, platform, "ben")
 
 
-async def test_without_a_store_nobody_polls(house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_process_polls_without_a_store(house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture) -> None:
     async with polling(house.worker, platform, SHORT):
         await heard(house, platform, "ana")
         house.wire.calls_left = 0

@@ -1,4 +1,4 @@
-"""A bot's life: its lifespan, in a process of its own and inside somebody else's server."""
+"""The life of a bot: the lifespan, in a separate process and inside a foreign server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "kYq2c8Xv0mWn4Zt6"
 
 
 class Life:
-    """A bot with a database that counts how often it was opened and closed."""
+    """A bot with a database, counting the openings and closings."""
 
     def __init__(self) -> None:
         self.opened = self.closed = 0
@@ -87,7 +87,7 @@ async def test_confirmed_action_has_the_lifespans_values() -> None:
     assert (used, life.closed) == (["database 1"], 1)
 
 
-async def test_a_lifespan_that_fails_leaves_nothing_running(life: Life) -> None:
+async def test_failing_lifespan_leaves_no_task_running(life: Life) -> None:
     bot, life.fails = life.bot("One."), True
     before = asyncio.all_tasks()
     with pytest.raises(LifespanFailed) as failed:
@@ -161,7 +161,7 @@ async def gateway_of(bot: ChannelAgent, telegram: FakeTelegram, files: Path) -> 
 
 @contextlib.asynccontextmanager
 async def serving(app: web.Application) -> AsyncIterator[str]:
-    """As its owner would, with aiohttp's own means."""
+    """Serve the application as an owner would, with aiohttp's own means."""
     runner = web.AppRunner(app)
     await runner.setup()
     try:
@@ -172,7 +172,7 @@ async def serving(app: web.Application) -> AsyncIterator[str]:
 
 
 async def says(telegram: FakeTelegram, url: str, text: str) -> str:
-    """Ana writes; returns what the bot answers."""
+    """Have Ana write, and return the bot's answer."""
     ana = telegram.person("Ana")
     telegram.webhook.update(url=url, secret=SECRET)
     await telegram.person_says(ana, ana, text)

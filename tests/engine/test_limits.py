@@ -59,7 +59,7 @@ def all_texts(chat: Rig) -> list[str]:
     return [str(part.arguments["text"]) for _, part in chat.platform.sent]
 
 
-async def test_after_a_minute_they_are_read_again(tmp_path: Path) -> None:
+async def test_messages_are_read_again_a_minute_after_the_limit(tmp_path: Path) -> None:
     async with limited(tmp_path, TEN) as chat:
         for number in range(20):
             await chat.says("ana", f"word {number}")
@@ -71,8 +71,8 @@ async def test_after_a_minute_they_are_read_again(tmp_path: Path) -> None:
         assert chat.platform.texts()[-1] == "You said: again"
 
 
-async def test_what_is_delivered_again_counts_once(tmp_path: Path) -> None:
-    """A platform delivers again what we refused, and what it did not see us take: nobody wrote too fast by that."""
+async def test_message_delivered_again_counts_once(tmp_path: Path) -> None:
+    """A platform repeats a refused delivery, and a delivery without an answer: neither counts as writing too fast."""
     async with limited(tmp_path, TEN) as chat:
         written = message("ana", "hello")
         chat.wire.errors["accept"] = [Overloaded("10000 events wait"), StoreUnavailable("Redis is away")] * 10
@@ -132,7 +132,7 @@ async def test_a_flood_of_presses_is_bounded(tmp_path: Path) -> None:
 
 
 async def test_a_message_shaped_like_a_decision_is_a_message(tmp_path: Path) -> None:
-    """With a code that no question here has: it counts, waits and is refused as any other."""
+    """A message with a code of no question here counts, waits and is refused as any other."""
     async with limited(tmp_path, TEN) as chat:
         for _ in range(30):
             await chat.says("mallory", "OK K7P2", place="#room")
@@ -196,7 +196,7 @@ async def test_places_are_served_in_turn(tmp_path: Path) -> None:
     assert served.index("ana") <= 3 and len(served) == 51
 
 
-async def test_cancelled_waiter_delays_nobody_in_the_queue() -> None:
+async def test_cancelled_waiter_delays_no_other_waiter() -> None:
     queue, served = _Queue(), []
 
     async def one(name: str) -> None:
@@ -259,7 +259,7 @@ async def test_files_of_all_people_together_are_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "expected"), [("/help", "/new"), ("/new", say("new_done", "en"))])
-async def test_a_command_does_not_wait_behind_what_fails(tmp_path: Path, command: str, expected: str) -> None:
+async def test_command_does_not_wait_behind_a_failing_turn(tmp_path: Path, command: str, expected: str) -> None:
     from gateway.providers.base import ProviderError
     from gateway.testing import ScriptedProvider
     from tests.engine.test_turns import bot
@@ -275,7 +275,7 @@ async def test_a_command_does_not_wait_behind_what_fails(tmp_path: Path, command
         assert chat.platform.texts("#room")[-1] == "Hello."
 
 
-async def test_new_waits_for_a_turn_that_runs(chat: Rig, invoices: Invoices) -> None:
+async def test_new_command_waits_for_the_running_turn(chat: Rig, invoices: Invoices) -> None:
     running = await chat.waits()
     await chat.says("ana", "/new")
     invoices.model.let_go.set()
@@ -313,7 +313,7 @@ async def busy(nobody_waits_long: None, tmp_path: Path, invoices: Invoices) -> A
 
 
 class Crowd:
-    """Three people who do anything, in their own chats, in groups and in threads."""
+    """Three people with random acts, in private chats, groups and threads."""
 
     def __init__(self, chat: Rig, seed: int) -> None:
         self._chat, self._random = chat, random.Random(seed)
@@ -364,7 +364,7 @@ class Crowd:
 
 
 async def check(chat: Rig) -> None:
-    """Somebody new is answered at once, and in the end nothing is left that waits."""
+    """Check that a new person is answered at once, and that in the end no work is left."""
     began = len(chat.platform.sent)
     await chat.handles("vera", "hello")
     assert "You said: hello" in chat.platform.texts("vera")
@@ -394,7 +394,7 @@ async def test_new_person_is_answered_after_a_backlog(busy: Rig) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 async def test_new_person_is_answered_after_100_000_events(busy: Rig) -> None:
-    """For four minutes at most."""
+    """Run for four minutes at most."""
     ends, done, crowd = time.monotonic() + 240, 0, Crowd(busy, seed=13)
     while done < 100_000 and time.monotonic() < ends:
         await crowd.does(200, works_each=200)

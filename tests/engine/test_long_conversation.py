@@ -1,4 +1,4 @@
-"""A conversation too long for the model, or a message that its vendor refuses, holds up no other conversation."""
+"""A conversation too long for the model, or a message refused by the vendor, holds up no other conversation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def chat(tmp_path: Path, model: FakeOpenAI) -> AsyncIterator[Rig]:
     await provider.close()
 
 
-async def test_a_full_history_holds_up_nobody_in_the_group(chat: Rig, model: FakeOpenAI) -> None:
+async def test_full_history_delays_no_other_person_in_the_group(chat: Rig, model: FakeOpenAI) -> None:
     model.most_characters = 60_000
     model.script(["ok"] * 22)
     for number in range(20):

@@ -165,7 +165,7 @@ async def test_new_begins_an_empty_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("memory", "lines"), [(None, 80), (ConversationMemory(4), 28), (ConversationMemory(200), 420)])
-async def test_a_lease_reads_what_the_memory_needs(
+async def test_lease_reads_only_the_lines_the_memory_needs(
     tmp_path: Path, memory: ConversationMemory | None, lines: int
 ) -> None:
     async with chatting(tmp_path, memory) as (chat, _):
@@ -175,7 +175,7 @@ async def test_a_lease_reads_what_the_memory_needs(
 
 
 async def fill(chat: Rig, messages: int) -> None:
-    """A conversation has so many messages."""
+    """Fill a conversation with so many messages."""
     line: Any = {"role": "user", "content": "word"}
     answer: Any = {"role": "assistant", "content": "answer"}
     now, keyring = await chat.store.now(), chat.worker.context.keyring
@@ -198,7 +198,7 @@ async def test_a_turn_after_ten_thousand_messages_costs_as_before(tmp_path: Path
 
 
 async def asked(chat: Rig) -> tuple[dict[str, int], int]:
-    """What one more turn asks of the store, and the lines that it reads."""
+    """Return the store calls of one more turn, and the number of the lines read."""
     wire: FaultyStore = chat.wire
     calls = dict(wire.calls)
     await chat.says("ana", "one more")
@@ -210,7 +210,7 @@ async def asked(chat: Rig) -> tuple[dict[str, int], int]:
 
 
 @pytest.mark.ledger("MEM-02", "MEM-06")
-async def test_a_turn_that_dies_leaves_no_half_of_it(tmp_path: Path) -> None:
+async def test_dead_turn_leaves_no_partial_history(tmp_path: Path) -> None:
     hold = asyncio.Event()
     model = ScriptedProvider([ToolCall("look", {}), hold, "Never said.", "It is seen.", "Bye."])
     async with rig(bot(model, ConversationMemory()), tmp_path) as chat:
@@ -283,12 +283,12 @@ async def delete() -> str:
 
 
 class Vendors(Whole):
-    """A model that calls what the last words name, in whose place both vendors check each transcript."""
+    """A model calling the tool named in the last words; both vendors' checks run on each transcript."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
-        """What happens while the next call is under way."""
+        """The callback run during the next call."""
 
     async def complete(self, request: Request) -> Response:
         check(request)
@@ -308,7 +308,7 @@ class Vendors(Whole):
 
 
 class Summarizer(Vendors):
-    """A model that sums up messages by their marks."""
+    """A model summing up messages by their marks."""
 
     def answer(self, request: Request) -> Response:
         return Response(content=" ".join(["So far:", *dict.fromkeys(marks(request))]))
@@ -325,12 +325,12 @@ def marks(request: Request) -> list[str]:
 
 
 class History:
-    """One conversation, and the processes that work it one after the other."""
+    """A conversation, and the processes working on the conversation in turn."""
 
     def __init__(self, chat: Rig, make: Callable[[], ChannelAgent], model: Vendors, summarizer: Vendors) -> None:
         self.chat, self.make, self.model, self.summarizer = chat, make, model, summarizer
         self.said: list[str] = []
-        """The marks of what must be known."""
+        """The marks of the texts to be known."""
         self.number = self.reset = 0
         """The number of the last words, and of the last before a new conversation."""
 
@@ -347,7 +347,7 @@ class History:
         self._wire.calls_left = None
 
     async def ends(self) -> None:
-        """The conversation goes on as if nothing had been."""
+        """Check that the conversation goes on undisturbed."""
         await self._settled()
         await self._saying("and?")()
         await self._settled()
@@ -400,7 +400,7 @@ class History:
         return take
 
     async def _work(self) -> None:
-        """Do all that can be done now, until the process dies. The lease of a dead one has lapsed."""
+        """Do all possible work now, until the process dies. The lease of a dead process has lapsed."""
         worker = self.chat.worker
         runs: dict[Kind, Any] = {
             "turn": worker.turn_of,

@@ -1,4 +1,4 @@
-"""A server's answer of any form never becomes another action, and a fault of it is told."""
+"""A server's answer of any form never becomes another action, and each fault is told."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VENDORS = {
 
 
 def purge_for(ran: list[str], *, asks: bool) -> Tool:
-    """Return the tool: it asks, or it runs without a question."""
+    """Return the tool, asking first or running without a question."""
 
     async def purge(customer: str = "everybody") -> str:
         """Purge a customer."""
@@ -36,7 +36,7 @@ def purge_for(ran: list[str], *, asks: bool) -> Tool:
 
 
 async def faults_of(vendor: str, shape: Shape, directory: Path, *, asks: bool) -> list[str]:
-    """Return what is wrong with what becomes of an answer of this shape."""
+    """Return the faults in the handling of an answer of this shape."""
     ran: list[str] = []
     fake, provider_of, _ = VENDORS[vendor]
     async with fake() as server:

@@ -1,4 +1,4 @@
-"""A person who opts out can still write: nothing goes out to them, and waiting messages for them end."""
+"""A person can still write after opting out: no message goes out to the person, and waiting messages end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def opts(*, opted_in: bool = False, told: bool = True, place: str = "ana") -> Op
 
 
 async def asks(chat: Rig, invoice: str = "INV-1", *, place: str = "ana") -> None:
-    """A question is asked and has arrived."""
+    """Have a question asked and delivered."""
     await chat.hears(place, f"delete {invoice}")
 
 
@@ -69,7 +69,7 @@ async def muted(chat: Rig, place: str = "ana") -> bool:
 SILENT = "not sent: they have opted out"
 
 
-async def test_what_is_open_is_withdrawn_and_nothing_more_is_sent(sms: Rig) -> None:
+async def test_opt_out_withdraws_open_questions_and_ends_sending(sms: Rig) -> None:
     await asks(sms, "INV-1 INV-2")
     await asks(sms, place="bob")
     before = sms.platform.texts("ana")
@@ -81,7 +81,7 @@ async def test_what_is_open_is_withdrawn_and_nothing_more_is_sent(sms: Rig) -> N
     assert len(sms.platform.texts("bob")) == 2, "bob's question, and that it has expired"
 
 
-async def test_no_model_reads_what_could_not_be_answered(sms: Rig, invoices: Invoices) -> None:
+async def test_message_after_an_opt_out_is_read_by_no_model(sms: Rig, invoices: Invoices) -> None:
     await sms.take(opts())
     asked = len(invoices.model.requests)
     await sms.says("ana", "hello?")
@@ -148,7 +148,7 @@ async def test_start_ends_the_opt_out(sms: Rig) -> None:
     assert sms.platform.texts() == ["You said: hello?"]
 
 
-async def test_start_is_answered_where_nobody_else_answers_it(sms: Rig) -> None:
+async def test_start_is_answered_when_the_platform_does_not_answer_it(sms: Rig) -> None:
     await sms.take(opts(told=False), opts(opted_in=True, told=False))
     await sms.turns()
     assert sms.platform.texts() == [FAREWELL, HELLO]
@@ -180,7 +180,7 @@ async def test_opt_out_refusal_of_the_platform_is_remembered(sms: Rig) -> None:
     assert await muted(sms)
 
 
-async def test_a_question_that_is_refused_so_was_never_asked(sms: Rig) -> None:
+async def test_question_refused_by_an_opt_out_counts_as_undelivered(sms: Rig) -> None:
     await sms.says("ana", "delete INV-1")
     await sms.worker.turn()
     sms.platform.will = [OptedOut("21610")]
@@ -230,7 +230,7 @@ async def test_opt_out_never_expires(sms: Rig) -> None:
     assert await muted(sms)
 
 
-async def test_a_stranger_who_opts_out_is_told_nothing_more(sms: Rig) -> None:
+async def test_stranger_gets_no_message_after_an_opt_out(sms: Rig) -> None:
     context = sms.worker.context
     context.allowed = AllowList([])
     inbox = Inbox(context, sms.worker.decisions)
@@ -244,8 +244,8 @@ async def test_a_stranger_who_opts_out_is_told_nothing_more(sms: Rig) -> None:
     assert not await muted(sms) and await sms.ready() == 0, "a stranger is not greeted"
 
 
-async def test_person_who_writes_on_a_blocking_platform_is_not_muted(tmp_path: Path, invoices: Invoices) -> None:
-    """Who has blocked the bot cannot write, so whoever writes has not: not even when a word of it was lost."""
+async def test_person_writing_on_a_blocking_platform_is_not_muted(tmp_path: Path, invoices: Invoices) -> None:
+    """A message proves that no block holds, even when the report of the block's end was lost."""
     async with rig(invoices.bot(), tmp_path, opt_out=False) as chat:
         await chat.take(opts())
         assert not await muted(chat)
@@ -257,7 +257,7 @@ BLOCKED = Unreachable("blocked")
 
 
 async def blocked(chat: Rig, place: str = "ana") -> None:
-    """It was found out."""
+    """Let a send find the bot blocked."""
     chat.platform.will = [BLOCKED]
     await chat.notify("are you there?", place=place)
     await chat.turns()
@@ -333,7 +333,7 @@ async def test_press_from_a_blocked_chat_unblocks_it(chat: Rig, invoices: Invoic
     await chat.notify("news")
 
 
-async def test_message_of_another_person_unblocks_nobody(chat: Rig) -> None:
+async def test_message_of_another_person_unblocks_no_chat(chat: Rig) -> None:
     await blocked(chat)
     await chat.hears("bob", "hello")
     with pytest.raises(Unreachable):

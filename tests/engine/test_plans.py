@@ -1,4 +1,4 @@
-"""Plans: several calls of one reply are one numbered question, and each item is an action of its own."""
+"""Plans: several calls of a reply are one numbered question, and each item is a separate action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.rig import Platform, here, rig
 
 
 class Shop:
-    """Deletes invoices one at a time; some of them cannot be deleted."""
+    """Deletes invoices singly; some invoices cannot be deleted."""
 
     def __init__(self, *, on_item_failure: str = "continue") -> None:
         self.deleted: list[str] = []
@@ -41,7 +41,7 @@ class Shop:
         self.bot = ChannelAgent(Agent([delete_invoice], provider=Invoices().model))
 
     async def pause(self) -> None:
-        """The engine may do other things meanwhile."""
+        """Let the engine do other things meanwhile."""
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -59,7 +59,7 @@ async def plan(shop: Shop) -> AsyncIterator[ChatDriver]:
 
 @pytest.fixture
 async def three(plan: ChatDriver) -> ChatDriver:
-    """A chat in which Ana has been asked for three invoices at once."""
+    """A chat after Ana was asked about three invoices at once."""
     await plan.says("ana", "delete 1 2 3")
     return plan
 
@@ -115,7 +115,7 @@ async def test_words_decide_the_named_items_alone(
 
 
 @pytest.mark.parametrize("words", ["4", "0", "ok", "sure, thanks"])
-async def test_what_is_nearly_an_answer_gets_the_list(three: ChatDriver, shop: Shop, words: str) -> None:
+async def test_unclear_answer_gets_the_list(three: ChatDriver, shop: Shop, words: str) -> None:
     await three.says("ana", words)
     assert shop.deleted == []
     assert three.last.text.startswith("Several things are waiting for your answer")
@@ -134,7 +134,7 @@ async def test_open_items_are_shown_anew_behind_the_outcome(three: ChatDriver, s
 
 @pytest.mark.parametrize("say", ["2", "OK {code}", "NO {code}"])
 async def test_only_the_list_shown_last_invites_numbers(three: ChatDriver, shop: Shop, say: str) -> None:
-    """In the edited message, numbers mean other questions than in the one that was shown behind it."""
+    """In the edited message, numbers mean other questions than in the message shown behind."""
     code = re.findall(r"OK (\w{4})", three.messages[0].text)[1]
     await three.says("ana", say.format(code=code))
     first, *later = three.messages
@@ -259,12 +259,12 @@ class Post:
         self.tool = send_letter
 
     def bot(self, *names: str) -> ChannelAgent:
-        """Return a bot whose first turn asks for these letters, and whose other turns say "I see."."""
+        """Return a bot: the first turn asks for these letters, and the other turns say "I see."."""
         calls = [ToolCall("send_letter", {"name": name, "text": name * 2_500}) for name in names]
         return ChannelAgent(Agent([self.tool], provider=ScriptedProvider([calls, *["I see."] * 9])))
 
     def chat(self, *names: str, clock: FakeClock | None = None) -> ChatDriver:
-        """Return a chat with that bot."""
+        """Return a chat with the bot of these letters."""
         return ChatDriver(self.bot(*names), clock=clock)
 
 
@@ -346,7 +346,7 @@ async def test_end_that_was_held_is_told_when_the_rest_is_stopped(shop: Shop) ->
 
 
 async def stopped_meanwhile(chat: ChatDriver) -> None:
-    """Say /stop while an item runs, so that the next one ends before it has begun."""
+    """Say /stop while an item runs, so that the next item ends before the beginning."""
     message = Message(
         event_ids=("stop",),
         address=Address(channel="test", account="bot", place="ana"),

@@ -1,4 +1,4 @@
-"""Two machines that answer each other: the same text with the same answer gets one note, and then no answer."""
+"""Two machines answering each other: the same text with the same answer gets one note, and then no answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTE = say("repeated", "en")
 
 
 async def answers(chat: Rig, *texts: str, place: str = "ana", person: str = "ana") -> list[str]:
-    """Return what the platform shows after these texts."""
+    """Return the texts shown by the platform after these messages."""
     for text in texts:
         await chat.says(person, text, place=place)
         await chat.work()
@@ -58,7 +58,7 @@ async def test_each_person_of_a_group_is_counted_alone(chat: Rig) -> None:
     assert NOTE not in chat.platform.texts("#1")
 
 
-async def test_questions_and_their_answers_count_for_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_questions_and_their_answers_are_not_counted(chat: Rig, invoices: Invoices) -> None:
     for _ in range(8):
         await answers(chat, "delete 1", "no")
     assert NOTE not in chat.platform.texts() and invoices.deleted == []

@@ -1,4 +1,4 @@
-"""Reports of a platform on messages come in any order, more than once, before its answer or long after."""
+"""Reports of a platform on messages come in any order, more than once, before the answer to the call or long after."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
 
 
 async def reported(chat: Rig, message_id: str, *statuses: str, key: str | None = None, once: bool = True) -> None:
-    """The platform says this, one after the other."""
+    """Take these reports of the platform, in order."""
     for status in statuses:
         event_id = f"report {next(_numbers)}" if once else f"{message_id}/{status}"
         code = "30003" if status == "failed" else None
@@ -54,7 +54,7 @@ async def states(chat: Rig) -> list[str]:
     return sorted(action.reason or action.state for action in await chat.actions())
 
 
-# ── what carried a question ──
+# ── messages with a question ──
 
 
 async def test_question_reported_as_failed_was_never_asked(chat: Rig, invoices: Invoices) -> None:
@@ -82,7 +82,7 @@ async def test_question_shown_twice_stays_open_until_both_failed(chat: Rig) -> N
     assert await states(chat) == ["undelivered"]
 
 
-async def test_failed_report_after_the_decision_changes_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_failed_report_after_the_decision_changes_no_action(chat: Rig, invoices: Invoices) -> None:
     await asks(chat, "INV-1")
     await chat.says("ana", f"OK {(await chat.actions())[0].code}")
     await reported(chat, "1", "failed")
@@ -104,7 +104,7 @@ async def test_outcome_reported_as_failed_is_told_to_operators(chat: Rig) -> Non
 
 
 async def test_report_without_our_record_finds_its_question(chat: Rig) -> None:
-    """The record of what was sent is kept for a day; the question may be open for longer."""
+    """The record of a sent message is kept for a day; the question may be open for longer."""
     async with rig(Invoices().bot(), chat.files, buttons=0, edit=False, reports=False) as old:
         await asks(old, "INV-1")
         await reported(old, "1", "failed")
@@ -113,7 +113,7 @@ async def test_report_without_our_record_finds_its_question(chat: Rig) -> None:
 
 
 class InTwo(Platform):
-    """Says a text in as many messages as it has paragraphs."""
+    """Says each paragraph of a text in a separate message."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         show = super().render
@@ -138,7 +138,7 @@ async def test_question_with_one_refused_message_was_never_asked(chat: Rig) -> N
     assert await states(chat) == ["undelivered"]
 
 
-# ── what carried anything else ──
+# ── other messages ──
 
 
 async def test_message_reported_as_failed_is_dead_and_can_be_replayed(
@@ -157,7 +157,7 @@ async def test_message_reported_as_failed_is_dead_and_can_be_replayed(
     assert await chat.dead() == []
 
 
-async def test_a_message_that_nobody_knows_changes_nothing(chat: Rig) -> None:
+async def test_report_of_an_unknown_message_changes_no_action(chat: Rig) -> None:
     await asks(chat, "INV-1")
     await reported(chat, "99", "sent", "failed", "delivered")
     assert await states(chat) == ["pending"] and await chat.dead() == []
@@ -187,10 +187,12 @@ async def test_a_twin_is_one_report(chat: Rig) -> None:
     ],
 )
 @pytest.mark.parametrize("early", [False, True], ids=["after the receipt", "before it"])
-async def test_in_any_order_it_has_arrived_or_not(chat: Rig, statuses: list[str], arrived: bool, early: bool) -> None:
-    """What arrived has arrived; of what failed first nothing can be taken back: it is ended and told to the model."""
+async def test_reports_of_a_question_in_any_order_have_one_result(
+    chat: Rig, statuses: list[str], arrived: bool, early: bool
+) -> None:
+    """An arrival is final; so is a failure reported first: the question is ended and told to the model."""
     if early:
-        # What was said before the platform's answer counts by its last word: nothing has come of it yet.
+        # Of the reports before the platform's answer, the last counts: none has had an effect yet.
         arrived = arrived or statuses[-1] in ("delivered", "read")
         await reported(chat, "1", *statuses)
     await chat.hears("ana", "delete INV-1")
@@ -241,7 +243,7 @@ async def test_message_unreported_for_ten_seconds_is_sent_once_more(chat: Rig) -
     assert chat.platform.texts() == [say("may_be_duplicate", "en"), "one"] and len(chat.platform.keys) == 3
 
 
-async def test_what_its_dead_sender_had_sent_is_not_sent_again(chat: Rig) -> None:
+async def test_reported_part_of_a_dead_sender_is_not_sent_again(chat: Rig) -> None:
     await chat.notify("one", "two")
     lease = await chat.worker.lease("out", lease_seconds=0.0)
     key = lease.parts[0].part_id
@@ -251,7 +253,7 @@ async def test_what_its_dead_sender_had_sent_is_not_sent_again(chat: Rig) -> Non
 
 
 async def test_a_replayed_message_is_another_one(chat: Rig) -> None:
-    """An old report of the first sending says nothing of the second."""
+    """An old report of the first sending does not count for the second."""
     await chat.notify("one")
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()

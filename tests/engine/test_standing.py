@@ -1,4 +1,4 @@
-"""Standing permissions: given at the launch, used by calls that they cover, and ended for good."""
+"""Standing permissions: given at the launch, used by covered calls, and ended for good."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ ANYTHING = Standing(max_seconds=3600, max_uses=5, free=["customer", "amount", "n
 
 
 class Paying(Model):
-    """``charge CUSTOMER AMOUNT [NOTE]`` calls pay, and several of them beside each other with a comma between.
+    """``charge CUSTOMER AMOUNT [NOTE]`` calls pay; a comma separates several charges beside each other.
 
-    ``stubborn`` says that it calls again what it called last, whenever it is woken without a message.
+    ``stubborn`` repeats the last call, whenever woken without a message.
     """
 
     def __init__(self, *, stubborn: bool = False) -> None:
@@ -62,7 +62,7 @@ def _call(number: int, customer: str, amount: str, *note: str) -> Call:
 
 
 class Till:
-    """Pays customers; some payments fail. With `looks` a preview function says what is on the account."""
+    """Pays customers; some payments fail. With `looks`, a preview function shows the account."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ async def chat(till: Till) -> AsyncIterator[ChatDriver]:
 
 @pytest.fixture
 async def permitted(chat: ChatDriver) -> ChatDriver:
-    """A chat in which Ana has confirmed a call, and allowed others like it."""
+    """A chat after Ana confirmed a call, and allowed others of the kind."""
     await chat.says("ana", "charge C7 10")
     await chat.presses("ana", BUTTON)
     return chat
@@ -126,10 +126,10 @@ def texts(chat: ChatDriver) -> list[str]:
     return [re.sub(r"until [^,(]*\d\d:\d\d UTC", "until TIME", message.text) for message in chat.messages]
 
 
-# ── it is offered and given ──
+# ── a permission is offered and given ──
 
 
-async def test_prompt_names_what_stays_the_same_and_what_may_differ(chat: ChatDriver) -> None:
+async def test_prompt_names_the_fixed_and_the_free_arguments(chat: ChatDriver) -> None:
     await chat.says("ana", "charge C7 10")
     assert chat.last.buttons == ["Confirm", "Cancel", BUTTON, "Change"]
     assert re.search(
@@ -139,7 +139,7 @@ async def test_prompt_names_what_stays_the_same_and_what_may_differ(chat: ChatDr
     )
 
 
-async def test_prompt_says_that_what_a_preview_shows_stays_so() -> None:
+async def test_prompt_says_that_the_preview_stays_unchanged() -> None:
     async with ChatDriver(Till(looks=True).bot) as chat:
         await chat.says("ana", "charge C7 10")
         assert "any value: note; while all else that was shown is unchanged)" in chat.last.text
@@ -166,14 +166,14 @@ async def test_long_value_is_cut_beside_its_question() -> None:
         assert "C" * 200 in chat.last.text and f"unchanged: customer “{'C' * 79}…”;" in chat.last.text
 
 
-async def test_it_is_told_when_the_action_is_launched(permitted: ChatDriver, till: Till) -> None:
+async def test_permission_is_told_when_the_action_is_launched(permitted: ChatDriver, till: Till) -> None:
     assert till.paid == [("C7", 10)]
     given = "Allowed without a question until TIME, 2 more times: pay (unchanged: customer C7; amount: from 0 to 100;"
     (told,) = [number for number, text in enumerate(texts(permitted)) if text.startswith(given)]
     assert texts(permitted)[told + 1] == "10 paid."
 
 
-async def test_code_of_its_own_gives_it_and_the_plain_code_does_not(chat: ChatDriver, till: Till) -> None:
+async def test_only_the_own_code_gives_the_permission(chat: ChatDriver, till: Till) -> None:
     await chat.says("ana", "charge C7 10")
     plain, own = re.findall(r"OK (\w{4})\*\*", chat.last.text)
     assert plain != own
@@ -186,7 +186,7 @@ async def test_code_of_its_own_gives_it_and_the_plain_code_does_not(chat: ChatDr
     assert till.paid == [("C7", 10), ("C7", 20), ("C7", 30)]
 
 
-async def test_no_with_its_code_refuses(chat: ChatDriver, till: Till) -> None:
+async def test_no_with_the_own_code_gives_no_permission(chat: ChatDriver, till: Till) -> None:
     await chat.says("ana", "charge C7 10")
     _, own = re.findall(r"OK (\w{4})\*\*", chat.last.text)
     await chat.says("ana", f"NO {own}")
@@ -194,14 +194,14 @@ async def test_no_with_its_code_refuses(chat: ChatDriver, till: Till) -> None:
     assert till.paid == []
 
 
-async def test_bare_yes_gives_none(chat: ChatDriver, till: Till) -> None:
+async def test_bare_yes_gives_no_permission(chat: ChatDriver, till: Till) -> None:
     await chat.says("ana", "charge C7 10")
     await chat.says("ana", "yes")
     await chat.says("ana", "charge C7 20")
     assert till.paid == [("C7", 10)]
 
 
-async def test_drifted_yes_gives_none() -> None:
+async def test_drifted_yes_gives_no_permission() -> None:
     """Defect 3: the yes was no longer acted on, and the permission was given all the same."""
     till = Till(ANYTHING, looks=True)
     async with ChatDriver(till.bot) as chat:
@@ -213,7 +213,7 @@ async def test_drifted_yes_gives_none() -> None:
         assert till.paid == [] and "Confirm" in chat.last.buttons
 
 
-async def test_permission_of_an_action_that_ran_too_late_is_none(tmp_path: Path) -> None:
+async def test_action_that_ran_too_late_gives_no_permission(tmp_path: Path) -> None:
     till = Till(Standing(max_seconds=60, max_uses=2, free=["amount"]))
     async with rig(till.bot, tmp_path) as chat:
         await chat.handles("ana", "charge C7 10")
@@ -233,7 +233,7 @@ async def test_stop_before_the_launch_leaves_no_permission(tmp_path: Path) -> No
         assert till.paid == []
 
 
-async def test_process_that_launches_gives_what_another_was_told(tmp_path: Path) -> None:
+async def test_launching_process_gives_the_permission_asked_elsewhere(tmp_path: Path) -> None:
     till = Till()
     async with rig(till.bot, tmp_path) as chat:
         await chat.handles("ana", "charge C7 10")
@@ -246,10 +246,10 @@ async def test_process_that_launches_gives_what_another_was_told(tmp_path: Path)
         assert till.paid == [("C7", 10), ("C7", 20)]
 
 
-# ── it is used ──
+# ── a permission is used ──
 
 
-async def test_matching_calls_are_done_and_told_until_it_is_used_up(permitted: ChatDriver, till: Till) -> None:
+async def test_matching_calls_are_done_and_told_until_the_last_use(permitted: ChatDriver, till: Till) -> None:
     for left, amount in ((1, 20), (0, 30)):
         await permitted.says("ana", f"charge C7 {amount} for {left} weeks")
         assert texts(permitted)[-2:] == [
@@ -261,7 +261,7 @@ async def test_matching_calls_are_done_and_told_until_it_is_used_up(permitted: C
     assert "Confirm" in permitted.last.buttons
 
 
-async def test_done_is_told_of_nothing_that_is_not_done(permitted: ChatDriver, till: Till) -> None:
+async def test_done_is_told_only_after_the_effect(permitted: ChatDriver, till: Till) -> None:
     """Defect 6: "Done under your permission" stood in the commit of the turn, before the effect."""
     till.failing = {20.0}
     await permitted.says("ana", "charge C7 20")
@@ -279,7 +279,7 @@ async def test_failed_use_counts(permitted: ChatDriver, till: Till) -> None:
 
 
 async def test_each_of_two_permitted_calls_of_a_reply_is_told(permitted: ChatDriver, till: Till) -> None:
-    """Defect 7: the end of the first was held for the plan, and told by nothing."""
+    """Defect 7: the end of the first call was held for the plan, and never told."""
     till.failing = {70.0}
     await permitted.says("ana", "charge C7 70, charge C7 8")
     said = texts(permitted)[-4:]
@@ -296,14 +296,14 @@ async def test_permitted_call_beside_an_asked_one_is_told_by_itself(permitted: C
 
 
 @pytest.mark.parametrize("words", ["charge C8 20", "pay c7 20", "charge C7 100.01", "charge C7 -1", "charge C7 1e3"])
-async def test_call_that_it_does_not_cover_is_asked(permitted: ChatDriver, till: Till, words: str) -> None:
-    """Defect 11: what stays the same was all that was looked at."""
+async def test_call_outside_the_permission_is_asked(permitted: ChatDriver, till: Till, words: str) -> None:
+    """Defect 11: only the fixed arguments were looked at."""
     await permitted.says("ana", words)
     assert till.paid == [("C7", 10)]
 
 
 async def test_same_call_again_without_a_message_is_asked() -> None:
-    """Defect 11: a model that is woken by each outcome called again until all uses were gone."""
+    """Defect 11: a model woken by each outcome called again until all uses were gone."""
     till = Till(ANYTHING, resumes=True)
     async with ChatDriver(till.bot) as chat:
         await chat.says("ana", "charge C7 10")
@@ -340,8 +340,8 @@ async def test_same_call_twice_in_a_reply_is_covered_once() -> None:
         assert any("Confirm" in message.buttons for message in chat.messages)
 
 
-async def test_ask_again_is_asked_although_it_is_covered(chat: ChatDriver, till: Till) -> None:
-    """Defect 3: one press on an expired question acted at once, under a permission that was given meanwhile."""
+async def test_ask_again_is_asked_although_the_call_is_covered(chat: ChatDriver, till: Till) -> None:
+    """Defect 3: a press on an expired question acted at once, under a permission given meanwhile."""
     await chat.says("ana", "charge C7 50")
     await chat.clock.advance(1000)
     await chat.says("ana", "charge C7 10")
@@ -351,7 +351,7 @@ async def test_ask_again_is_asked_although_it_is_covered(chat: ChatDriver, till:
     assert "**Pay 50 to “C7”?**" in chat.last.text and "Confirm" in chat.last.buttons
 
 
-async def test_child_of_a_change_is_asked_although_it_is_covered(permitted: ChatDriver, till: Till) -> None:
+async def test_child_of_a_change_is_asked_although_the_call_is_covered(permitted: ChatDriver, till: Till) -> None:
     """Defect 10: the changed call ran under a permission, and the first question stayed open."""
     await permitted.says("ana", "charge C8 500")
     first = re.findall(r"OK (\w{4})\*\*", permitted.last.text)[0]
@@ -363,7 +363,7 @@ async def test_child_of_a_change_is_asked_although_it_is_covered(permitted: Chat
     assert till.paid == [("C7", 10), ("C7", 50)]
 
 
-async def test_another_person_or_conversation_does_not_have_it(chat: ChatDriver, till: Till) -> None:
+async def test_permission_is_of_one_person_and_conversation(chat: ChatDriver, till: Till) -> None:
     await chat.says("ana", "charge C7 10", group="office")
     await chat.presses("ben", BUTTON)
     assert chat.alerts[-1] == "This is not yours to answer."
@@ -375,7 +375,7 @@ async def test_another_person_or_conversation_does_not_have_it(chat: ChatDriver,
 
 
 async def test_call_with_another_preview_is_asked() -> None:
-    """Defect 11: the preview of a permitted call was not compared with the one that was shown."""
+    """Defect 11: the preview of a permitted call was not compared with the shown preview."""
     till = Till(looks=True)
     async with ChatDriver(till.bot) as chat:
         await chat.says("ana", "charge C7 10")
@@ -424,17 +424,17 @@ async def test_each_use_is_an_action_that_names_the_permission(permitted: ChatDr
     assert audited(giver)[-3:] == ["permission_given", "finished", "permission_used"]
 
 
-# ── it ends ──
+# ── a permission ends ──
 
 
-async def test_it_ends_with_its_time(permitted: ChatDriver, till: Till) -> None:
+async def test_permission_ends_with_its_time(permitted: ChatDriver, till: Till) -> None:
     await permitted.clock.advance(3601)
     await permitted.says("ana", "charge C7 20")
     assert till.paid == [("C7", 10)]
     assert await ends(permitted) == ["expired"]
 
 
-async def test_pending_lists_it_and_stop_ends_it(permitted: ChatDriver, till: Till) -> None:
+async def test_pending_lists_the_permission_and_stop_ends_it(permitted: ChatDriver, till: Till) -> None:
     await permitted.says("ana", "/pending")
     assert texts(permitted)[-1].startswith(
         "Nothing is waiting for your answer.\n\nAllowed without a question until TIME, 2 more times"
@@ -448,7 +448,7 @@ async def test_pending_lists_it_and_stop_ends_it(permitted: ChatDriver, till: Ti
     assert till.paid == [("C7", 10)]
 
 
-async def test_opt_out_ends_it(allowed: Rig, till: Till) -> None:
+async def test_opt_out_ends_the_permission(allowed: Rig, till: Till) -> None:
     person = message("ana", "").person
     for number, back in enumerate((False, True)):
         ids = (f"opt {number}",)
@@ -458,7 +458,7 @@ async def test_opt_out_ends_it(allowed: Rig, till: Till) -> None:
     assert [action.grant.ended for action in await allowed.actions() if action.grant] == ["stopped"]
 
 
-async def test_operator_lists_and_ends_it(permitted: ChatDriver, till: Till) -> None:
+async def test_operator_lists_and_ends_the_permission(permitted: ChatDriver, till: Till) -> None:
     context = permitted.engine.context
     operator = ActionCommands(context.store, context.channels, context.keyring, bot=None)
     (listed,) = await operator.pending()
@@ -474,12 +474,12 @@ async def test_operator_lists_and_ends_it(permitted: ChatDriver, till: Till) -> 
 
 
 async def ends(chat: ChatDriver) -> list[str | None]:
-    """Return how the permissions have ended, as the records of their actions say."""
+    """Return the ends of the permissions, from the records of the actions."""
     found = [action_of(record.value) for _, record in await chat.engine.context.store.scan("action/")]
     return [action.grant.ended for action in found if action.grant is not None]
 
 
-# ── what is put back in the store revives nothing ──
+# ── old records put back in the store revive no permission ──
 
 
 def token_of(chat: Rig, label: str) -> str:
@@ -489,7 +489,7 @@ def token_of(chat: Rig, label: str) -> str:
 
 @pytest.fixture
 async def allowed(till: Till, tmp_path: Path) -> AsyncIterator[Rig]:
-    """A chat in which Ana has confirmed a call, and allowed two others like it."""
+    """A chat after Ana confirmed a call, and allowed two others of the kind."""
     async with rig(till.bot, tmp_path) as chat:
         await chat.handles("ana", "charge C7 10")
         await chat.presses(token_of(chat, BUTTON))
@@ -504,13 +504,13 @@ async def read(chat: Rig, name: str) -> Any:
 
 
 async def put_back(chat: Rig, name: str, value: Json) -> None:
-    """Write a row as it was, and restart the bot."""
+    """Write an earlier row back, and restart the bot."""
     await chat.store.commit(Transaction(partition=chat.store.partition(CHAT), puts={name: Put(value)}))
     chat.worker = chat.another()
 
 
 async def test_old_index_renews_no_use(allowed: Rig, till: Till) -> None:
-    """Defect 12: the uses that were left stood in the index alone, and one old row gave them back."""
+    """Defect 12: the uses left stood in the index alone, and an old row gave the uses back."""
     before = await read(allowed, f"open/{CHAT}")
     await allowed.handles("ana", "charge C7 20", "charge C7 30")
     assert till.paid == [("C7", 10), ("C7", 20), ("C7", 30)]
@@ -539,7 +539,7 @@ async def test_old_index_does_not_renew_one_of_two_uses(allowed: Rig, till: Till
 
 @pytest.mark.parametrize("by", ["stop", "operator"])
 async def test_old_index_revives_no_permission_that_was_ended(allowed: Rig, till: Till, by: str) -> None:
-    """Defect 12, the other half: a permission that was taken back came back with the row."""
+    """Defect 12, the other half: a withdrawn permission came back with the row."""
     before = await read(allowed, f"open/{CHAT}")
     if by == "stop":
         await allowed.handles("ana", "/stop")
@@ -586,7 +586,7 @@ async def test_permission_is_none_once_the_record_that_gave_it_is_gone(allowed: 
     assert till.paid == [("C7", 10)]
 
 
-async def test_it_outlives_a_restart_and_many_other_questions(allowed: Rig, till: Till) -> None:
+async def test_permission_outlives_a_restart_and_many_other_questions(allowed: Rig, till: Till) -> None:
     for number in range(21):
         await allowed.handles("ana", f"charge C8 {number}")
         await allowed.handles("ana", f"no {code_of_last(allowed)}")
@@ -597,7 +597,7 @@ async def test_it_outlives_a_restart_and_many_other_questions(allowed: Rig, till
 
 
 async def test_next_release_with_another_template_asks(allowed: Rig, till: Till) -> None:
-    """Defect 11: a permission given under one question was good for a tool that asks another one."""
+    """Defect 11: a permission given under one question was good for a tool with another question."""
     later = Till(ask="Close the account of {customer} and write off {amount}?")
     allowed.bot = later.bot
     allowed.worker = allowed.another()

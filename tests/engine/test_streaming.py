@@ -1,4 +1,4 @@
-"""An answer that is shown while the model writes it: the outbox ends with one whole message, whatever happens."""
+"""An answer is shown while the model writes: in any event, the outbox ends with one whole message."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def chat(tmp_path: Path, typist: Typist, board: Board) -> AsyncIterator[Ri
 
 
 async def begun(chat: Rig, shown: str = "", *, said: str = "hi") -> asyncio.Task[object]:
-    """Begin the turn of what Ana says; the first words of its answer are shown."""
+    """Begin the turn of Ana's message; the first words of the answer are shown."""
     await chat.says("ana", said)
     turn: asyncio.Task[object] = asyncio.create_task(chat.worker.turn())
     if shown:
@@ -75,7 +75,7 @@ async def begun(chat: Rig, shown: str = "", *, said: str = "hi") -> asyncio.Task
 
 
 async def ends(chat: Rig, turn: asyncio.Task[object], *rest: Any) -> None:
-    """Write the rest of an answer, and send all that waits."""
+    """Write the rest of an answer, and send all waiting parts."""
     cast("Typist", chat.bot.agent.provider).writes(*rest, ())
     await turn
     await chat.turns()
@@ -200,7 +200,7 @@ async def test_a_platform_that_hangs_holds_up_no_answer(
 
 
 async def test_a_process_that_stood_still_writes_over_no_answer(chat: Rig, typist: Typist, board: Board) -> None:
-    """Its lease has lapsed, and another process has answered in the same message."""
+    """The lease has lapsed, and another process has answered in the same message."""
     chat.worker.context.lease_seconds, typist.apart = 0.4, True
     await chat.says("ana", "hi")
     turn = asyncio.create_task(chat.worker.turn_of(await chat.worker.lease("turn", lease_seconds=0.4)))
@@ -225,7 +225,7 @@ async def test_a_process_that_stood_still_writes_over_no_answer(chat: Rig, typis
 
 
 async def taken_over(chat: Rig, worker: Worker) -> Lease:
-    """The turn's lease, once it has lapsed."""
+    """Return the turn's lease, after the old lease has lapsed."""
     while True:
         lease = await chat.store.lease(
             worker.context.worker, ["turn"], pool="test", prefetch=prefetch(worker.context, "turn")
@@ -243,7 +243,7 @@ async def test_a_message_that_is_gone_is_sent_anew(chat: Rig, board: Board) -> N
 
 
 async def test_an_end_without_an_answer_is_repeated(chat: Rig, typist: Typist, board: Board) -> None:
-    """It changes the same message, so that it needs no warning and leaves no second one."""
+    """The repetition changes the same message, without a warning and without a second message."""
     turn = await begun(chat, "One")
     typist.writes(" two", ())
     board.fails = [Ambiguous("no_answer")]
@@ -263,8 +263,8 @@ async def test_a_stopped_turn_takes_its_text_away(chat: Rig, board: Board) -> No
     assert "One" not in board.shown.values()
 
 
-async def test_a_yes_to_what_is_being_written_is_no_yes(chat: Rig, typist: Typist, board: Board) -> None:
-    """The text is a saying of the bot, after the question that is open."""
+async def test_yes_to_a_growing_text_is_no_yes(chat: Rig, typist: Typist, board: Board) -> None:
+    """The growing text is a message of the bot, after the open question."""
     typist.writes(PAY)
     await (await begun(chat, said="pay"))
     await chat.turns()
@@ -311,7 +311,7 @@ async def test_progress_is_shown_under_the_text(tmp_path: Path, typist: Typist, 
 
 
 async def test_a_guarded_tool_shows_no_pieces(tmp_path: Path, typist: Typist, board: Board) -> None:
-    """No guard has seen them."""
+    """No guard has seen the pieces."""
 
     @tool(read_only=True, streaming=True)
     async def lines() -> AsyncIterator[str]:
@@ -341,7 +341,7 @@ async def test_an_agent_may_answer_whole(tmp_path: Path, board: Board, config: A
 
 
 class Shows(Platform):
-    """It shows typing, under a message where it is told one."""
+    """A platform showing typing, under a message if told to."""
 
     def __init__(self, **capabilities: Any) -> None:
         super().__init__(typing=True, **capabilities)

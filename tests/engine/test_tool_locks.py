@@ -58,7 +58,7 @@ async def test_calls_of_two_processes_exclude_each_other(store: RedisStore) -> N
     assert most == 1
 
 
-async def test_waiting_counts_in_the_timeout_and_nothing_is_done(store: RedisStore) -> None:
+async def test_wait_for_the_lock_counts_in_the_timeout(store: RedisStore) -> None:
     done = []
 
     @tool(lock="invoice:{invoice_id}")
@@ -101,7 +101,7 @@ async def test_a_lock_that_is_left_to_a_thread_is_held_until_it_ends(store: Redi
         await (await waiting).release()
 
 
-async def test_without_the_store_nothing_is_done(store: RedisStore) -> None:
+async def test_lock_without_the_store_is_refused(store: RedisStore) -> None:
     await store.close()
     with pytest.raises(NothingDone, match="the store did not answer"):
         await process(store, "one").hold(NAME).__aenter__()

@@ -1,4 +1,4 @@
-"""Turns that tools plan: once, after what people wrote, and never read as an answer."""
+"""Turns planned by tools: once, after the messages of people, and never read as an answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def planned(text: str = "check the order", **more: Any) -> ToolCall:
 
 
 def read(model: ScriptedProvider) -> str:
-    """Return the last message that the model has read."""
+    """Return the last message read by the model."""
     return model.requests[-1].messages[-1].content
 
 
@@ -63,7 +63,7 @@ async def test_follow_ups_of_follow_ups_are_three_deep() -> None:
         assert "at most 3 deep" in read(model)
 
 
-async def test_a_follow_up_comes_after_what_the_person_wrote_meanwhile() -> None:
+async def test_follow_up_comes_after_messages_written_meanwhile() -> None:
     hold = asyncio.Event()
     model = ScriptedProvider([planned(), hold, "I will look.", "both"])
     async with ChatDriver(Agent([plan]), provider=model) as chat:
@@ -97,7 +97,7 @@ async def test_a_follow_up_never_confirms(text: str) -> None:
         assert ran == ["gone"]
 
 
-async def test_it_is_the_turn_of_the_person_whose_turn_planned_it() -> None:
+async def test_follow_up_has_the_person_of_the_planning_turn() -> None:
     people: list[str] = []
 
     @tool(read_only=True)
@@ -114,7 +114,7 @@ async def test_it_is_the_turn_of_the_person_whose_turn_planned_it() -> None:
         assert [message.place for message in chat.messages] == ["#team", "#team"]
 
 
-async def test_a_take_over_plans_it_once(tmp_path: Path) -> None:
+async def test_follow_up_is_planned_once_despite_a_take_over(tmp_path: Path) -> None:
     """The first attempt at the turn ends after the tool, before its commit."""
     from gateway.providers import ProviderError
 
@@ -130,13 +130,13 @@ async def test_a_take_over_plans_it_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "after_seconds"), [("", 0.0), (" ", 0.0), ("x" * 4001, 0.0), ("x", -1.0), ("x", 1e9), ("x", float("nan"))]
 )
-def test_wrong_values_are_refused(text: str, after_seconds: float) -> None:
+def test_follow_up_with_invalid_values_is_refused(text: str, after_seconds: float) -> None:
     context = ToolContext(person="app:-:ana", plan=lambda planned: None)
     with pytest.raises(ValueError, match=r"1 to 4000 characters|0 to 30 days"):
         context.follow_up(text, after_seconds=after_seconds)
 
 
-async def test_without_a_chat_it_says_so() -> None:
+async def test_follow_up_without_a_chat_is_refused() -> None:
     with pytest.raises(ToolError, match="needs the turn of a chat"):
         ToolContext(person="app:-:ana").follow_up("x")
 
@@ -225,7 +225,7 @@ async def look_up(invoice_id: str) -> str:
     return invoice_id
 
 
-async def test_the_model_is_told_of_it_in_its_channels_only(tmp_path: Path) -> None:
+async def test_tool_is_offered_only_in_its_channels(tmp_path: Path) -> None:
     done: list[str] = []
     for channels, offered in ((["slack"], ["look_up"]), (["slack", "test"], ["delete_invoice", "look_up"])):
         model = Model()
@@ -240,7 +240,7 @@ async def test_the_model_is_told_of_it_in_its_channels_only(tmp_path: Path) -> N
     assert done == []
 
 
-async def test_what_was_asked_before_it_was_kept_off_does_not_run(tmp_path: Path) -> None:
+async def test_action_asked_before_its_channel_was_removed_is_not_run(tmp_path: Path) -> None:
     done: list[str] = []
     free = deleting(done, None)
     async with rig(ChannelAgent(Agent([free], provider=Model())), tmp_path) as chat:
@@ -279,7 +279,7 @@ async def test_a_chat_keeps_replies_in_its_store() -> None:
         assert (cache.stats.hits, cache.stats.misses) == (0, 0)
 
 
-async def test_an_entry_can_be_deleted() -> None:
+async def test_cache_entry_can_be_deleted() -> None:
     cache = StoreCache()
     async with ChatDriver(Agent(provider=ScriptedProvider([]), config=AgentConfig(cache=cache))):
         await cache.set("a", {"n": 1})
@@ -300,7 +300,7 @@ async def test_two_bots_have_a_cache_each() -> None:
 
 
 class Recorded(ChatDriver):
-    """Keeps what people did."""
+    """Keeps the acts of people."""
 
     def __init__(self, *said: str) -> None:
         super().__init__(ChannelAgent(Agent([])), provider=ScriptedProvider(list(said)))
@@ -315,7 +315,7 @@ class Recorded(ChatDriver):
         return [event.after for event in self.events if isinstance(event, Message)]
 
 
-async def test_words_come_after_the_newest_of_their_place() -> None:
+async def test_words_come_after_the_newest_message_of_their_place() -> None:
     async with Recorded("to Ana", "to Bob", "to the team", "to Ana again", "to the team again") as chat:
         await chat.says("ana", "one")
         await chat.says("bob", "two")
@@ -326,7 +326,7 @@ async def test_words_come_after_the_newest_of_their_place() -> None:
         assert [message.text for message in chat.messages][3:] == ["to Ana again", "to the team again"]
 
 
-async def test_words_may_come_late() -> None:
+async def test_words_may_come_after_an_older_message() -> None:
     async with Recorded("one", "two", "three") as chat:
         for _ in range(2):
             await chat.says("ana", "go on")
@@ -341,7 +341,7 @@ async def test_the_end_of_the_script_fails_the_call_that_led_there() -> None:
             await chat.says("ana", "and now?")
 
 
-async def test_a_script_of_the_bots_own_fails_it_too() -> None:
+async def test_used_up_script_of_the_bots_own_provider_fails() -> None:
     bot = ChannelAgent(Agent([], provider=ScriptedProvider([])))
     async with ChatDriver(bot) as chat:
         with pytest.raises(AssertionError, match="used up"):

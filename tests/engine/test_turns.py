@@ -119,7 +119,7 @@ async def test_a_model_that_fails_after_a_tool_goes_on_behind_it(tmp_path: Path)
 
 
 class Fragile(Whole):
-    """A model that fails while somebody says what breaks it."""
+    """A model failing on a new message with a text of `poison`."""
 
     def __init__(self, *poison: str) -> None:
         self.poison = set(poison)
@@ -156,7 +156,7 @@ async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(tmp_path: Pat
 
 @pytest.mark.both_stores
 async def test_failed_batch_stays_split_until_all_of_it_is_done(tmp_path: Path) -> None:
-    """Else a message that kills its worker would do so twice more for each one before it."""
+    """Otherwise a message fatal to the worker would kill twice more for each earlier message."""
     model = Fragile("bad")
     async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
         for text in ("good", "better", "best", "bad"):
@@ -219,7 +219,7 @@ async def test_turn_that_died_twice_runs_alone_on_its_worker(tmp_path: Path) -> 
 
 
 @pytest.mark.both_stores
-async def test_worker_deaths_after_outages_put_nothing_aside(tmp_path: Path) -> None:
+async def test_worker_deaths_after_outages_put_no_message_aside(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, DOWN, DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "hello")
@@ -369,7 +369,7 @@ async def test_the_threads_of_one_place_leave_turns_for_others(chat: Rig, invoic
 
 
 @pytest.mark.both_stores
-async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path) -> None:
+async def test_stopped_turn_asks_no_question(tmp_path: Path) -> None:
     started, hold = asyncio.Event(), asyncio.Event()
 
     async def preview(invoice_id: str) -> str:
@@ -462,7 +462,7 @@ async def test_a_tool_that_was_started_is_not_run_again(tmp_path: Path) -> None:
 
 @pytest.mark.both_stores
 async def test_plain_message_costs_five_store_calls(tmp_path: Path) -> None:
-    """accept; lease, commit; lease, commit."""
+    """The calls: accept; lease, commit; lease, commit."""
     async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
         await chat.says("ana", "hello")
         assert chat.wire.calls == {"accept": 1}
@@ -555,7 +555,7 @@ async def test_own_commands_are_answered() -> None:
         assert chat.last.text == "**a reply**"
 
 
-# ── what follows an outcome ──
+# ── after an outcome ──
 
 
 async def test_resume_goes_on_after_the_outcome(invoices: Invoices) -> None:
@@ -580,7 +580,7 @@ async def test_on_unrelated_drop_withdraws_the_ask_at_other_words(invoices: Invo
         assert invoices.deleted == []
 
 
-async def test_a_resumed_turn_drops_nothing_that_is_still_asked(invoices: Invoices) -> None:
+async def test_resumed_turn_drops_no_open_question(invoices: Invoices) -> None:
     calls = [ToolCall("delete_invoice", {"invoice_id": f"INV-{number}"}) for number in (1, 2)]
     script = ScriptedProvider([calls, "One is gone."])
     async with ChatDriver(invoices.bot(confirm=RESUMED, on_unrelated="drop"), provider=script) as chat:
@@ -607,7 +607,7 @@ async def test_outcomes_are_told_to_the_bots_own_code(invoices: Invoices) -> Non
         assert chat.last.text == "Invoice INV-1 is deleted."
 
 
-async def test_what_a_turn_has_done_is_kept_while_its_channel_is_off(tmp_path: Path) -> None:
+async def test_checkpoint_of_a_turn_is_kept_while_its_channel_is_off(tmp_path: Path) -> None:
     brewed, waiting, on = [], asyncio.Event(), asyncio.Event()
 
     @tool

@@ -1,4 +1,4 @@
-"""Two bots on one Redis would take each other's messages: the second one does not start."""
+"""Two bots on one Redis would take each other's messages: the second bot does not start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "r4nd0m-enough-for-a-test-of-two-bots-and-more"
 
 @pytest.fixture(autouse=True)
 def kept_on() -> None:
-    """On Redis, as it is said here; the embedded store has one owner."""
+    """The tests name Redis themselves; the embedded store has one owner."""
 
 
 def gateway(name: str, url: str, files: Path) -> Gateway:

@@ -40,7 +40,7 @@ HOUR = 3600.0
 
 
 class Pair:
-    """Both, their own ways to the store, and the platform that both write to."""
+    """Two processes with separate connections to the store, and the platform of both."""
 
     def __init__(self, files: Path, opened: Callable[[], Store], platform: Platform) -> None:
         self._files, self._opened, self.platform = files, opened, platform
@@ -50,7 +50,7 @@ class Pair:
 
     @contextlib.asynccontextmanager
     async def running(self, bot: ChannelAgent, processes: int = 2) -> AsyncIterator[None]:
-        """For the length of the block; what is on its way then ends first."""
+        """Run the processes for the length of the block; work on the way then ends first."""
         async with contextlib.AsyncExitStack() as stack:
             stores: list[Store] = []
             for _ in range(processes):
@@ -93,7 +93,7 @@ class Pair:
 
 @pytest.fixture
 def opened(kept_on: str, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-    """A process's own client of the one Redis; the file of the one process that has one."""
+    """Return the opener: with Redis a client for each process; with SQLite the file of a single process."""
     if kept_on == "redis":
         url, own = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix")
         return lambda: RedisStore(url, prefix=own, ack_seconds=5.0)
@@ -121,7 +121,7 @@ async def take(pair: Pair, *messages: Message) -> None:
     await pair.workers[0].engine.inbox.accept(pair.platform, parsed)
 
 
-# ── what falls due ──
+# ── due work ──
 
 
 async def test_a_question_expires_once(pair: Pair) -> None:
@@ -204,7 +204,7 @@ async def test_invalid_after_seconds_are_refused(seconds: float) -> None:
 
 
 async def test_places_pace_parks_its_lane_until_it_is_due(opened: Callable[[], Store], tmp_path: Path) -> None:
-    """Three at once, then one each ten minutes: three, and one that is refused; then one and one refused; then one."""
+    """Sends and refusals, at three at once and one each ten minutes: three and one; one and one; one."""
     pair = Pair(tmp_path, opened, Platform(pace=Pace(place_per_second=1 / 600)))
     async with pair.running(Invoices().bot()):
         for number in range(5):
@@ -251,10 +251,10 @@ async def test_an_accounts_pace_is_kept_by_both_together(opened: Callable[[], St
         assert (await pair.store.stats()).parked == 0
 
 
-# ── nobody starves ──
+# ── fairness ──
 
 
-async def test_one_chats_flood_delays_nobody(opened: Callable[[], Store], tmp_path: Path) -> None:
+async def test_flood_in_one_chat_delays_no_other_person(opened: Callable[[], Store], tmp_path: Path) -> None:
     script = ScriptedProvider([f"answer {number}" for number in range(1, 26)])
     pair = Pair(tmp_path, opened, Platform())
     async with pair.running(ChannelAgent(Agent(provider=script)), processes=1):
@@ -280,7 +280,7 @@ HERE = "agent/app:-:user:ana"
 
 
 class Late(FaultyStore):
-    """The way to the store of a process that always comes too late for a lane."""
+    """The way to the store of a process always too late for a lane."""
 
     async def lease(self, *args: Any, **options: Any) -> Lease | None:
         return None
@@ -288,7 +288,7 @@ class Late(FaultyStore):
 
 @contextlib.asynccontextmanager
 async def process(bot: ChannelAgent, store: Store, files: Path) -> AsyncIterator[Engine]:
-    """One process's engine; its loops are not started."""
+    """Yield the engine of a process, without started loops."""
     engine = assemble(
         bot, Storage(store, KEYS, files), {}, allowed=AllowList(["*"]), events=Teller(observers=bot.observers)
     )
@@ -315,7 +315,7 @@ async def store() -> AsyncIterator[Store]:
 async def beside_a_server(
     served: ChannelAgent, calling: ChannelAgent, store: Store, files: Path
 ) -> AsyncIterator[None]:
-    """One bot is served by a process that takes every lane; the other is called in a process that takes none."""
+    """A bot is served by a process taking every lane; the other bot is called in a process taking none."""
     late = cast("Store", Late(store))
     async with process(served, store, files) as server, process(calling, late, files):
         server.start()
@@ -363,7 +363,7 @@ async def test_waiting_for_a_slow_turn_seldom_asks_the_store(store: Store, tmp_p
         assert (await asking).content == "You said: wait"
 
 
-async def test_the_model_down_there_is_raised_here(store: Store, tmp_path: Path) -> None:
+async def test_model_failure_in_another_process_is_raised_here(store: Store, tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, "Both read."])
     bot = Invoices().bot()
     async with beside_a_server(ChannelAgent(Agent(provider=script)), bot, store, tmp_path):
@@ -374,7 +374,7 @@ async def test_the_model_down_there_is_raised_here(store: Store, tmp_path: Path)
         assert user_lines(script) == ["one", "two"]
 
 
-async def test_an_authors_mistake_there_is_named_here_and_not_quoted(store: Store, tmp_path: Path) -> None:
+async def test_authors_mistake_elsewhere_is_named_here_and_not_quoted(store: Store, tmp_path: Path) -> None:
     def instructions(ctx: object) -> str:
         raise ZeroDivisionError("hunter2")
 
@@ -399,11 +399,11 @@ async def test_a_process_that_died_with_the_turn_is_not_waited_for(
         assert (await bot.ask_channel("ana", "after")).content.endswith("You said: after")
 
 
-# ── a real one ──
+# ── a real second process ──
 
 
 def serve(pipe: Connection, url: str, prefix: str, files: Path) -> None:
-    """What the other process does, until somebody says that it is enough."""
+    """Serve as the other process, until a message in the pipe ends the work."""
 
     async def main() -> None:
         store = RedisStore(url, prefix=prefix, ack_seconds=5)
@@ -455,10 +455,8 @@ async def test_the_end_of_a_turn_takes_the_outbox_it_fills(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("in_doubt", ["repeat", "drop"])
-async def test_a_commit_whose_answer_is_lost_leaves_no_doubt(
-    tmp_path: Path, in_doubt: Literal["repeat", "drop"]
-) -> None:
-    """The lane that it took is nobody's, and is given back: what was never sent is no duplicate, and is sent."""
+async def test_commit_without_an_answer_leaves_no_doubt(tmp_path: Path, in_doubt: Literal["repeat", "drop"]) -> None:
+    """The lane taken by the commit is given back, without an owner: an unsent part is no duplicate, and is sent."""
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt=in_doubt)
     async with rig(bot, tmp_path) as chat:
         await chat.says("ana", "hi")
@@ -509,7 +507,7 @@ async def test_pace_is_acquired_while_the_reply_is_being_stored(tmp_path: Path) 
         await chat.worker.engine.stop()
 
 
-async def test_a_pace_that_is_over_parks_what_was_stored(tmp_path: Path) -> None:
+async def test_used_up_pace_parks_the_stored_reply(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider([f"answer {number}" for number in range(5)])))
     async with rig(bot, tmp_path, pace=Pace(place_per_second=0.01)) as chat:
         chat.worker.engine.start()
@@ -524,7 +522,7 @@ async def test_a_pace_that_is_over_parks_what_was_stored(tmp_path: Path) -> None
         await chat.worker.engine.stop()
 
 
-async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> None:
+async def test_failed_commit_leaves_no_early_pace_request(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])))
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
         chat.wire.errors = {"commit": [StoreUnavailable("away")], "acquire": [StoreUnavailable("away")]}
@@ -537,7 +535,7 @@ async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> Non
 
 
 async def test_each_reply_is_counted_once_by_the_pace(tmp_path: Path) -> None:
-    """Also what is stored while something else is being sent there, or only at the third attempt."""
+    """Also a reply stored during another send to the place, or stored only at the third attempt."""
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana", "Hello again", "And again"])))
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
         held = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The engine looks for a reply that may have arrived; else it says the reply again with a note, or not at all."""
+"""The engine looks for a reply in doubt; else the reply is sent again with a note, or not at all."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LOST = Ambiguous("timeout")
 
 
 class Library(Platform):
-    """A platform on which a message can be looked up by its text."""
+    """A platform with a look-up of messages by text."""
 
     silent = 0
-    """So many of the next look-ups fail."""
+    """The number of the next look-ups to fail."""
 
     def __init__(self, **capabilities: Any) -> None:
         super().__init__(**capabilities)
@@ -41,20 +41,20 @@ class Library(Platform):
 
 
 def taken() -> asyncio.Event:
-    """The platform shows it."""
+    """Let the platform show the message."""
     event = asyncio.Event()
     event.set()
     return event
 
 
 async def deliver(chat: Rig, times: int = 6) -> None:
-    """Until nothing more happens, however often it is put off."""
+    """Send until no work is left, through every postponement."""
     for _ in range(times):
         await chat.turns()
         await chat.advance(20)
 
 
-# ── where nobody can tell ──
+# ── without a look-up ──
 
 
 def down() -> Unavailable:
@@ -134,7 +134,7 @@ async def test_question_and_edit_in_doubt_are_sent_even_with_drop(tmp_path: Path
         assert await chat.dead() == []
 
 
-# ── where the platform lets us look ──
+# ── with a look-up ──
 
 
 @pytest.fixture(params=["repeat", "drop"])
@@ -180,7 +180,7 @@ async def test_reply_that_cannot_be_looked_up_is_resent_with_a_note(tmp_path: Pa
 
 
 async def test_look_up_does_not_match_an_earlier_equal_reply(tmp_path: Path) -> None:
-    """The platform keeps no key, and the same was said before."""
+    """The platform keeps no key, and an equal reply was sent before."""
     library = Library(reports=True)
     async with rig(Invoices().bot(), tmp_path, library) as chat:
         await chat.notify("the same", "the same")

@@ -1,4 +1,4 @@
-"""The store's records with unknown values read as a refusal: nothing runs, is sent again or is taken for done."""
+"""Stored records with unknown values are read as a refusal: no action runs, is sent again or is taken for done."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_an_unknown_word_about_a_turn_is_an_error(chat: Rig, value: Json) 
 
 
 async def test_event_of_an_unknown_kind_is_put_aside_alone(chat: Rig, invoices: Invoices) -> None:
-    """Sealed or not, and whatever form it claims to have."""
+    """The event is put aside sealed or not, and under every claimed form."""
     bodies: list[dict[str, Json]] = [{"kind": "Unheard"}, {"kind": "Unheard", "form": FORM + 1}]
     for number, body in enumerate(bodies):
         sealed = chat.worker.context.keyring.stamped("event", CHAT, body)

@@ -1,4 +1,4 @@
-"""The web chat is one place: its visitors take no turn and no room from the people of platforms."""
+"""The web chat is one place: visitors take no turn and no room from the people of platforms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE = WebChatChannel(keys=[b"k" * 32], hosts=["localhost"])
 
 
 def visitor(number: int, text: str) -> Message:
-    """A message of a session of its own."""
+    """Return a message of a separate session."""
     place = f"{number:022}"
     return Message(
         event_ids=(f"{place}:{text}",),
@@ -42,7 +42,7 @@ def visitor(number: int, text: str) -> Message:
 
 
 def beside(chat: Rig, limits: Limits, *, alone: bool = False) -> Worker:
-    """A process that serves the page, beside the platform or alone."""
+    """Return a process serving the page, beside the platform or alone."""
     channels = {PAGE.name: PAGE} if alone else {PAGE.name: PAGE, Platform.name: chat.platform}
     return Worker(chat.bot, chat.wire, channels, chat.files, limits=limits)
 
@@ -56,7 +56,7 @@ async def write(worker: Worker, *messages: Message) -> None:
 
 
 async def test_person_of_a_platform_is_answered_while_sessions_hold(chat: Rig, invoices: Invoices) -> None:
-    """200 sessions hold a model that does not answer."""
+    """200 sessions hold a model without an answer."""
     worker = beside(chat, Limits(turns=Share(8, 32, 64)))
     await write(worker, *[visitor(number, "wait") for number in range(200)])
     worker.engine.start()
@@ -103,7 +103,7 @@ async def test_web_chat_has_at_most_half_of_the_turns(share: str, most: int) -> 
 
 
 async def test_the_more_wait_the_later_each_is_looked_at_again() -> None:
-    """Thousands of waiting conversations are no load: 64 of them are leased again in a second."""
+    """Thousands of waiting conversations are no load: 64 conversations are leased again in a second."""
     shares = TurnShares(Share(None, 1, 64), ["telegram", "webchat"])
     with shares.of_place("agent/webchat:local:0"):
         waits = []
@@ -161,7 +161,7 @@ async def test_upload_counts_once_a_message_names_it(bounded: Rig) -> None:
 
 
 async def test_upload_counts_once_however_many_keep_it_at_once(bounded: Rig) -> None:
-    """The request of the message, the page's second try, and the turn."""
+    """The keepers: the request of the message, the page's second try, and the turn."""
     context, person = bounded.worker.context, "webchat:local:0"
     media = await context.artifacts.keep_unnamed(upload(0))
     await asyncio.gather(

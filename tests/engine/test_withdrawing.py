@@ -1,4 +1,4 @@
-"""Taking back through the model: the built-in tool that closes open questions of the person, with the turn's commit."""
+"""Taking back through the model: the built-in tool closes open questions of the person, with the turn's commit."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_two_taken_back_and_one_asked_is_no_change() -> None:
 
 
 @pytest.mark.parametrize("names", [["q2"], ["q1", "q2"], [], ["K7P2"], ["Q1"], [" q1"]])
-async def test_name_of_no_open_question_takes_nothing_back(names: list[str]) -> None:
+async def test_name_of_no_open_question_takes_no_question_back(names: list[str]) -> None:
     async with chat(pays(5), takes_back(*names), "Which one?") as (driver, _, provider):
         await driver.says("ana", "pay 5")
         await driver.says("ana", "I meant another")
@@ -145,7 +145,7 @@ def text_of(message: Any) -> str:
 
 
 class Nothing:
-    """A guard that lets nothing of a tool through."""
+    """A guard blocking all texts of a tool."""
 
     name = "nothing"
     stages = ("tool_args", "tool_results")
@@ -162,7 +162,7 @@ RULES: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-async def test_no_rule_of_the_bot_applies_to_it(rule: str) -> None:
+async def test_no_rule_of_the_bot_applies_to_withdrawing(rule: str) -> None:
     till, provider = Till(), ScriptedProvider([pays(5), takes_back("q1"), "Done."])
     options = RULES[rule]()
     async with ChatDriver(ChannelAgent(Agent(till.tools, provider=provider))) as driver:
@@ -172,7 +172,7 @@ async def test_no_rule_of_the_bot_applies_to_it(rule: str) -> None:
         assert await opened(driver) == []
 
 
-def test_its_name_is_reserved() -> None:
+def test_name_of_the_withdrawing_tool_is_reserved() -> None:
     @tool()
     async def withdraw_question() -> str:
         """Take something back."""

@@ -1,4 +1,4 @@
-"""An example is loaded anew by each test, so that no test sees what another one did to its data."""
+"""Each test loads an example anew, so no test sees data changed by another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def load(name: str) -> ModuleType:
-    """Import an example by its name."""
+    """Import an example by name."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""examples/approval.py: an order is refunded in a group, after the yes of the person who may give it."""
+"""examples/approval.py: an order is refunded in a group, after the yes of an entitled person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REFUND = ToolCall("refund_order", {"order": "a-18"})
 MANAGERS = "test:bot:mia,test:bot:max"
 
 
-async def test_without_managers_the_one_who_asked_decides() -> None:
+async def test_without_managers_the_requester_decides() -> None:
     example = load("approval")
     bot: ChannelAgent = example.bot
     async with ChatDriver(bot, provider=ScriptedProvider([REFUND])) as chat:
@@ -37,7 +37,7 @@ async def test_managers_decide_for_everybody(monkeypatch: pytest.MonkeyPatch) ->
         assert "A-18" not in example.ORDERS
 
 
-async def test_missing_order_is_told_to_the_model_and_asks_nobody() -> None:
+async def test_missing_order_reaches_the_model_without_a_prompt() -> None:
     model = ScriptedProvider([ToolCall("refund_order", {"order": "B-1"}), "There is no such order."])
     async with ChatDriver(load("approval").bot, provider=model) as chat:
         await chat.says("ana", "refund order B-1")

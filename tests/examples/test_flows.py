@@ -13,7 +13,7 @@ DELETE = ToolCall("delete_invoice", {"invoice_id": "INV-42"})
 
 
 class Invoices:
-    """A bot with a tool that asks, one that makes a file and one that says very much."""
+    """A bot with a tool that asks, a tool that makes a file and a tool with a very long result."""
 
     def __init__(self) -> None:
         self.deleted: list[str] = []

@@ -1,4 +1,4 @@
-"""examples/invoices.py sends an invoice as a file, and asks before it records a payment."""
+"""examples/invoices.py sends an invoice as a file, and asks before recording a payment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/line.py passes the contract of every channel, and serves a bot when it is registered as the example says."""
+"""examples/line.py passes the contract of every channel, and serves a bot when registered like in the example."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SENT_AT = 1_767_225_600_000
 
 
 class FakeLine:
-    """LINE's Messaging API: it pushes texts up to its limit, and each retry key once."""
+    """LINE's Messaging API: pushes texts up to the limit, and each retry key once."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -159,7 +159,7 @@ class TestLine(ChannelContract):
 
 
 def install(site: Path) -> None:
-    """Leave behind what pip does for a distribution with the example's entry point."""
+    """Write the files of an installed distribution with the example's entry point."""
     found = re.search(r': line = "(line:\w+)"', (EXAMPLES / "line.py").read_text(encoding="utf-8"))
     assert found is not None
     (site / "line.py").symlink_to(EXAMPLES / "line.py")
@@ -169,7 +169,7 @@ def install(site: Path) -> None:
     (about / "entry_points.txt").write_text(f"[askfirst.channels]\nline = {found[1]}\n", encoding="utf-8")
 
 
-async def test_it_serves_a_bot_once_it_is_installed(tmp_path: Path) -> None:
+async def test_installed_channel_serves_a_bot(tmp_path: Path) -> None:
     install(tmp_path)
     line = FakeLine()
     env = {

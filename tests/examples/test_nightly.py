@@ -1,4 +1,4 @@
-"""examples/nightly.py: a job decides by its rule without a terminal, and by a key in one."""
+"""examples/nightly.py: a job decides by a rule without a terminal, and by a key in one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NIGHTLY = EXAMPLES / "nightly.py"
 
 
 def run(arguments: list[str], directory: Path, said: Path, terminal: Any) -> None:
-    """What the child does: the example with these arguments. `terminal`: its standard input; None: it has none."""
+    """Run the example with these arguments, in a child. `terminal`: the standard input; None: no input."""
     if terminal is not None:
         os.dup2(terminal.detach(), 0)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process lives
@@ -38,7 +38,7 @@ def said_by(arguments: list[str], directory: Path, terminal: int | None = None) 
 
 
 def test_under_cron_the_rule_decides(tmp_path: Path) -> None:
-    """As cron starts it: an interpreter of its own."""
+    """Run like cron: in a separate interpreter."""
     command = [sys.executable, "-W", "error", str(NIGHTLY), "delete report R-2019"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path)
     assert (done.stdout.strip(), done.stderr) == ("Report R-2019 is deleted.", "")
@@ -51,7 +51,7 @@ def test_under_cron_the_rule_keeps_a_large_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("key", "outcome"), [("y", "is deleted."), ("n", "Not done")])
 def test_in_a_terminal_a_person_decides(key: str, outcome: str, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    os.write(ours, f"{key}\n".encode())  # a terminal keeps what is typed ahead
+    os.write(ours, f"{key}\n".encode())  # a terminal keeps keys typed ahead
     try:
         question, _, said = said_by(["delete report R-2020"], tmp_path, theirs).partition(" [y/N] ")
     finally:
@@ -61,6 +61,6 @@ def test_in_a_terminal_a_person_decides(key: str, outcome: str, tmp_path: Path) 
     assert outcome in said
 
 
-def test_what_needs_no_yes_is_printed(tmp_path: Path) -> None:
+def test_a_result_that_needs_no_yes_is_printed(tmp_path: Path) -> None:
     said = said_by([], tmp_path)
     assert "2019" in said and "[y/N]" not in said

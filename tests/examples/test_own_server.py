@@ -1,4 +1,4 @@
-"""examples/own_server.py under uvicorn: the shop's page, the chat page, and a message that the shop itself begins."""
+"""examples/own_server.py under uvicorn: the shop's page, the chat page, and a message begun by the shop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def orders(http: aiohttp.ClientSession, url: str) -> dict[str, dict[str, o
 
 
 class Chat:
-    """The chat page as its browser speaks to the server."""
+    """The requests of the chat page to the server."""
 
     def __init__(self, http: aiohttp.ClientSession, events: aiohttp.ClientResponse, url: str) -> None:
         self._http, self._events, self._url = http, events, url

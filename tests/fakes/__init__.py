@@ -1,1 +1,1 @@
-"""Real servers that stand in for platforms and models."""
+"""Real servers as stand-ins for platforms and models."""

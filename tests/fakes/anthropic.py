@@ -37,7 +37,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Blocks(Say):
-    """An answer of these blocks, in this order; the server signs what is thought in it, and names the calls."""
+    """An answer of these blocks, in this order. The server signs the thoughts and names the calls."""
 
     content: Sequence[Mapping[str, Any]] = ()
 
@@ -118,7 +118,7 @@ def _stop_reason(answer: Say) -> str:
 
 
 def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
-    """Words for tokens, of which one came from the cache and one went into it."""
+    """Count words as tokens. One token is read from the cache, one is written."""
     said = len(answer.text.split()) + sum(len(str(call.arguments).split()) for call in answer.calls)
     return {
         "input_tokens": tokens(json.dumps(body["messages"])),
@@ -144,9 +144,9 @@ def _events(
 
 
 def _block_events(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """As the real one: an empty block, pieces of it, its end. A call's input comes as text, in an empty piece first.
+    """Yield the events of the real server: an empty block, its pieces, the end. A call's input is text, first empty.
 
-    What is thought is signed at its end; when it is not shown, the signature alone comes
+    Thoughts are signed at the end; hidden thoughts have only the signature
     (https://platform.claude.com/docs/en/build-with-claude/thinking#controlling-thinking-display).
     """
     empty: dict[str, Any] = {}
@@ -177,7 +177,7 @@ _BLOCKS = {"document", "image", "text", "tool_use", "tool_result", *THOUGHTS}
 
 
 def refusal_of(body: Any) -> Fail | None:
-    """The error with which the real server refuses this request, None when it takes it."""
+    """Return the error of the real server for this request; None if accepted."""
     if not isinstance(body, dict):
         return Fail(400, message="The request body is not valid JSON")
     for name in ("model", "max_tokens", "messages"):
@@ -274,7 +274,7 @@ def _refused_call(block: Mapping[str, Any], role: str, ids: Sequence[str], at: s
 
 
 def _refused_results(calls: Sequence[str], message: Mapping[str, Any], at: str) -> Fail | None:
-    """Whether a message answers each call of the one before it, once and before it says anything."""
+    """Return the refusal unless a message first answers each call of the message before, once each."""
     blocks = message["content"] if isinstance(message["content"], list) else []
     answered = [block for block in blocks if block["type"] == "tool_result"]
     # https://github.com/tghamm/Anthropic.SDK/issues/184

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector as a real HTTP server: it takes spans by OTLP, and a test reads them.
+"""An OpenTelemetry collector as a real HTTP server: spans come by OTLP, and a test reads them.
 
 async with FakeCollector() as collector:            # collector.url
     ...
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SpanTaken:
-    """A span as it arrived. Ids are hex digits; times are nanoseconds since 1970."""
+    """A received span. Ids are hex digits; times are nanoseconds since 1970."""
 
     name: str
     kind: int
@@ -39,12 +39,12 @@ class SpanTaken:
     """Trace id and span id."""
     failed: bool
     said: str
-    """The text of its status."""
+    """The text of the status."""
     resource: dict[str, Any]
 
 
 class FakeCollector:
-    """Takes spans. `statuses` are those of the next calls; `hold` holds every call until it is set."""
+    """Takes spans. `statuses`: the answers to the next calls; `hold`: every call waits for this event."""
 
     def __init__(self) -> None:
         self.spans: list[SpanTaken] = []

@@ -1,4 +1,4 @@
-"""Servers that speak Chat Completions in part, each with the refusals that its users report.
+"""Servers with partial Chat Completions, each with the refusals from user reports.
 
 Sources: https://github.com/openai/openai-agents-python/issues/442 (Mistral and vLLM list the extra field),
 https://github.com/vercel/ai/pull/1578 (Groq, Azure), https://github.com/anomalyco/opencode/issues/1680 (Mistral's ids).
@@ -49,7 +49,7 @@ def _vllm(name: str, body: Body) -> Body:
 
 
 def _vllm_cut(name: str, body: Body) -> Body:
-    """The same, cut off in the middle of what it quotes."""
+    """The same, cut off in the middle of the quote."""
     return {"object": "error", "message": repr(_detail(name, body))[:-40], "type": "BadRequestError", "code": 400}
 
 
@@ -75,7 +75,7 @@ DIALECTS: Mapping[str, tuple[int, Callable[[str, Body], Body]]] = {
 
 
 class Dialect(FakeOpenAI):
-    """A server that refuses each of these parameters by itself, in one dialect, and perhaps breaks Mistral's rules."""
+    """A server of one dialect that refuses each of these parameters. `rules`: Mistral's rules apply too."""
 
     def __init__(self, dialect: str, *refuses: str, rules: bool = False) -> None:
         super().__init__(key="a-key-of-this-server")
@@ -96,7 +96,7 @@ class Dialect(FakeOpenAI):
 
 
 def mistrals_refusal_of(messages: list[Body]) -> Fail | None:
-    """The error with which Mistral's server refuses these messages, None when it takes them.
+    """Return the error of Mistral's server for these messages; None if accepted.
 
     https://github.com/mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py has the
     rules. Templates of other models want user and assistant in turn, too

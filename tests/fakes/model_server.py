@@ -1,4 +1,4 @@
-"""What the stand-ins for the vendors' servers have in common: a script of answers, what was asked, ways to fail."""
+"""The common part of the fake vendors' servers: a script of answers, the requests, and ways to fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiohttp import web
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call of an answer. Arguments given as text are sent as they are: so a test sends malformed ones."""
+    """A tool call of an answer. Text arguments are sent unchanged, also malformed ones."""
 
     name: str
     arguments: Mapping[str, Any] | str
@@ -24,10 +24,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Break:
-    """How a stream ends too early, after this many events.
+    """An early end of a stream, after this many events.
 
-    reset: the connection is cut. end: the body ends properly, without its last event. error: an error in place of an
-    event. garbage: half of one. silence: nothing more, ever.
+    reset: the connection is cut. end: the body ends properly, without the last event. error: an error in place of an
+    event. garbage: half an event. silence: no more events, no end.
     """
 
     after: int
@@ -36,10 +36,10 @@ class Break:
 
 @dataclass(frozen=True)
 class Say:
-    """An answer: text, tool calls, or both, after what it `thinks`. `ends`: why, in the vendor's own word.
+    """An answer: text, tool calls, or both, after the thoughts `thinks`. `ends`: the reason, in the vendor's word.
 
-    With `hold` not a byte of it is sent before the event is set; with `holds_after` too, so many events of the stream
-    are. OpenAI has a `refusal` in place of the text.
+    With `hold` no byte is sent before the event is set; with `holds_after` the stream waits after so many events.
+    OpenAI has a `refusal` in place of the text.
     """
 
     text: str = ""
@@ -66,7 +66,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Raw:
-    """What a proxy or another server answers in its own shape."""
+    """An answer of a proxy or another server, in another shape."""
 
     body: str
     content_type: str = "application/json"
@@ -77,18 +77,18 @@ Answer: TypeAlias = str | Call | Say | Fail | Raw
 
 
 class ModelServer(abc.ABC):
-    """``async with`` it: then `url` and `key` are what the vendor's settings take.
+    """A fake server, used by ``async with``. `url` and `key` are for the vendor's settings.
 
-    Requests that it refuses as the real one would take nothing of the script and are kept in `refused`. An accepted one
-    is kept in `requests` and takes the script's next answer; when there is none left, leaving the block raises
-    AssertionError. `models`: those it has; None: whatever it is asked for. `most_characters`: how long the messages of
-    a request may be, as JSON text; a longer request is refused as too long, and kept in `refused`.
+    A request refused like by the real server goes to `refused` and takes no answer of the script. An accepted request
+    goes to `requests` and takes the next answer; if the script had none left, leaving the block raises
+    AssertionError. `models`: the known models; None: any. `most_characters`: the longest messages of a request, as
+    JSON text; a longer request is refused as too long, and kept in `refused`.
     """
 
     path: str
-    """Of its calls to a model."""
+    """The path of the calls to a model."""
     history: str = "messages"
-    """The field of a request that has its messages."""
+    """The field of a request with the messages."""
 
     def __init__(self, *, key: str, port: int = 0) -> None:
         self.key = key
@@ -99,7 +99,7 @@ class ModelServer(abc.ABC):
         self.requests: list[dict[str, Any]] = []
         self.refused: list[Fail] = []
         self.hung_up = 0
-        """How often a client left before its answer was complete."""
+        """The number of clients that left before the end of the answer."""
         self._script: deque[Answer] = deque()
         self._unscripted = 0
         self._changed = asyncio.Condition()
@@ -121,33 +121,33 @@ class ModelServer(abc.ABC):
             raise AssertionError(f"the model was asked {self._unscripted} times more than the script has answers")
 
     def script(self, answers: Iterable[Answer]) -> None:
-        """Append answers; each accepted request takes the next one."""
+        """Append answers. Each accepted request takes the next answer."""
         self._script.extend(answers)
 
     async def wait_for(self, requests: int | Callable[[list[dict[str, Any]]], bool]) -> None:
-        """Return once so many requests were accepted, or once `requests` says so of them; see pytest's timeout."""
+        """Wait for so many accepted requests, or until `requests` returns True for them; see pytest's timeout."""
         reached = requests if callable(requests) else lambda seen: len(seen) >= requests
         async with self._changed:
             await self._changed.wait_for(lambda: reached(self.requests))
 
     async def wait_for_hang_up(self) -> None:
-        """Return once a client has left before its answer was complete."""
+        """Wait until a client has left before the end of the answer."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.hung_up)
 
-    # ── what each vendor does in its own way ──
+    # ── the differences of the vendors ──
 
     @abc.abstractmethod
     def refused_headers(self, headers: Mapping[str, str]) -> Fail | None:
-        """The error with which the real server refuses a request with these headers, None when it takes them."""
+        """Return the error of the real server for a request with these headers; None if accepted."""
 
     @abc.abstractmethod
     def refused_body(self, body: Any) -> Fail | None:
-        """The same for a body; None for the body: it was no JSON."""
+        """Return the error for a body; None if accepted. The body is None if the request is no JSON."""
 
     @abc.abstractmethod
     def too_long(self, sent: int, taken: int) -> Fail:
-        """What it says of a request of so many tokens, when the model takes only `taken`."""
+        """Return the error for a request of `sent` tokens to a model that takes `taken`."""
 
     @abc.abstractmethod
     def error(self, fail: Fail) -> dict[str, Any]:
@@ -159,11 +159,11 @@ class ModelServer(abc.ABC):
 
     @abc.abstractmethod
     def whole(self, body: Mapping[str, Any], answer: Say, number: int) -> dict[str, Any]:
-        """The body of an answer in one piece."""
+        """Return the body of an unstreamed answer."""
 
     @abc.abstractmethod
     def events(self, body: Mapping[str, Any], answer: Say, number: int) -> Iterator[tuple[str | None, str]]:
-        """The same as a stream: the name and the data of each event."""
+        """Yield the events of a streamed answer: name and data."""
 
     # ── the server ──
 
@@ -221,7 +221,7 @@ class ModelServer(abc.ABC):
         return web.json_response(self.whole(body, answer, number))
 
     async def _next(self, body: dict[str, Any]) -> tuple[Answer | None, int]:
-        """Keep an accepted request; gives the script's next answer, None when there is none left, and its number."""
+        """Keep an accepted request. Returns the script's next answer, None at the end, and the request's number."""
         async with self._changed:
             self.requests.append(body)
             number = len(self.requests)
@@ -265,16 +265,16 @@ class ModelServer(abc.ABC):
 
 
 def tokens(text: str) -> int:
-    """What the stand-ins count: words, and no word has more than four characters."""
+    """Count tokens: words, of at most four characters each."""
     return max(len(text.split()), len(text) // 4)
 
 
 def cut(arguments: str) -> list[str]:
-    """Arguments as models stream them: a few characters at a time, and at most about 200 pieces."""
+    """Cut arguments into the pieces of a stream: a few characters each, and at most about 200 pieces."""
     each = max(5, len(arguments) // 200)
     return [arguments[at : at + each] for at in range(0, len(arguments), each)]
 
 
 def pieces(text: str) -> list[str]:
-    """A text as models stream it: a word at a time, with what stands around it."""
+    """Cut a text into the pieces of a stream: words with the blanks around them."""
     return re.findall(r"\s*\S+\s*", text)

@@ -27,7 +27,7 @@ class FakeOpenAI(ModelServer):
     def __init__(self, *, key: str = "sk-test-0123456789abcdef", port: int = 0) -> None:
         super().__init__(key=key, port=port)
         self._reasoned: dict[tuple[str, str], str] = {}
-        """By the model, and the id of each call that came with it."""
+        """(model, id of each call in the reply) -> the reasoning."""
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -104,7 +104,7 @@ def _finish(answer: Say) -> str:
 
 
 def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, Any]:
-    """Words for tokens, of which one came from the cache and another went into it."""
+    """Count words as tokens. One token is read from the cache, another is written."""
     prompt = sum(tokens(str(message.get("content") or "")) for message in body["messages"])
     said = len(answer.text.split()) + sum(len(str(call.arguments).split()) for call in answer.calls)
     read = min(prompt, 1)
@@ -117,7 +117,7 @@ def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, Any]:
 
 
 def _deltas(answer: Say, calls: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """As the real one: the role first, a few characters a chunk, a call's head before pieces of its arguments."""
+    """Yield the deltas of the real server: the role, a few characters a chunk, a call's head, then its arguments."""
     yield {"role": "assistant", "content": "", "refusal": None}
     if answer.thinks is not None:
         yield from ({"reasoning_content": piece} for piece in pieces(answer.thinks) or [""])
@@ -136,7 +136,7 @@ _ROLES = {"developer", "system", "user", "assistant", "tool", "function"}
 
 
 def refusal_of(body: Any) -> Fail | None:
-    """The error with which the real server refuses this request, None when it takes it."""
+    """Return the error of the real server for this request; None if accepted."""
     if not isinstance(body, dict):
         return Fail(400, message="We could not parse the JSON body of your request.")
     if unknown := sorted(body.keys() - _FIELDS):

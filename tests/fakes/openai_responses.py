@@ -28,7 +28,7 @@ from tests.fakes.schemas import fault_of_schema, fault_of_url
 
 @dataclass(frozen=True)
 class Failed(Say):
-    """An answer that fails after it has begun, with this code."""
+    """An answer that begins and then fails with this code."""
 
     code: str = "server_error"
     message: str = "An error occurred while processing your request."
@@ -36,13 +36,13 @@ class Failed(Say):
 
 @dataclass(frozen=True)
 class Items(Say):
-    """An answer of these items, in this order. The server names and encrypts them."""
+    """An answer of these items, in this order. The server gives ids and encrypts."""
 
     items: Sequence[Mapping[str, Any]] = ()
 
 
 class FakeResponses(FakeOpenAI):
-    """``model.url`` is for OPENAI_BASE_URL and ``model.key`` for OPENAI_API_KEY. Nothing is stored."""
+    """``model.url`` is for OPENAI_BASE_URL and ``model.key`` for OPENAI_API_KEY. The server stores no item."""
 
     path = "/v1/responses"
     history = "input"
@@ -50,9 +50,9 @@ class FakeResponses(FakeOpenAI):
     def __init__(self, *, key: str = "sk-test-0123456789abcdef", port: int = 0) -> None:
         super().__init__(key=key, port=port)
         self.cached = self.written = 1
-        """The tokens of each request that came from the cache, and that went into it."""
+        """The tokens of each request read from the cache, and written to the cache."""
         self._made: dict[str, tuple[str, dict[str, Any], str | None]] = {}
-        """Of each item, by its id: the model, the item, and the id of the reasoning before it."""
+        """Item id -> the model, the item, and the id of the reasoning before the item."""
 
     def refused_body(self, body: Any) -> Fail | None:
         return refusal_of(body) or self._refused_items(body)
@@ -110,7 +110,7 @@ class FakeResponses(FakeOpenAI):
         }
 
     def _output(self, body: Mapping[str, Any], answer: Say, number: int) -> list[dict[str, Any]]:
-        """As the real one: each item has an id of its own, and a call one more, which pairs it with its output."""
+        """Return the items of the real server: each has an id, and a call also a call id for its output."""
         output = [dict(item) for item in (answer.items if isinstance(answer, Items) else _items(answer))]
         reasoning: str | None = None
         for index, item in enumerate(output):
@@ -186,7 +186,7 @@ def _items(answer: Say) -> Iterator[dict[str, Any]]:
 
 
 def _item_events(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
-    """As the real one: an empty item, its parts in pieces, the whole item at its end."""
+    """Yield the events of the real server: an empty item, the parts in pieces, the whole item."""
     at = {"item_id": item["id"], "output_index": index}
     empty: dict[str, Any] = {}
     match item["type"]:
@@ -232,7 +232,7 @@ def _refused(message: str, *, at: int | None = None, code: str | None = None) ->
 
 
 def refusal_of(body: Any) -> Fail | None:
-    """The error with which the real server refuses this request, None when it takes it."""
+    """Return the error of the real server for this request; None if accepted."""
     if not isinstance(body, dict):
         return Fail(400, message="We could not parse the JSON body of your request.")
     if unknown := sorted(body.keys() - _FIELDS):

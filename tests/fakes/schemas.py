@@ -1,4 +1,4 @@
-"""What the vendors' servers refuse in the JSON Schema of an answer."""
+"""The refusals of the vendors' servers for the JSON Schema of an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFUSED = {"allOf", "not", "if", "then", "else", "patternProperties", "prefixIt
 
 
 def fault_of_schema(schema: Any) -> str | None:
-    """Return the first reason why a vendor refuses the schema of an answer; None when it takes it."""
+    """Return a vendor's first reason to refuse the schema of an answer; None if accepted."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return "schema must be a JSON Schema of 'type: \"object\"'"
     for each in _parts(schema):
@@ -40,7 +40,7 @@ def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _parts(each)
 
 
-# ── What the vendors refuse of a file in base64 ──
+# ── The vendors' refusals of a file in base64 ──
 
 
 _BEGINS = {
@@ -54,7 +54,7 @@ _LARGEST_IMAGE = 5 * 1024**2
 
 
 def fault_of_data(mime_type: object, data: object) -> str | None:
-    """Why a file is refused; None when it is taken."""
+    """Return the reason to refuse a file; None if accepted."""
     if not isinstance(mime_type, str) or mime_type not in _BEGINS:
         return "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
     try:
@@ -69,12 +69,12 @@ def fault_of_data(mime_type: object, data: object) -> str | None:
 
 
 def fault_of_url(url: object) -> str | None:
-    """The same for a file in a data URL."""
+    """Return the reason to refuse a file in a data URL; None if accepted."""
     head, _, data = str(url).partition(";base64,")
     return fault_of_data(head.removeprefix("data:"), data) if head.startswith("data:") else "Invalid image_url."
 
 
-# ── What the stand-in for Anthropic's server has thought, and what it wants back of it ──
+# ── The thoughts of the fake Anthropic server, and the check of the thoughts sent back ──
 
 
 THOUGHTS = {"thinking", "redacted_thinking"}
@@ -95,19 +95,19 @@ _BOUND = "The block is bound to a different conversation. Remove the block, or s
 @dataclass(frozen=True)
 class _Reply:
     before: str
-    """The model, and all it was sent."""
+    """The model, and all sent messages."""
     thoughts: Sequence[Mapping[str, Any]]
 
 
 class Thoughts:
-    """Those of one server."""
+    """The thoughts of one server."""
 
     def __init__(self) -> None:
         self._replies: dict[str, _Reply] = {}
-        """By the id of each call in it, and by the signature of each thought."""
+        """Id of each call, and signature of each thought -> the reply."""
 
     def remember(self, body: Mapping[str, Any], blocks: Sequence[dict[str, Any]]) -> None:
-        """Sign what is thought in a reply to this request."""
+        """Sign the thoughts in a reply to this request."""
         thoughts = [block for block in blocks if block["type"] in THOUGHTS]
         reply = _Reply(_before(body, len(body["messages"])), thoughts)
         for block in blocks:
@@ -117,7 +117,7 @@ class Thoughts:
                 self._replies[name] = reply
 
     def refused(self, body: Mapping[str, Any]) -> Fail | None:
-        """The error with which the real server refuses a well-formed request."""
+        """Return the error of the real server for a well-formed request; None if accepted."""
         messages = body["messages"]
         for index, message in enumerate(messages):
             if message["role"] == "assistant" and isinstance(message["content"], list):

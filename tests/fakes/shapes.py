@@ -1,7 +1,7 @@
-"""The forms in which servers send an answer, each as its users report it, and what must become of it.
+"""The answers of servers in many shapes, from user reports, with the right reaction to each.
 
-The person asked to purge Ana, and with `both` also Bob. The tools take a customer, or everybody when none is named, so
-that lost arguments would be another action.
+The person asked to purge Ana, and with `both` also Bob. The tools take a customer, or everybody without a name: lost
+arguments would be another action.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Delta = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """An answer as a server sends it. `becomes`: what the gateway does with it.
+    """An answer of a server. `becomes`: the reaction of the gateway.
 
     ``asked``: the person is asked for Ana, and with `both` for Bob. ``said``: the person reads ``Hello.``.
-    ``told to the model``: its calls cannot be used. ``asked for once more``: the whole answer cannot be used.
+    ``told to the model``: the calls cannot be used. ``asked for once more``: the whole answer cannot be used.
     """
 
     becomes: Becomes
@@ -57,7 +57,7 @@ def chunks(
 
 
 def call(arguments: Any = None, /, **piece: Any) -> Delta:
-    """A delta with a piece of a call: `index`, `id`, `name`, and its arguments."""
+    """A delta with a piece of a call: `index`, `id`, `name` and arguments."""
     function = {key: piece.pop(key) for key in ("name",) if key in piece}
     if arguments is not None:
         function["arguments"] = arguments
@@ -141,7 +141,7 @@ OPENAI_SHAPES: dict[str, Shape] = {
     ),
     "an unknown end behind a whole call": purge(call(json.dumps(ANA), index=0, id="c1", name="purge"), ends="eos"),
     "no last line": purge(HEAD, *(call(piece, index=0) for piece in cut(ANA)), done=False),
-    # the pieces of two calls, which nothing tells apart
+    # the pieces of two calls, impossible to separate
     "mixed calls": purge(
         call("", id="c1", name="purge"), call("", id="c2", name="purge"), call("{}"), becomes="told to the model"
     ),

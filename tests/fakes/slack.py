@@ -1,4 +1,4 @@
-"""Slack as a real HTTP server: the Web API for an app, and the people who write to it.
+"""Slack as a real HTTP server: the Web API for an app, and the people in the workspace.
 
     async with FakeSlack() as slack:                      # slack.api_url, slack.bot_token, slack.signing_secret
         slack.webhook = "http://127.0.0.1:8080/webhooks/slack"
@@ -7,8 +7,8 @@
         prompt = await slack.wait_for(lambda: slack.last(slack.direct(ana), button="Confirm"))
         press = await slack.press(prompt, "Confirm", by=ana)
 
-Deliveries are signed and go to the webhook when there is one, else they wait for a connection of Socket Mode. What is
-refused in a message, and why, is in slack_limits.
+Deliveries are signed and go to the webhook if set, else wait for a connection of Socket Mode. slack_limits has the
+refusals of messages, with sources.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Sent:
 
     @property
     def shown(self) -> str:
-        """What a person sees, with marks."""
+        """The text that a person sees, with marks."""
         return as_markdown(self.blocks)
 
 
@@ -73,7 +73,7 @@ class File:
 
 @dataclass
 class Press:
-    """A press, and what the app said to whoever pressed."""
+    """A press, and the app's answers to the presser."""
 
     user: str
     answers: list[dict[str, Any]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Press:
 
 @dataclass
 class Fault:
-    """What becomes of one call in place of its answer, or around it."""
+    """The fate of one call, in place of or around the answer."""
 
     status: int = 200
     error: str = "internal_error"
@@ -101,7 +101,7 @@ class Delivery:
 
 
 class FakeSlack:
-    """One app in one workspace. Everything a test looks at is a plain list, oldest first."""
+    """One app in one workspace. The lists for tests are plain, oldest first."""
 
     def __init__(self, *, retry_seconds: float = 0.02) -> None:
         self.bot_token, self.app_token = "xoxb-1-2-FakeTokenOfTests", "xapp-1-A1-2-FakeTokenOfTests"
@@ -112,17 +112,17 @@ class FakeSlack:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.sent: list[Sent] = []
         self.files: list[File] = []
-        """What the app showed, in the order it did."""
+        """The files shown by the app, in order."""
         self.deliveries: list[Delivery] = []
         self.acknowledged: list[str] = []
         self.statuses: dict[tuple[str, str], str] = {}
-        """What stands beside a thread, by channel and thread, until the app says something there."""
+        """(channel, thread) -> the status beside the thread, until the app's next message there."""
         self.scopes: set[str] | None = {"app_mentions:read", "chat:write", "commands", "im:history", "im:write"}
-        """What the bot's token is allowed to, as each answer says; None: none says it."""
+        """The scopes of the bot's token, as in each answer; None: the answers have none."""
         self.scopes |= {"files:read", "files:write"}
         self.scope_missing: set[str] = set()
         self.unreachable: dict[str, str] = {}
-        """Channel -> the error for whoever writes there: not_in_channel, is_archived."""
+        """Channel -> the error for any author there: not_in_channel, is_archived."""
         self._retry_seconds = retry_seconds
         self._names: dict[str, str] = {}
         self._channels: set[str] = set()
@@ -160,14 +160,14 @@ class FakeSlack:
         await self._http.close()
         await self._runner.cleanup()
 
-    # ── what a test looks at ──
+    # ── for tests to look at ──
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 60.0) -> T:
-        """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
+        """Return the first truthy value of `condition`. Raises AssertionError after the timeout."""
         return await first(condition, self._changed, timeout_seconds, lambda: [(m.channel, m.text) for m in self.sent])
 
     def last(self, channel: str, *, button: str | None = None) -> Sent | None:
-        """The newest message of the app in a channel; with `button`, the newest that shows such a button."""
+        """Return the newest message of the app in a channel; with `button`, the newest with this button."""
         here = [m for m in self.sent if m.channel == channel and (button is None or button in m.buttons)]
         return here[-1] if here else None
 
@@ -190,13 +190,13 @@ class FakeSlack:
     ) -> None:
         """The next `times` calls fail. `html`: with a page. `cut`: the connection ends once the request was read.
 
-        `taken`: the call has its effect all the same. `upload`, `answer` and `download` are the ways beside the API.
+        `taken`: the call still has its effect. `upload`, `answer` and `download` are the ways beside the API.
         """
         fault = Fault(status, error, retry_after, html, cut, taken)
         self._faults[method].extend([fault] * times)
 
     def hold(self, method: str, when: Literal["before", "after"] = "after") -> Hold:
-        """Hold the next call of `method`, before or after it has its effect."""
+        """Hold the next call of `method`, before or after the call's effect."""
         hold = Hold()
         self._holds.append(hold)
         self._faults[method].append(Fault(hold=hold, taken=when == "after"))
@@ -347,7 +347,7 @@ class FakeSlack:
     async def _deliver(
         self, kind: str, payload: dict[str, Any], body: bytes, mime_type: str = "application/x-www-form-urlencoded"
     ) -> None:
-        """To the webhook, events again until they are taken; without one, to Socket Mode."""
+        """Deliver to the webhook, events again until accepted; without a webhook, to Socket Mode."""
         if self.webhook is None:
             envelope = {"envelope_id": f"env-{next(self._ids)}", "type": kind, "accepts_response_payload": False}
             self._pending[str(envelope["envelope_id"])] = {**envelope, "payload": payload}
@@ -378,7 +378,7 @@ class FakeSlack:
 
     @property
     def connected(self) -> list[web.WebSocketResponse]:
-        """The connections that are open, oldest first."""
+        """The open connections, oldest first."""
         return [connection for connection in self._connections if not connection.closed]
 
     async def disconnect(self, reason: str) -> None:
@@ -610,7 +610,7 @@ METHODS = {
 }
 
 
-# ── what Slack refuses in a message, and by which error ──
+# ── Slack's refusals of a message, with the errors ──
 
 
 TEXT, BLOCKS, ELEMENTS, LABEL, VALUE, ACTION_ID = 40_000, 50, 25, 75, 2_000, 255
@@ -652,7 +652,7 @@ def elements_of(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_markdown(blocks: list[dict[str, Any]]) -> str:
-    """What a person sees, in marks: for a test to compare with."""
+    """Return the text that a person sees, in marks, for comparison in a test."""
     held = (held for block in blocks if block["type"] == "rich_text" for held in block["elements"])
     return "\n".join(_written(element) for element in held)
 

@@ -1,4 +1,4 @@
-"""Telegram as a real HTTP server: the Bot API for a bot, and the people who write to it.
+"""Telegram as a real HTTP server: the Bot API for a bot, and the people in the chats.
 
     async with FakeTelegram() as telegram:           # telegram.url, telegram.token
         ana = telegram.person("Ana")
@@ -7,8 +7,8 @@
         press = await telegram.press(prompt, "Confirm", by=ana)
         await telegram.wait_for(lambda: press.answered)
 
-Updates go to the webhook when the bot has set one, else they wait for getUpdates. What is refused, and why, is in
-telegram_limits. Time is real: nothing here waits but long polls, redeliveries and what a test holds.
+Updates go to the webhook if the bot has set one, else wait for getUpdates. telegram_limits has the refusals, with
+sources. Time is real: only long polls, redeliveries and calls held by a test wait.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
@@ -84,7 +85,7 @@ class Draft:
 
 @dataclass
 class Fault:
-    """What becomes of one call in place of its answer, or around it."""
+    """The fate of one call, in place of or around the answer."""
 
     refusal: Refusal | None = None
     html: int | None = None
@@ -94,7 +95,7 @@ class Fault:
 
 
 class FakeTelegram:
-    """One bot's Telegram. Everything a test looks at is a plain list, oldest first."""
+    """One bot's Telegram. The lists for tests are plain, oldest first."""
 
     def __init__(
         self,
@@ -108,17 +109,17 @@ class FakeTelegram:
         self.url = ""
         self.calls: list[Call] = []
         self.sent: list[Message] = []
-        """What the bot sent, as it looks now."""
+        """The bot's messages, in the present state."""
         self.deliveries: list[tuple[int, int | None]] = []
-        """(update_id, the webhook's status, or None when it could not be reached), one for each attempt."""
+        """(update_id, the webhook's status; None if not reached), one for each attempt."""
         self.drafts: list[Draft] = []
-        """What the bot showed of messages that it was writing."""
+        """The drafts of unfinished messages shown by the bot."""
         self.answer_is_lost: Callable[[], bool] = lambda: False
-        """Asked after each delivery: whether what the webhook said is lost, so that it is delivered again."""
+        """Called after each delivery. True: the webhook's answer is lost, and the update is delivered again."""
         self.commands: dict[str, list[dict[str, str]]] = {}
         self.webhook: dict[str, Any] = {}
         self.ahead_seconds = 0.0
-        """By how much its clock is ahead of this machine's."""
+        """The seconds of Telegram's clock ahead of this machine's."""
         self._redeliver_seconds = redeliver_seconds
         self._chats: dict[int, Chat] = {}
         self._threads: dict[int, set[int]] = defaultdict(set)
@@ -156,10 +157,10 @@ class FakeTelegram:
         await self._http.close()
         await self._runner.cleanup()
 
-    # ── what a test looks at ──
+    # ── for tests to look at ──
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 60.0) -> T:
-        """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
+        """Return the first truthy value of `condition`. Raises AssertionError after the timeout."""
 
         def seen() -> list[str]:
             return [f"{m.chat.title}: {m.text!r} {m.buttons}" for m in self.sent[-10:]]
@@ -167,7 +168,7 @@ class FakeTelegram:
         return await first(condition, self._changed, timeout_seconds, seen)
 
     def last(self, chat: Chat | User, *, button: str | None = None) -> Message | None:
-        """The newest message of the bot in a chat; with `button`, the newest that shows such a button."""
+        """Return the newest message of the bot in a chat; with `button`, the newest with this button."""
         here = [m for m in self.sent if m.chat.id == chat.id and (button is None or button in m.buttons)]
         return here[-1] if here else None
 
@@ -191,14 +192,14 @@ class FakeTelegram:
         """The next `times` calls of `method` fail.
 
         `html`: with a page, as a proxy before the Bot API answers. `cut`: the connection ends without an answer once
-        the whole request was read. `taken`: the call has its effect all the same.
+        the whole request was read. `taken`: the call still has its effect.
         """
         refusal = Refusal(status, description, **({} if retry_after is None else {"retry_after": retry_after}))
         fault = Fault(refusal=refusal, html=status if html else None, cut=cut, taken=taken)
         self._faults[method].extend([fault] * times)
 
     def hold(self, method: str, when: Literal["before", "after"] = "after") -> Hold:
-        """Hold the answer of the next call of `method`, before or after it has its effect."""
+        """Hold the answer of the next call of `method`, before or after the call's effect."""
         hold = Hold()
         self._holds.append(hold)
         self._faults[method].append(Fault(hold=hold, taken=when == "after"))
@@ -215,7 +216,7 @@ class FakeTelegram:
         return chat
 
     def topic(self, chat: Chat) -> int:
-        """A new topic of a forum: its message_thread_id."""
+        """Add a topic to a forum. Returns the message_thread_id."""
         thread = next(self._ids)
         self._threads[chat.id].add(thread)
         return thread
@@ -232,7 +233,7 @@ class FakeTelegram:
         wait: bool = True,
         **fields: Any,
     ) -> Message:
-        """A person writes; with `wait` it returns once the webhook took it. `fields` are put into the Message."""
+        """A person writes. `wait`: return after the webhook's acceptance. `fields` are added to the Message."""
         message = self._put(self._chat(chat), user, text=text, thread=thread, reply_to=reply_to, file=file)
         message.entities = _recognised(text)
         await self._tell("message", message.chat, message.to_json() | fields, wait=wait)
@@ -246,9 +247,9 @@ class FakeTelegram:
     async def press(
         self, message: Message, label: str, by: User, *, data: str | None = None, wait: bool = True
     ) -> Press:
-        """A person presses a button of a message, one that it no longer has included: a phone may still show it.
+        """A person presses a button of a message, perhaps a removed one: a phone may still show it.
 
-        `data`: the button's, where its label has had several.
+        `data`: the button's data, if the label has had several.
         """
         press = Press(str(next(self._ids)))
         self._presses[press.query_id] = press
@@ -273,7 +274,7 @@ class FakeTelegram:
         await self._tell("my_chat_member", chat, self._membership(chat, user, "kicked", "member"), wait=wait)
 
     def group_moves(self, chat: Chat) -> Chat:
-        """A group becomes a supergroup: sending to the old one is refused with the new id."""
+        """A group becomes a supergroup: sending to the old group is refused with the new id."""
         new = self.group(chat.title)
         description = "Bad Request: group chat was upgraded to a supergroup chat"
         self._unreachable[chat.id] = Refusal(400, description, migrate_to_chat_id=new.id)
@@ -301,7 +302,7 @@ class FakeTelegram:
         return update_id
 
     def _pump(self) -> None:
-        """One delivery at a time for each chat, in order; chats in parallel."""
+        """Deliver in order, one update at a time for each chat; chats in parallel."""
         self._changed.set()
         if not self.webhook.get("url"):
             return
@@ -371,7 +372,7 @@ class FakeTelegram:
     def _authorise(self, request: web.Request) -> None:
         token = request.match_info["token"]
         if token != self.token:
-            # The real server answers 404 to what has not the form of a token, else 401.
+            # The real server answers 404 to a text without the form of a token, else 401.
             raise Refusal(401, "Unauthorized") if ":" in token else Refusal(404, "Not Found")
 
     async def _do_getMe(self, call: Call) -> dict[str, Any]:  # noqa: N802
@@ -534,7 +535,7 @@ class FakeTelegram:
         commands = call.arguments.get("commands", [])
         for command in commands:  # https://core.telegram.org/bots/api#botcommand
             name = str(command["command"])
-            if not (1 <= len(name) <= 32 and name.replace("_", "a").isalnum() and name.islower()):
+            if not re.fullmatch(r"[a-z0-9_]{1,32}", name):
                 raise bad("BOT_COMMAND_INVALID")
             if not 1 <= len(command["description"]) <= 256:
                 raise bad("BOT_COMMAND_DESCRIPTION_INVALID")
@@ -564,7 +565,7 @@ class FakeTelegram:
     # ── chats and messages ──
 
     def _chat(self, chat: Chat | User) -> Chat:
-        """A person's private chat is there once they wrote to the bot."""
+        """Return the person's private chat, which exists once the person wrote to the bot."""
         if isinstance(chat, User):
             chat = self._chats.setdefault(chat.id, Chat(chat.id, "private", chat.first_name))
         return chat
@@ -658,7 +659,7 @@ async def _read(method: str, request: web.Request) -> Call:
 
 
 def _recognised(text: str) -> list[dict[str, Any]]:
-    """The entities that Telegram finds by itself: commands and mentions (https://core.telegram.org/bots/api#messageentity)."""
+    """Return Telegram's own entities: commands and mentions (https://core.telegram.org/bots/api#messageentity)."""
     found = []
     at = 0
     for word in text.split(" "):

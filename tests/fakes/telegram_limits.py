@@ -1,4 +1,4 @@
-"""What the Bot API refuses, each with its source. The descriptions are the real server's
+"""The refusals of the Bot API, each with a source. The descriptions are the real server's
 (github.com/tdlib/telegram-bot-api, telegram-bot-api/Client.cpp; upper-case ones come from Telegram itself).
 """
 
@@ -22,7 +22,7 @@ MAX_PHOTO_SIDES = 10_000  # https://core.telegram.org/bots/api#sendphoto: width 
 ENTITY_TYPES = frozenset(  # https://core.telegram.org/bots/api#messageentity
     "bold italic underline strikethrough spoiler blockquote expandable_blockquote code pre text_link".split()  # noqa: SIM905
 )
-ALONE = {"code", "pre"}  # https://core.telegram.org/bots/api#formatting-options: contain nothing, in nothing
+ALONE = {"code", "pre"}  # https://core.telegram.org/bots/api#formatting-options: contain no entity, in no entity
 QUOTES = {"blockquote", "expandable_blockquote"}  # the same page: cannot be nested
 
 
@@ -58,7 +58,7 @@ def check_caption(caption: str) -> None:
 
 
 def check_entities(text: str, entities: Sequence[Mapping[str, Any]]) -> None:
-    """Stricter than Telegram, which mends some of it in silence: what is sent has to be right as it is."""
+    """Stricter than Telegram, which repairs some entities in silence: the sent entities must be right."""
     if len(entities) > MAX_ENTITIES:
         raise bad("can't parse entities: too many")
     spans = []
@@ -159,9 +159,9 @@ class Message:
     date: int = field(default_factory=lambda: int(time.time()))
     edits: int = 0
     once_shown: dict[str, str] = field(default_factory=dict)
-    """Every button it ever had, label -> callback data: a phone may still show one that is gone."""
+    """Label -> callback data of every button so far: a phone may still show a removed button."""
     once_sent: dict[str, str] = field(default_factory=dict)
-    """The same by callback data, of which a label may have had several."""
+    """The same by callback data: a label may have had several."""
 
     @property
     def buttons(self) -> list[str]:

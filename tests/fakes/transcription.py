@@ -23,7 +23,7 @@ class Heard:
 
 @dataclass
 class FakeTranscription:
-    """It answers `text`, or with each of `fails` first: an HTTP status, or a body in another shape."""
+    """Answers `text`, or first each of `fails`: an HTTP status, or a body in another shape."""
 
     text: Any = "delete invoice seven"
     fails: list[int | Any] = field(default_factory=list)

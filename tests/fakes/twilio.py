@@ -1,11 +1,11 @@
-"""Twilio as a real HTTP server: the REST API for a bot, and the people who write to it by SMS and WhatsApp.
+"""Twilio as a real HTTP server: the REST API for a bot, and the people on SMS and WhatsApp.
 
     async with FakeTwilio() as twilio:               # twilio.url, twilio.account_sid, twilio.auth_token
         twilio.webhook_url = "http://127.0.0.1:8080/webhooks/twilio"
         answer = await twilio.person_says("+15557654321", "delete INV-42")           # SMS; whatsapp=True for the other
         prompt = await twilio.wait_for(lambda: twilio.last("+15557654321"))
 
-Every message that the bot sends is reported to its StatusCallback, signed as Twilio signs. Shapes and limits:
+Every message of the bot is reported to the StatusCallback, signed like Twilio's. Shapes and limits:
 https://www.twilio.com/docs/messaging/api/message-resource and https://www.twilio.com/docs/api/errors.
 """
 
@@ -53,7 +53,7 @@ def sid(kind: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class Media:
-    """A file, with what its server said about it."""
+    """A file, with the type and the name from the file's server."""
 
     content: bytes
     mime_type: str
@@ -69,12 +69,12 @@ class Sent:
     media_urls: tuple[str, ...] = ()
     status_callback: str = ""
     service: str = ""
-    """The sid of the messaging service that sends it."""
+    """The sid of the sending messaging service."""
     created: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     media: list[Media] = field(default_factory=list)
-    """What Twilio found at the addresses."""
+    """The files found by Twilio at the addresses."""
     reports: list[tuple[str, int | None]] = field(default_factory=list)
-    """(status, what the callback was answered with, or None when nothing answered)."""
+    """(status, the callback's answer; None without an answer)."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Fault:
-    """What one message meets in place of being taken; with `taken`, besides."""
+    """The fate of one message, in place of acceptance; with `taken`, besides."""
 
     status: int = 0
     code: int | None = None
@@ -105,7 +105,7 @@ class Fault:
 
 
 class FakeTwilio:
-    """One account's Twilio. Everything a test looks at is a plain list, oldest first."""
+    """One account's Twilio. The lists for tests are plain, oldest first."""
 
     def __init__(
         self,
@@ -117,30 +117,30 @@ class FakeTwilio:
         reports: Sequence[str] = ("sent", "delivered"),
         reports_first: bool = False,
     ) -> None:
-        """`reports`: what is told of each message; `reports_first`: before the call that sends it is answered."""
+        """`reports`: the reported states of each message; `reports_first`: before the answer to the sending call."""
         self.account_sid = sid("AC", 0xACC)
         self.auth_token, self.shared_key = auth_token, shared_key
         self.secondary_token = ""
-        """The API takes it too, and no webhook is signed with it: https://www.twilio.com/docs/iam/api/authtoken"""
+        """Accepted by the API, never used to sign webhooks: https://www.twilio.com/docs/iam/api/authtoken"""
         self.api_keys: dict[str, str] = {}
-        """Sid of a standard API key -> its secret; the account itself is not for them:
+        """Sid of a standard API key -> the secret; no access to the account itself:
         https://www.twilio.com/docs/iam/api-keys."""
         self.service = ""
-        """The sid of a messaging service, whose only sender is the number for text messages."""
+        """The sid of a messaging service. The only sender is the number for text messages."""
         self.sms, self.whatsapp = sms, whatsapp
         self.url = self.webhook_url = ""
         self.calls: list[Call] = []
         self.sent: list[Sent] = []
         self.typing: list[str] = []
-        """The messages under which it was shown that the bot is writing."""
+        """The messages with a shown typing indicator."""
         self.down = False
-        """Whether the API answers nothing but 503."""
+        """True: the API answers only 503."""
         self.refused: dict[str, int] = {}
-        """Number -> the code with which messages to it are refused."""
+        """Number -> the code that refuses messages to the number."""
         self.told: dict[str, str] = {}
-        """Sid of a message -> what was reported of it last."""
+        """Sid of a message -> the last reported state."""
         self.media_location = ""
-        """Where the API sends for the bytes of a file; empty: to where they are."""
+        """The redirect target for the bytes of a file; empty: the file's own place."""
         self._reports, self._reports_first = tuple(reports), reports_first
         self._inbound: list[dict[str, str]] = []
         self._opted_out: set[tuple[str, str]] = set()
@@ -175,14 +175,14 @@ class FakeTwilio:
         await self._http.close()
         await self._runner.cleanup()
 
-    # ── what a test looks at ──
+    # ── for tests to look at ──
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 60.0) -> T:
-        """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
+        """Return the first truthy value of `condition`. Raises AssertionError after the timeout."""
         return await first(condition, self._changed, timeout_seconds, lambda: [(s.to, s.body) for s in self.sent[-10:]])
 
     def last(self, person: str, *, containing: str = "") -> Sent | None:
-        """The newest message to a number, by either channel, that has these words in it."""
+        """Return the newest message to a number, on either channel, with these words."""
         found = [s for s in self.sent if s.to.removeprefix("whatsapp:") == person and containing in s.body]
         return found[-1] if found else None
 
@@ -202,12 +202,12 @@ class FakeTwilio:
         """The next `times` messages fail.
 
         `html`: with a page, as a proxy before the API answers. `cut`: the connection ends without an answer once the
-        whole request was read. `taken`: the message goes out all the same.
+        whole request was read. `taken`: the message still goes out.
         """
         self._faults.extend([Fault(status, code, retry_after, html, cut, taken)] * times)
 
     def hold(self) -> None:
-        """Answer no message until `release`; they are taken."""
+        """Answer no message until `release`. The messages are accepted."""
         self._hold = asyncio.Event()
 
     def release(self) -> None:
@@ -226,7 +226,7 @@ class FakeTwilio:
         reply_to: Sent | None = None,
         **fields: str,
     ) -> Answer:
-        """A person writes; it returns what the webhook answered. `fields` are put into the form."""
+        """A person writes. Returns the webhook's answer. `fields` are added to the form."""
         form = self.form(person, text, whatsapp=whatsapp, files=files, **fields)
         if reply_to is not None:
             form |= {"OriginalRepliedMessageSid": reply_to.sid, "OriginalRepliedMessageSender": reply_to.from_}
@@ -271,9 +271,9 @@ class FakeTwilio:
         return form | fields
 
     async def deliver(self, form: dict[str, str], *, url: str | None = None, called: str | None = None) -> Answer:
-        """Post a form as Twilio does, to the webhook unless `url` says where: it may be delivered twice.
+        """Post a form like Twilio, to the webhook or to `url`, perhaps for the second time.
 
-        `called` is the URL that Twilio knows, when a proxy brings the request to `url`.
+        `called`: the URL known to Twilio, if a proxy passes the request to `url`.
         """
         url = url or self.webhook_url
         async with self._http.post(url, data=form, headers=self.signed(called or url, form)) as response:
@@ -292,7 +292,7 @@ class FakeTwilio:
         return headers
 
     async def report(self, sent: Sent, status: str, *, code: str = "") -> None:
-        """Tell the bot what became of a message."""
+        """Report the state of a message to the bot."""
         self.told[sent.sid] = status
         form = {
             "SmsSid": sent.sid,
@@ -381,7 +381,7 @@ class FakeTwilio:
         return 21623 if len(form.getall("MediaUrl", [])) > MOST_MEDIA[channel] else None
 
     async def _carry(self, sent: Sent) -> None:
-        """Fetch a message's files, then say what became of it."""
+        """Fetch a message's files, then report the states."""
         for url in sent.media_urls:
             async with self._http.head(url) as head, self._http.get(url) as found:
                 mime_type = found.headers.get("Content-Type", "")

@@ -1,4 +1,4 @@
-"""What the doubles of platforms have in common: a test waits for them, and they for a test."""
+"""The common part of the fake platforms: a test waits for them, and they for a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def listen(app: web.Application, port: int = 0) -> tuple[web.AppRunner, str]:
-    """Serve an application on loopback, and return its runner and its URL."""
+    """Serve an application on loopback. Returns the runner and the URL."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
@@ -21,13 +21,13 @@ async def listen(app: web.Application, port: int = 0) -> tuple[web.AppRunner, st
 
 
 class Hold:
-    """A call whose answer waits until it is released."""
+    """A held call: the answer waits for the release."""
 
     def __init__(self) -> None:
         self._reached, self._released = asyncio.Event(), asyncio.Event()
 
     async def reached(self, timeout_seconds: float = 60.0) -> None:
-        """Returns when the bot has made the call."""
+        """Wait until the bot has made the call."""
         async with asyncio.timeout(timeout_seconds):
             await self._reached.wait()
 
@@ -42,15 +42,15 @@ class Hold:
 async def first(
     condition: Callable[[], T | None], changed: asyncio.Event, timeout_seconds: float, seen: Callable[[], object]
 ) -> T:
-    """The first truthy value of `condition`, looked at after each change.
+    """Return the first truthy value of `condition`, checked after each change.
 
-    Raises AssertionError, which tells what the bot was `seen` to send, when it takes too long.
+    Raises AssertionError after the timeout. The error has the `seen` messages of the bot.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
             while not (value := condition()):
                 changed.clear()
-                with contextlib.suppress(TimeoutError):  # it may also look at what does not come through here
+                with contextlib.suppress(TimeoutError):  # the condition may also depend on other state
                     await asyncio.wait_for(changed.wait(), 0.02)
             return value
     raise AssertionError(f"not within {timeout_seconds} s; the bot sent {seen()}")

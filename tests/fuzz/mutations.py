@@ -1,4 +1,4 @@
-"""What can be done to a payload: to its structure, to its values, and to the bytes it is written in."""
+"""Mutations of a payload: of the structure, the values, and the written bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS: list[Any] = [0, -1, 1, 2**31, 2**53 + 1, -(2**63), 10**30, 10**400, 1.
 _EMPTY: list[Any] = [None, [], {}, [[]], [None], {"": None}, [[], {}, ""], float("nan"), float("inf")]
 _DEEP = [50, 500, 20_000]
 _DEEPER = "\ue000deep"
-"""Stands for what is nested too deeply to be written by `json`; a private character followed by the depth."""
+"""The mark for a value nested too deeply for `json`: a private character followed by the depth."""
 
 
 def odd_text(chance: Random) -> str:
@@ -64,7 +64,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def mutated(payload: Any, chance: Random) -> Any:
-    """A copy in which up to four things are otherwise; most often one."""
+    """Return a copy with up to four changes, most often one."""
     whole = {"": deepcopy(payload)}
     for _ in range(chance.choice([0, 1, 1, 1, 2, 4])):
         places = _places(whole)
@@ -87,7 +87,7 @@ def mutated(payload: Any, chance: Random) -> Any:
 
 
 def written(payload: Any, chance: Random) -> bytes:
-    """As JSON, nearly always in UTF-8."""
+    """Write as JSON, nearly always in UTF-8."""
     text = json.dumps(payload, ensure_ascii=chance.random() < 0.5)
     for depth in _DEEP:
         for marker in (json.dumps(f"{_DEEPER}{depth}"), f'"{_DEEPER}{depth}"'):
@@ -100,7 +100,7 @@ def written(payload: Any, chance: Random) -> bytes:
 
 
 def flipped(data: bytes, chance: Random, allowed: Callable[[int], bool] = lambda byte: True) -> bytes:
-    """With one to three bytes otherwise."""
+    """Change one to three bytes."""
     changed = bytearray(data)
     for _ in range(chance.randint(1, 3)):
         byte = chance.randrange(256)

@@ -1,7 +1,7 @@
-"""Requests that are nearly right: what platforms send, and what browsers ask for, changed here and there.
+"""Nearly right requests: deliveries of platforms and requests of browsers, with changes.
 
-A request of the same seed and number is the same on each machine. Its proof is made when it is sent: Slack's holds for
-five minutes.
+A request of the same seed and number is the same on each machine. The proof is made at the sending: Slack's holds
+for five minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TELEGRAM = [
 ]
 _NOWHERE = "http://127.0.0.1:1"
 _SLACK = json.loads(json.dumps(list(FIXTURES.values())).replace("https://hooks.slack.com", _NOWHERE))
-"""Where a press is answered is Slack's; here nothing goes there."""
+"""The addresses for answers to presses, Slack's in reality, lead nowhere here."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "OPTIONS", "TRACE", "get", "PROPFIND"]
 _RANGES = [
     "bytes=0-",
@@ -50,13 +50,13 @@ _PATHS = [
     "*",
 ]
 TOKEN = "{token}"
-"""In a path: a good link's token, which is another on each day."""
+"""In a path, the place for a valid link's token, which changes every day."""
 _PROVEN = 0.85
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """`proof`: whose signature it carries. `whole`: its frame is right, so that another may follow it."""
+    """`proof`: the platform of the signature. `whole`: the frame is right, so another request may follow."""
 
     path: str
     method: str = "POST"
@@ -147,7 +147,7 @@ def _other(number: int, chance: Random) -> Request:
 
 
 def _numbered(payload: Any, number: int, names: tuple[str, ...]) -> Any:
-    """The payload as the number's own: else all but the first would be twins."""
+    """Put the number into the payload's ids: otherwise all payloads except the first would be twins."""
     if isinstance(payload, list):
         return [_numbered(each, number, names) for each in payload]
     if not isinstance(payload, dict):

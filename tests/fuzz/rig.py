@@ -1,4 +1,4 @@
-"""A real server with a real store and every platform on, and a client that sends it what `requests` makes."""
+"""A real server with a real store and every platform, and a client for the requests of `requests`."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from tests.ports import free_port
 __all__ = ["Rig", "opened"]
 
 HANGS_SECONDS = 20.0
-"""The server itself gives a slow request up after ten."""
+"""The server itself ends a slow request after ten seconds."""
 
 
 class Rig:
-    """`wrong`: what must not be: an answer of 500 and above, none at all, a traceback in the log."""
+    """`wrong`: the failures: an answer of 500 and above, no answer, a traceback in the log."""
 
     def __init__(self, gateway: Gateway, port: int, telegram: FakeTelegram, slack: FakeSlack, token: str) -> None:
         self.gateway, self._port, self._token = gateway, port, token
         self._telegram, self._slack = telegram, slack
         self.answers: Counter[tuple[str, int]] = Counter()
-        """By path and status."""
+        """(path, status) -> the number of answers."""
         self.wrong: list[tuple[Request, str]] = []
         self._log = _Log()
 
     async def send(self, requests: Iterable[Request], *, clients: int = 4) -> None:
-        """Send them side by side by so many clients. Returns when all are answered and the work they made is done."""
+        """Send the requests by parallel clients. Returns when all are answered and the resulting work is done."""
         waiting = iter(requests)
 
         async def client() -> None:
@@ -82,7 +82,7 @@ class Rig:
                 await asyncio.sleep(0.01)
 
     async def answers_somebody_new(self) -> bool:
-        """Whether a person who has never written is answered. What is paced for others goes out as the clock moves."""
+        """Return True if a new person is answered. The store's clock is moved on for paced messages."""
         telegram, new = self._telegram, self._telegram.person("Zoe")
         telegram.webhook.update(url=f"http://127.0.0.1:{self._port}/webhooks/telegram", secret=SECRET)
         await telegram.person_says(new, new, "hello")
@@ -124,7 +124,7 @@ _TOKEN = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
 
 
 class _Line:
-    """A connection, made anew when the server has closed it or what was sent had no clear end."""
+    """A connection, opened again after a close by the server or a request without a clear end."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -145,7 +145,7 @@ class _Line:
         self._reader = self._writer = None
 
     async def exchange(self, sent: bytes, request: Request) -> int:
-        """The status of the answer, 0 when the server just closed. Raises TimeoutError."""
+        """Return the status of the answer; 0 if the server closed. Raises TimeoutError."""
         async with asyncio.timeout(HANGS_SECONDS):
             if self._reader is None or self._writer is None:
                 self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
@@ -169,7 +169,7 @@ class _Line:
 
 
 class _Log(logging.Handler):
-    """What of the log must not be there."""
+    """Collects the forbidden lines of the log."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -187,7 +187,7 @@ class _Log(logging.Handler):
 
 @contextlib.asynccontextmanager
 async def opened(directory: Path) -> AsyncIterator[Rig]:
-    """A server whose store and files are in the directory."""
+    """A server with store and files in the directory."""
     async with contextlib.AsyncExitStack() as stack:
         telegram = await stack.enter_async_context(FakeTelegram())
         slack = FakeSlack()

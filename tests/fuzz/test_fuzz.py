@@ -1,4 +1,4 @@
-"""Whatever is posted, or asked for: it is answered, nothing breaks, and somebody new is answered afterwards."""
+"""Every request is answered, no part breaks, and a new person is answered afterwards."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ CORPUS = Path(__file__).with_name("corpus")
 STATE = ROOT / ".nightly" / "fuzz.json"
 SOME, MANY, ALL = 300, 100_000, 1_000_000
 IN_ONE = 5_000
-"""So many are sent to one server and store."""
+"""The number of requests to one server and store."""
 CLIENTS, HELD_SECONDS = 64, 0.25
-"""The clients of the nightly run, and the longest time for which they may hold the event loop."""
+"""The clients of the nightly run, and the longest time to hold the event loop."""
 
 
 @pytest.fixture(autouse=True)
 def files_are_asked_for() -> Iterator[None]:
-    """Files of real events lie on Slack's own host, from where they are fetched: here that is refused, and told."""
+    """Files of real events would be fetched from Slack's own host. Here the fetch is refused and noted."""
     yield
     reached_out[:] = [each for each in reached_out if "files.slack.com" not in each]
 
 
 def check(rig: Rig) -> None:
-    """Fails for what went wrong; each such request is kept in the corpus, to be sent in every run from then on."""
+    """Fail if a request went wrong. The corpus keeps each wrong request for every later run."""
     for request, _ in rig.wrong:
         if request.body or request.headers:
             text = request.to_json()
@@ -65,7 +65,7 @@ def test_a_request_is_made_from_its_number_alone() -> None:
     assert len({made(number).to_json() for number in range(100)}) == 100
 
 
-def test_a_request_of_the_corpus_is_what_was_sent() -> None:
+def test_a_request_survives_its_json_form() -> None:
     for number in range(100):
         assert Request.from_json(made(number).to_json()) == made(number)
 
@@ -73,7 +73,7 @@ def test_a_request_of_the_corpus_is_what_was_sent() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 async def test_100_000_generated_requests_are_answered(tmp_path: Path) -> None:
-    """Each run goes on where the last one ended, or broke off; after a million with another seed."""
+    """A run continues where the last ended or broke off; after a million requests with another seed."""
     state = json.loads(STATE.read_text()) if STATE.exists() else {"seed": 1, "next": 0}
     seed, first = state["seed"], state["next"]
     until = min(ALL, first + MANY - first % MANY)

@@ -1,7 +1,7 @@
-"""The bot whose action two people approve in their own chats. Its process kills itself at the step named DIES_AT, once.
+"""The bot with an action that two people approve in their own chats. The process kills itself once, at step DIES_AT.
 
-A step is ``sent``, ``launched`` or ``effect``, or one of a hand-over: ``committed`` or ``accepted`` with the first word
-of the event's id. Committed is before the relay, accepted is before the relay has removed it.
+A step is ``sent``, ``launched`` or ``effect``, or a step of a hand-over: ``committed`` (before the relay) or
+``accepted`` (before the removal by the relay) with the first word of the event's id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ APPROVERS = os.environ["APPROVERS"].split(",")
 
 
 def dies(step: str) -> None:
-    """End as a machine that goes out, if this is the step, and no process has died yet."""
+    """Kill the process at step AT, unless a process has died before."""
     if step == AT:
         try:
             Path("died").touch(exist_ok=False)
@@ -64,7 +64,7 @@ async def _sent(self: TelegramChannel, address: Address, part: Part, *, key: str
 
 
 async def _run(self: Server, script: Script, partitions: Sequence[str], *arguments: Any) -> list[Any]:
-    """On Redis the relay is made of calls of its own."""
+    """On Redis, die between the separate calls of the relay."""
     answer = await run(self, script, partitions, *arguments)
     words = [each.decode() for each in arguments if isinstance(each, bytes) and b"handover/" in each]
     handed = {word.partition("handover/")[2].partition("/")[0] for word in words}

@@ -1,4 +1,4 @@
-"""The bot whose process is killed. Its effects happen in another process, which says what happened."""
+"""The killed bot. Another process runs the effects and records them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stage on which a process serves the BOT of the test's module."""
+"""A stage with a process that serves the BOT of the test's module."""
 
 from __future__ import annotations
 

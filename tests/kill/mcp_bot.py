@@ -1,4 +1,4 @@
-"""The bot whose process is killed while its MCP server, a process of its own, works."""
+"""The bot killed during the work of an MCP server in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MCP server of the bot whose process is killed. Its effects happen in the process of the test."""
+"""The MCP server of the killed bot. The effects happen in the process of the test."""
 
 from __future__ import annotations
 

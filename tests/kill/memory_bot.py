@@ -1,4 +1,4 @@
-"""The bot whose process is killed while a memory is filled."""
+"""The bot killed during the filling of a memory."""
 
 from __future__ import annotations
 

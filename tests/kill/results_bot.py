@@ -1,4 +1,4 @@
-"""The bot whose process is killed while a result is shortened, a reply cached, or a further turn planned."""
+"""The bot killed while a result is shortened, a reply cached, or a further turn planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bot of two releases: its tool is declared with the version that RELEASE names, and says which one ran."""
+"""The bot of two releases. The tool has the version RELEASE and returns the release of the run."""
 
 from __future__ import annotations
 

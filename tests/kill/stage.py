@@ -29,7 +29,7 @@ LEASE_SECONDS = 2.0
 
 
 class Business:
-    """Where effects happen. It holds before or after one, and knows what happened, with which key."""
+    """The place of the effects. The business can hold before or after an effect, and keeps each effect with its key."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, str, str]] = []
@@ -53,7 +53,7 @@ class Business:
         await self._runner.cleanup()
 
     def happened(self, what: str) -> list[str]:
-        """The invoices it was done to; the same key twice is one effect, as a business with keys makes it."""
+        """Return the invoices of an effect. An equal key is the same effect, as in a business with idempotency keys."""
         return [invoice for invoice, _ in dict.fromkeys((i, key) for w, i, key in self.done if w == what)]
 
     async def _do(self, request: web.Request) -> web.Response:
@@ -76,7 +76,7 @@ class Business:
 
 
 class Stage:
-    """Everything around gateway processes that share a store, and may be killed and started again on it."""
+    """Everything around gateway processes that share a store. The processes may be killed and restarted."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Stage:
         self._latest: Process | None = None
 
     async def start(self, role: Role = "all", bot: Path | None = None, **env: str) -> Process:
-        """One more process; Telegram's webhook goes there from now on, if it is not a worker. `env` is its own."""
+        """Start one more process. Telegram's webhook moves there, unless a worker. `env`: for this process only."""
         arguments = ("serve", bot or self.bot, "--host=127.0.0.1", "--port=0", f"--role={role}")
         process = await self._processes.enter_async_context(
             forked(
@@ -129,18 +129,18 @@ class Stage:
         self.telegram._pump()
 
     async def kill(self) -> None:
-        """SIGKILL for the latest one, as a machine that goes out."""
+        """Kill the latest process with SIGKILL, like a power failure."""
         assert self._latest is not None
         await self._latest.end()
 
     async def restart(self) -> None:
-        """Kill the latest one and start another, in which no effect is held."""
+        """Kill the latest process and start another, without holding effects."""
         await self.kill()
         self.business.hold_before = self.business.hold_after = False
         await self.start()
 
     async def says(self, text: str, *script: Say | Call) -> None:
-        """Ana writes; the model has this script."""
+        """Ana writes; the model gets this script."""
         self.model.script(script)
         await self.telegram.person_says(self.ana, self.ana, text)
 
@@ -161,11 +161,11 @@ class Stage:
         await self.restart()
 
     async def until(self, condition: Callable[[], T | None]) -> T:
-        """The first truthy value. It may take a take-over: on Redis what a killed process held is its for a lease."""
+        """Return the first truthy value. Allows for a take-over: on Redis a killed process holds work for a lease."""
         return await self.telegram.wait_for(condition, timeout_seconds=60)
 
     async def traces(self) -> list[AgentTrace]:
-        """Every stored trace. The latest process is killed first, because one process alone owns an SQLite file."""
+        """Return all stored traces. Kills the latest process first: a single process owns an SQLite file."""
         await self.kill()
         store = open_store(self.env["ASKFIRST_STORE"])
         await store.open()
@@ -195,7 +195,7 @@ async def a_store(kind: str, directory: Path) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def on_stage(directory: Path, store: str) -> AsyncIterator[Stage]:
-    """A stage around this store, on which no process runs yet."""
+    """A stage around this store, without a process yet."""
     async with (
         FakeTelegram() as telegram,
         FakeOpenAI() as model,

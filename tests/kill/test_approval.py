@@ -1,4 +1,4 @@
-"""SIGKILL at every step of a decision across chats: one effect, each approver is told once, and each prompt settles."""
+"""SIGKILL at every step of a decision across chats: one effect, one report to each approver, each prompt settled."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ pytestmark = pytest.mark.timeout(180)
 DUPLICATE = say("may_be_duplicate", "en")
 BOT = Path(__file__).with_name("approval_bot.py")
 HANDED = ("ballot", "shown", "confirm", "answer", "ended")
-"""The hand-overs in their order: the question, that it was shown, a vote, its answer, the end."""
+"""The hand-overs in order: the question, the note of the showing, a vote, the answer, the end."""
 STEPS = [*(f"committed {event}" for event in HANDED), "sent", "launched", "effect"]
 UNSURE = ("sent", "committed shown", "accepted shown")
-"""The process dies with a question of which nobody knows that it has arrived: it is sent again."""
+"""At these steps the process dies before the question's arrival is known: the question is sent again."""
 LEFT = ("askfirst_decisions_waiting", "askfirst_outbox_parts", "askfirst_timers", "askfirst_dead_letters")
 
 
 @dataclass
 class Approval:
-    """Ana asks; Ben and Cat have to approve, each in a chat of another partition than the others."""
+    """Ana asks. Ben and Cat must approve, each in a chat of a separate partition."""
 
     stage: Stage
     ana: User
@@ -44,7 +44,7 @@ class Approval:
     living: list[Process]
 
     async def goes_on(self, **env: str) -> None:
-        """Whenever the process that hears Telegram has died, another takes over: one more, or the one beside it."""
+        """After the death of the process with the webhook, another takes over: a new process, or the second one."""
         while True:
             await self.living[0].gone()
             self.living.pop(0)
@@ -53,7 +53,7 @@ class Approval:
             await self.stage.webhook_to(self.living[0])
 
     async def quiet(self) -> None:
-        """Nothing is left to do, to send or to wait for."""
+        """Wait until no work, part or timer is left."""
         while True:
             found = await scraped(await self.living[0].url())
             lanes = [found.value("askfirst_lanes", state=state) for state in ("ready", "leased")]
@@ -68,9 +68,9 @@ class Approval:
         return await self.stage.until(lambda: self.stage.telegram.last(person, button="Confirm"))
 
     def told(self, person: User, words: str) -> list[str]:
-        """The messages of this chat with these words that never were a prompt, but those announced as a duplicate.
+        """Return the non-prompt messages of this chat with these words, without announced duplicates.
 
-        A process may die while it sends a message of another lane than that of its step.
+        A process may die during the sending of a message of another lane.
         """
         plain = [m.text for m in self.stage.telegram.sent if m.chat.id == person.id and not m.once_shown]
         found = [(before, text) for before, text in itertools.pairwise(["", *plain]) if words in text]
@@ -78,7 +78,7 @@ class Approval:
 
 
 def elsewhere(telegram: FakeTelegram, names: str) -> list[User]:
-    """People whose chats are in partitions of their own."""
+    """Return people with chats in separate partitions."""
     found: dict[str, User] = {}
     for name in names.split():
         person = telegram.person(name)
@@ -90,7 +90,7 @@ def elsewhere(telegram: FakeTelegram, names: str) -> list[User]:
 
 @contextlib.asynccontextmanager
 async def asked(tmp_path: Path, kind: str, step: str) -> AsyncIterator[Approval]:
-    """One process on SQLite, which is started again; two on Redis, of which the one that comes to the step dies."""
+    """Start one process on SQLite, restarted after death; on Redis two, of which the first at the step dies."""
     async with a_store(kind, tmp_path) as store, on_stage(tmp_path, store) as stage:
         ana, *approvers = elsewhere(stage.telegram, "Ana Ben Cat")
         people = ",".join(f"telegram:{stage.telegram.bot.id}:{person.id}" for person in approvers)
@@ -118,7 +118,7 @@ async def asked(tmp_path: Path, kind: str, step: str) -> AsyncIterator[Approval]
         *(pytest.param("redis", f"committed {event}", marks=pytest.mark.nightly) for event in HANDED),
     ],
 )
-async def test_killed_at_a_step_of_an_approval_it_is_done_once(tmp_path: Path, kind: str, step: str) -> None:
+async def test_kill_at_a_step_of_an_approval_runs_the_action_once(tmp_path: Path, kind: str, step: str) -> None:
     async with asked(tmp_path, kind, step) as approval:
         stage, ana, (ben, cat) = approval.stage, approval.ana, approval.approvers
         stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
@@ -147,7 +147,7 @@ async def test_killed_at_a_step_of_an_approval_it_is_done_once(tmp_path: Path, k
 
 
 async def ends_as_done(approval: Approval) -> None:
-    """The action and both of its ballots say so in the store."""
+    """Check in the store that the action and both ballots are done."""
     approval.living.clear()
     await approval.stage.kill()
     store = open_store(approval.stage.env["ASKFIRST_STORE"])

@@ -1,4 +1,4 @@
-"""SIGKILL at every step of the way of a message: nothing is lost, nothing happens twice, and `unknown` is told."""
+"""SIGKILL at every step of a message's way: no work is lost or repeated, and `unknown` is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes.openai import Call, Say
 from tests.kill.stage import Stage, a_store, on_stage
 
 pytestmark = pytest.mark.timeout(180)
-"""Up to five processes start one after another: seconds each on a machine that has much to do."""
+"""Up to five processes start one after another: seconds each on a busy machine."""
 
 
 async def is_paid_once(stage: Stage) -> None:
@@ -45,7 +45,7 @@ async def test_kill_in_the_model_call_answers_after_the_restart(stage: Stage) ->
 
 
 async def test_message_that_kills_four_processes_is_put_aside(tmp_path: Path) -> None:
-    """From its third try on it is taken by itself, so that no other message dies with it."""
+    """From the third try on, the message is taken alone, so no other message dies with it."""
     hold = asyncio.Event()
     async with on_stage(tmp_path, f"sqlite:///{tmp_path / 'askfirst.db'}") as stage:
         await stage.start()
@@ -66,7 +66,7 @@ async def test_message_that_kills_four_processes_is_put_aside(tmp_path: Path) ->
 
 @pytest.fixture
 async def noted(stage: Stage) -> Stage:
-    """Ana has milk noted, and the process dies in the second call to the model. Another one answers her."""
+    """Ana has milk noted. The process dies in the second call to the model, and another answers Ana."""
     hold = asyncio.Event()
     await stage.says("note milk", Call("note", {"text": "milk"}), Say("never seen", hold=hold), Say("Noted."))
     await stage.model.wait_for(2)
@@ -83,13 +83,13 @@ async def test_killed_after_a_tool_with_effects_it_is_not_run_again(noted: Stage
 
 
 async def test_reply_of_a_killed_process_is_in_the_usage_once(noted: Stage) -> None:
-    """The first reply is booked with its checkpoint. The call that was running when the process died has no reply."""
+    """The first reply is booked with the checkpoint. The call interrupted by the death has no reply."""
     told = await asyncio.to_thread(CliRunner().invoke, main, ["usage", "--by", "person", "--json"], env=noted.env)
     assert [each["calls"] for each in json.loads(told.stdout)] == [2]
 
 
 async def test_killed_turn_leaves_one_trace_with_the_steps_of_both(noted: Stage) -> None:
-    """The steps of the process that died are marked, and have no duration that nobody measured."""
+    """The steps of the dead process are marked, and have no unmeasured duration."""
     (trace,) = await noted.traces()
     assert [(step.type, step.from_checkpoint) for step in trace if step.type in ("llm_call", "tool_execution")] == [
         ("llm_call", True),
@@ -158,7 +158,7 @@ async def test_kill_in_an_idempotent_effect_reruns_it_with_its_key(stage: Stage)
 
 
 @pytest.mark.parametrize(("when", "said"), [("after", "Done"), ("before", "it failed")])
-async def test_killed_in_an_effect_with_a_probe_it_is_asked(stage: Stage, when: str, said: str) -> None:
+async def test_kill_in_an_effect_with_a_probe_asks_the_probe(stage: Stage, when: str, said: str) -> None:
     await stage.dies_in_effect(when, await stage.asks("send_invoice"))
     await stage.until(lambda: any(said in text for text in stage.texts()))
     assert len(stage.business.done) == (1 if when == "after" else 0)
@@ -177,7 +177,7 @@ async def test_killed_at_random_no_message_is_lost_and_no_order_broken(stage: St
     await stage.until(lambda: all(stage.texts(person) for person in people))
 
     def said() -> bool:
-        """The last request about each person holds all their messages, each once and in order."""
+        """Return True if the last request about each person holds all messages, each once and in order."""
         histories = [
             [m["content"] for m in request["messages"] if m["role"] == "user"] for request in stage.model.requests
         ]
@@ -188,7 +188,7 @@ async def test_killed_at_random_no_message_is_lost_and_no_order_broken(stage: St
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_while_it_fetches_a_photo_is_kept_once(stage: Stage, when: str) -> None:
-    """Before its place was named, and after: the next process fetches the bytes."""
+    """Killed before and after the naming of the photo's place: the next process fetches the bytes."""
     content = png(640, 480) + b"pixels"
     photo = stage.telegram.upload("photo", content, "", "image/png")
     held = stage.telegram.hold("getFile", "before" if when == "before" else "after")

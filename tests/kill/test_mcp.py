@@ -1,4 +1,4 @@
-"""SIGKILL at every step of a call of an MCP server's tool: it is made once, and a doubt about it is told."""
+"""SIGKILL at every step of a call of an MCP server's tool: the call is made once, and a doubt is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def business_server(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUSINESS_SERVER", json.dumps(host.command(SERVER)))
 
 
-async def test_killed_before_the_yes_it_is_called_once_after_it(stage: Stage) -> None:
+async def test_tool_is_called_once_after_a_kill_before_the_yes(stage: Stage) -> None:
     prompt = await stage.asks("shop_pay", Say("It is paid."))
     await stage.restart()
     await stage.press(prompt)
@@ -32,7 +32,7 @@ async def test_killed_before_the_yes_it_is_called_once_after_it(stage: Stage) ->
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_killed_in_a_confirmed_call_it_is_unknown(stage: Stage, when: str) -> None:
+async def test_kill_in_a_confirmed_call_leaves_it_unknown(stage: Stage, when: str) -> None:
     await stage.dies_in_effect(when, await stage.asks("shop_pay", Say("Please look it up.")))
     await stage.until(lambda: any("may or may not have happened" in text for text in stage.texts()))
     await stage.until(lambda: "Please look it up." in stage.texts())

@@ -19,9 +19,9 @@ DUPLICATE = say("may_be_duplicate", "en")
 
 
 async def killed_in_call(stage: Stage, number: int, steps: list[Any], said: str, answers: list[str]) -> None:
-    """Ana says something, the process dies in this call to the model, and another one goes on to these answers.
+    """Ana writes, the process dies in this call to the model, and another process goes on to these answers.
 
-    A message that was sent when the process died is sent again, after a warning.
+    A message in the sending at the death is sent again, after a warning.
     """
     hold = asyncio.Event()
     stage.model.script([*steps[: number - 1], Say("never seen", hold=hold), *steps[number - 1 :]])

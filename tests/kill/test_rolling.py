@@ -1,4 +1,4 @@
-"""A rolling deployment on Redis: real processes of two releases, whose tools differ, beside each other."""
+"""A rolling deployment on Redis: real processes of two releases with different tools, beside each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.store.redis_server import RedisServer
 __all__ = ["server"]
 
 pytestmark = pytest.mark.timeout(180)
-"""What is confirmed waits for a process of its release, seconds at a time."""
+"""A confirmed action waits for a process of the right release, seconds at a time."""
 
 BOT = Path(__file__).with_name("rolling_bot.py")
 
@@ -30,14 +30,14 @@ async def stage(tmp_path: Path, server: RedisServer) -> AsyncIterator[Stage]:
 
 
 async def asks(stage: Stage, person: Any, invoice: str) -> Any:
-    """A question that stands in this person's chat."""
+    """Have the bot ask a question in this person's chat."""
     stage.model.script([Call("pay_invoice", {"invoice_id": invoice})])
     await stage.telegram.person_says(person, person, f"pay {invoice}")
     return await stage.until(lambda: stage.telegram.last(person, button="Confirm"))
 
 
 async def is_confirmed(stage: Stage, press: Press) -> None:
-    """Whichever process heard the yes, it counts."""
+    """A yes counts in any process."""
     await stage.until(lambda: press.answered)
     assert press.text == "Confirmed."
 
@@ -48,7 +48,7 @@ async def is_told(stage: Stage, person: Any, what: str) -> None:
 
 
 async def test_rolling_release_runs_each_action_in_the_one_that_asked(stage: Stage) -> None:
-    """Finding 26: 6 of 6 drifted, whichever process heard the yes. Each release asks, each hears half of the yes."""
+    """Finding 26: 6 of 6 drifted in any process. Each release asks, and each hears half of the yes answers."""
     releases: dict[str, Process] = {}
     prompts: dict[tuple[str, str], Any] = {}
     people = {(asked, heard): stage.telegram.person(f"Ana {asked}{heard}") for asked in "12" for heard in "12"}
@@ -74,7 +74,7 @@ async def test_rolling_release_runs_each_action_in_the_one_that_asked(stage: Sta
 
 
 async def test_yes_of_a_stopped_release_waits_for_it_and_then_ends(stage: Stage) -> None:
-    """It waits for a minute, which `tests.engine.test_action_of_other_release` shows; here it is shorter."""
+    """The real wait is a minute; see `tests.engine.test_action_of_other_release`. Here the wait is shorter."""
     stage.constants = {"gateway.engine.context._OTHER_RELEASE_SECONDS": 3.0}
     ana = stage.telegram.person("Ana")
     old = await stage.start(bot=BOT, RELEASE="1")

@@ -1,4 +1,4 @@
-"""SIGKILL while an answer is shown as it is written: one complete answer is left, and no half one beside it."""
+"""SIGKILL during a streamed answer: one complete answer is left, without a half one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE = "The report has three parts, and the first is about money."
 
 
 async def recorded(stage: Stage) -> None:
-    """Wait until the process has stored which message shows the text. What it sent before that is nobody's."""
+    """Wait until the store has the message with the text. Messages sent before are not known to any process."""
     url = stage.env["ASKFIRST_STORE"]
     while not await (_in_redis(url) if url.startswith("redis") else _in_sqlite(url.removeprefix("sqlite:///"))):
         await asyncio.sleep(0.005)
@@ -37,7 +37,7 @@ async def _in_sqlite(path: str) -> bool:
 
 
 async def begun(stage: Stage, hold: asyncio.Event, *, then: Say | Call) -> Chat:
-    """Ana asks in a group, the process dies while half of the answer is shown there, and another one is started."""
+    """Ana asks in a group. The process dies with half of the answer shown, and another process is started."""
     ana, team = stage.telegram.person("Ana"), stage.telegram.group("Team")
     stage.model.script([Say(BEGUN, hold=hold, holds_after=8), then])
     await stage.telegram.person_says(team, ana, f"@{stage.telegram.bot.username} report")
@@ -47,7 +47,7 @@ async def begun(stage: Stage, hold: asyncio.Event, *, then: Say | Call) -> Chat:
     return team
 
 
-async def test_killed_while_it_writes_one_whole_answer_is_left(stage: Stage) -> None:
+async def test_kill_while_streaming_leaves_one_whole_answer(stage: Stage) -> None:
     hold = asyncio.Event()
     team = await begun(stage, hold, then=Say(WHOLE))
     await stage.until(lambda: stage.texts(team) == [WHOLE])
@@ -55,15 +55,15 @@ async def test_killed_while_it_writes_one_whole_answer_is_left(stage: Stage) -> 
     assert len(stage.model.requests) == 2
 
 
-async def test_killed_before_it_asks_the_question_alone_is_left(stage: Stage) -> None:
+async def test_kill_before_the_question_leaves_the_question_alone(stage: Stage) -> None:
     hold = asyncio.Event()
     team = await begun(stage, hold, then=Call("pay_invoice", {"invoice_id": "INV-1"}))
     await stage.until(lambda: len(texts := stage.texts(team)) == 1 and texts[0].startswith("Pay invoice “INV-1”?"))
     hold.set()
 
 
-async def test_killed_while_it_ends_the_answer_is_there_once(stage: Stage) -> None:
-    """The answer waits in the outbox, and the call that puts it in the place of the text has no answer."""
+async def test_kill_while_ending_a_stream_leaves_one_answer(stage: Stage) -> None:
+    """The answer waits in the outbox. The call that replaces the text has no answer."""
     ana, team = stage.telegram.person("Ana"), stage.telegram.group("Team")
     hold = asyncio.Event()
     stage.model.script([Say(WHOLE, hold=hold, holds_after=8)])

@@ -1,4 +1,4 @@
-"""What a log line may hold, and what never."""
+"""The allowed and the forbidden contents of a log line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_line_is_json_with_its_fields() -> None:
     assert facts["at"].endswith("+00:00")
 
 
-def test_on_a_terminal_it_is_plain() -> None:
+def test_line_on_a_terminal_is_plain() -> None:
     line = logged(Terminal(), "stored", channel="telegram")
     assert line.endswith("INFO    gateway.test: stored channel=telegram\n")
 
@@ -69,7 +69,7 @@ def test_one_record_is_one_line_that_no_terminal_acts_on(stream_type: type[io.St
 
 
 @pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
-def test_secrets_are_nowhere_in_it(stream_type: type[io.StringIO]) -> None:
+def test_secrets_are_nowhere_in_a_line(stream_type: type[io.StringIO]) -> None:
     line = logged(
         stream_type(),
         f"POST https://api.telegram.org/bot{TOKEN}/sendMessage",
@@ -151,7 +151,7 @@ def test_a_librarys_requests_are_not_logged_and_its_warnings_are(library: str) -
 
 
 class Writes(io.StringIO):
-    """What each write held."""
+    """The lines of each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class Writes(io.StringIO):
 
 
 def writes(monkeypatch: pytest.MonkeyPatch, gather_seconds: float = 60.0) -> tuple[Writes, logging.Logger]:
-    """By default what is told soon after a write waits for longer than a test takes."""
+    """By default, lines soon after a write wait for longer than a test takes."""
     monkeypatch.setattr(logs, "GATHER_SECONDS", gather_seconds)
     stream = Writes()
     configure_logging("info", stream=stream)
@@ -181,7 +181,7 @@ async def test_the_lines_of_one_round_of_a_loop_are_one_write(monkeypatch: pytes
     assert stream.held == [["1", "2"]]
 
 
-async def test_what_follows_soon_is_one_write_with_no_other_between(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_in_quick_succession_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, log = writes(monkeypatch, 1.0)
     log.info("1")
     await stream.written.wait()
@@ -201,7 +201,7 @@ async def test_a_line_that_comes_alone_does_not_wait(monkeypatch: pytest.MonkeyP
     assert stream.held == [["1"], ["2"], ["3"]]
 
 
-async def test_bad_news_is_not_kept_back_nor_what_was_told_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_warning_and_earlier_lines_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, log = writes(monkeypatch)
     log.warning("1")
     log.info("2")
@@ -231,8 +231,8 @@ async def test_no_more_than_so_many_lines_wait(monkeypatch: pytest.MonkeyPatch) 
     assert [told for lines in stream.held[1:] for told in lines] == [str(number) for number in range(sum(held) - 1)]
 
 
-async def test_a_log_that_nobody_reads_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A paused terminal, or a log driver that stands still."""
+async def test_unread_log_does_not_block_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused terminal, or a stalled log driver."""
     monkeypatch.setattr(logs, "_AGAIN_SECONDS", 0.001)
     log, reader, written = logging.getLogger("gateway.test"), *os.pipe()
     os.set_blocking(reader, False)
@@ -263,7 +263,7 @@ async def test_line_keeps_its_values_from_the_time_of_the_call(monkeypatch: pyte
     assert stream.held == [["sent ['a']", "end"]]
 
 
-def test_what_a_loop_left_is_written_with_the_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_left_by_a_loop_are_written_with_the_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, log = writes(monkeypatch)
 
     async def last_words(words: str) -> None:
@@ -353,7 +353,7 @@ _VALUES = st.recursive(
 
 
 _TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-"""Python's own, which no record may have as an extra."""
+"""Python's own fields, forbidden as extras."""
 
 
 @given(
@@ -363,7 +363,7 @@ _TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
     message=st.text(),
     error=st.sampled_from([None, _odd_error()]),
 )
-def test_a_line_is_what_json_writes_of_its_facts(
+def test_line_is_the_json_document_of_its_facts(
     fields: dict[str, object], message: str, error: Exception | None
 ) -> None:
     fields = {key: value for key, value in fields.items() if key not in _TAKEN}
@@ -386,7 +386,7 @@ def test_a_line_is_what_json_writes_of_its_facts(
 
 
 def test_forked_child_does_not_write_its_parents_waiting_lines() -> None:
-    """A tool may bring workers of its own, which are forked."""
+    """A tool may bring forked workers."""
     stream = io.StringIO()
     configure_logging("info", stream=stream)
 
@@ -405,7 +405,7 @@ def test_forked_child_does_not_write_its_parents_waiting_lines() -> None:
     assert stream.getvalue().count("\n") == 1
 
 
-def test_a_stream_that_is_gone_ends_nothing() -> None:
+def test_closed_stream_raises_no_error() -> None:
     stream = io.StringIO()
     configure_logging("info", stream=stream)
     stream.close()

@@ -1,4 +1,4 @@
-"""Keyed pseudonyms in the log: the same for the same person, and nobody's number."""
+"""Keyed pseudonyms in the log: the same for the same person, and without a real number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line a second of each kind, and how many were left out."""
+"""One line a second of each kind, with the count of omitted lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None]]:
     return [(record.msg, getattr(record, "left_out", None)) for record in caplog.records]
 
 
-def test_one_a_second_of_each_kind_says_how_many_were_left_out(
+def test_one_line_a_second_of_each_kind_counts_the_omitted_lines(
     log: logging.Logger, now: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     for text in ("full", "full", "slow", "full"):

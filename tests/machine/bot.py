@@ -1,4 +1,4 @@
-"""The bot of a world: its model, which does what people write word by word, and its tools, which all ask."""
+"""The bot of a world: a model that obeys people word by word, and tools that all ask."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = [
 
 TOOLS = ("pay", "archive", "move", "send", "file", "sign", "share", "copy", "stamp")
 _OUTLASTED_SECONDS = 0.2
-"""A call of the one tool that runs in a thread takes no longer, unless it is to outlast that."""
+"""The timeout of the one tool run in a thread."""
 _LONG_NOTE = "x" * 2_500
-"""Two of it have room in one message, and three have not."""
+"""One message has room for two of these notes, not for three."""
 _CALLED_AGAIN = 2
 _WAITING = re.compile(r"^- (q\d+), .*(INV-\d+)", re.MULTILINE)
 
 
 class Model:
-    """``pay INV-1 INV-2`` and the like call the tools, also behind ``yes, but``; anything else is talk.
+    """``pay INV-1 INV-2`` and the like call the tools, also behind ``yes, but``; all other text is talk.
 
     ``copy INV-1 2 3`` ends with a folder, and perhaps a number of copies. ``withdraw INV-1``, perhaps with another wish
-    behind it, takes a question back. ``stamp INV-1 again`` calls the tool once more in the turn after its end.
+    behind it, takes a question back. ``stamp INV-1 again`` calls the tool once more in the turn after the tool's end.
     """
 
     name = "test"
@@ -68,7 +68,7 @@ class Model:
         return self._world.called[invoice] <= _CALLED_AGAIN
 
     def _taken_back(self, request: Request, said: str) -> list[str]:
-        """Return the names of the questions that the person wants taken back."""
+        """Return the names of the questions that the person wants to take back."""
         if not said.startswith("withdraw "):
             return []
         wanted = invoices_in(said)[:1]
@@ -81,7 +81,7 @@ class Model:
         yield await self.complete(request)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Release no resource."""
 
 
 def _calls(verb: str, words: list[str], turn: int) -> list[ToolCall]:
@@ -97,7 +97,7 @@ def _calls(verb: str, words: list[str], turn: int) -> list[ToolCall]:
 
 
 def make_bot(world: World) -> ChannelAgent:
-    """Return the bot of the release that the witness knows."""
+    """Return the bot of the release known to the witness."""
     release = world.witness.release
     version = str(release)
 
@@ -173,7 +173,7 @@ def make_bot(world: World) -> ChannelAgent:
 
 
 def signers(world: World) -> Approvers:
-    """Return those who sign now."""
+    """Return the present signers."""
     return Approvers(people=_people(SIGNERS - world.witness.removed), need=2, standin=_people({STANDIN}))
 
 
@@ -182,7 +182,7 @@ def person(name: str) -> Person:
 
 
 def wish_in(text: str) -> str:
-    """Return what a person wants done, without what they want no longer."""
+    """Return the wish of a person, without the words that withdraw another wish."""
     if text.startswith("withdraw "):
         return " ".join(text.split()[2:])
     return text.rpartition(", but ")[2]
@@ -215,11 +215,11 @@ _MEANINGS: dict[str, Callable[[int], Sequence[int]]] = {
     "2 if it is paid": lambda last: (),
 }
 WORDS = tuple(_MEANINGS)
-"""What people write under a list."""
+"""The answers of people under a list."""
 
 
 def meaning(words: str, last: int) -> Sequence[int]:
-    """Return the numbers that these words confirm in a list up to this number."""
+    """Return the numbers that these words confirm in a list up to `last`."""
     return _MEANINGS[words](last)
 
 

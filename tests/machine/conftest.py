@@ -1,4 +1,4 @@
-"""The machine's worlds are kept on every store there is, as the engine's."""
+"""The worlds of the machine are kept on every kind of store, like the engine's."""
 
 from tests.engine.conftest import kept_on, nobody_waits_long, places, prefix, pytest_generate_tests, redis_url
 

@@ -1,4 +1,4 @@
-"""Defects to be planted one at a time: the machine must see each of them."""
+"""Defects to plant one at a time. The machine must find each."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ __all__ = ["OF_ACTIONS", "OF_ALLOWING", "OF_APPROVING", "OF_CHANGING", "OF_PLANN
 
 
 def seal_off(patch: pytest.MonkeyPatch) -> None:
-    """A record that somebody has changed passes for genuine."""
+    """A changed record passes as genuine."""
     patch.setattr(Keyring, "key_of", lambda self, purpose, context, text, mac: 0)
 
 
 def window_ignored(patch: pytest.MonkeyPatch) -> None:
-    """A yes counts however late it comes."""
+    """A late yes counts."""
     patch.setattr(transitions, "expired", lambda action, at: False)
     patch.setattr(settling, "expire", lambda actions, action_id, at: None)
     patch.setattr(deciding, "expire", lambda actions, action_id, at: None)
 
 
 def launch_twice(patch: pytest.MonkeyPatch) -> None:
-    """What a dead worker had launched is launched again, whatever the tool."""
+    """A launch of a dead worker is repeated, for any tool."""
 
     async def no_end(self: Effects, action: PendingAction) -> None:
         return None
@@ -76,7 +76,7 @@ def launch_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_end_dropped(patch: pytest.MonkeyPatch) -> None:
-    """What a call comes to that outlasted its time is thrown away."""
+    """The result of a call that outlasted its timeout is dropped."""
 
     async def thrown_away(self: ActionExecutor, action: PendingAction, coming: Any) -> None:
         await coming
@@ -85,13 +85,13 @@ def late_end_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def lock_freed_early(patch: pytest.MonkeyPatch) -> None:
-    """A lock is free as soon as its holder has outlasted its time, in the process and in the store."""
+    """A lock is free at its holder's timeout, in the process and in the store."""
     for kind in (Lock, HeldLock):
         patch.setattr(kind, "leave_to", lambda self, call: None)
 
 
 def twin_accepted(patch: pytest.MonkeyPatch) -> None:
-    """What the platform delivers again is a new event."""
+    """A redelivered event is a new event."""
     numbers = itertools.count()
     for kind in (SqliteStore, RedisStore):
         real: Any = kind.accept
@@ -103,7 +103,7 @@ def twin_accepted(patch: pytest.MonkeyPatch) -> None:
 
 
 def token_of_another_chat(patch: pytest.MonkeyPatch) -> None:
-    """A button counts wherever it is pressed."""
+    """A button counts in any chat."""
 
     async def pressed(self: Judge, conversation: str, press: ButtonPress, at: datetime) -> Judgement:
         key = Key(str(token_partition(press.token)), f"token/{token_sha256(press.token)}")
@@ -116,13 +116,13 @@ def token_of_another_chat(patch: pytest.MonkeyPatch) -> None:
 
 
 def event_of_another_person(patch: pytest.MonkeyPatch) -> None:
-    """Anybody may say yes."""
+    """Any person may say yes."""
     patch.setattr(transitions, "may_approve", lambda action, person: True)
     patch.setattr(transitions, "may_refuse", lambda action, person: True)
 
 
 def index_trusted(patch: pytest.MonkeyPatch) -> None:
-    """The index of a conversation is believed, whoever wrote it."""
+    """The index of a conversation is trusted without a seal check."""
     real: Any = Keyring.key_of
 
     def key_of(self: Keyring, purpose: str, context: str, text: str, mac: str) -> Any:
@@ -132,7 +132,7 @@ def index_trusted(patch: pytest.MonkeyPatch) -> None:
 
 
 def head_counter_off(patch: pytest.MonkeyPatch) -> None:
-    """An old record of the gateway's own is as good as the last one."""
+    """An old record of the gateway counts as the newest."""
     real: Any = loading._judged
 
     def judged(*args: Any) -> Any:
@@ -144,7 +144,7 @@ def head_counter_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def order_check_off(patch: pytest.MonkeyPatch) -> None:
-    """A bare word counts as written after the question, whatever the platform says."""
+    """A bare word counts as written after the question, against the platform's order."""
 
     async def written(self: BareReplyHandler, *args: Any) -> str:
         return "after"
@@ -153,17 +153,17 @@ def order_check_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def preview_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """What was shown is not looked at again before the launch."""
+    """The preview is not compared before the launch."""
     patch.setattr(Tool, "compares", lambda self, action: False)
 
 
 def showings_unlimited(patch: pytest.MonkeyPatch) -> None:
-    """A question is shown again as often as somebody says something."""
+    """A question is shown again without a limit."""
     patch.setattr(prompting, "_RESHOWN_AT_MOST", 1000)
 
 
 def command_read_as_text(patch: pytest.MonkeyPatch) -> None:
-    """What stands behind a command is read as if there were none."""
+    """A message with a command is read as if without the command."""
 
     def bare(event: Any) -> Any:
         is_command = isinstance(event, Message) and event.command != "stop"
@@ -177,7 +177,7 @@ def command_read_as_text(patch: pytest.MonkeyPatch) -> None:
 
 
 def vote_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    """The second yes of one person counts as that of another one."""
+    """The second yes of a person counts as another person's yes."""
     real: Any = transitions.approve
 
     def approve(action: PendingAction, *args: Any) -> PendingAction:
@@ -189,17 +189,17 @@ def vote_counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def removed_approver_counts(patch: pytest.MonkeyPatch) -> None:
-    """The approvers of the question count, whoever they are now."""
+    """The approvers of the question count, even after removal."""
     patch.setattr(propose, "asks_more", lambda tool, action: False)
 
 
 def ballot_left_open(patch: pytest.MonkeyPatch) -> None:
-    """The end of an action is not handed over to its ballots."""
+    """The end of an action is not handed over to the ballots."""
     patch.setattr(settling, "end_ballots", lambda actions, action, at: None)
 
 
 def handed_over_twice(patch: pytest.MonkeyPatch) -> None:
-    """What is handed over arrives twice, as two events."""
+    """A handed-over event arrives twice, as two events."""
     real: Any = Changes.hand_over
 
     def hand_over(self: Changes, conversation: str, event: Any, at: datetime) -> None:
@@ -210,7 +210,7 @@ def handed_over_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_of_an_approver_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A no that comes from another chat does not reach the action."""
+    """A no from another chat does not reach the action."""
     real: Any = ballots.report
 
     def report(actions: ConversationActions, ballot: PendingAction, what: str, *args: Any, **more: Any) -> None:
@@ -221,13 +221,13 @@ def no_of_an_approver_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def requester_approves(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks is one of the approvers, whatever the author says."""
+    """The requester is always an approver."""
     real: Any = transitions.may_approve
     patch.setattr(transitions, "may_approve", lambda action, person: person == action.requester or real(action, person))
 
 
 def other_item_selected(patch: pytest.MonkeyPatch) -> None:
-    """An item runs that was not named."""
+    """An unnamed item runs."""
     real: Any = selecting.read_selection
 
     def read(*given: Any) -> Selection | None:
@@ -243,7 +243,7 @@ def items_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def button_takes_the_whole_plan(patch: pytest.MonkeyPatch) -> None:
-    """The button for all of a message decides what other messages of the plan show."""
+    """The button for all of a message also decides items shown in other messages of the plan."""
     real: Any = deciding._press_all
 
     def press(actions: ConversationActions, ids: Sequence[str], *more: Any) -> Any:
@@ -254,7 +254,7 @@ def button_takes_the_whole_plan(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_without_receipts(patch: pytest.MonkeyPatch) -> None:
-    """The numbers of a list count although not all of its messages have arrived."""
+    """The numbers of a list count although some messages of the list have not arrived."""
 
     async def none_queued(self: BareReplyHandler, conversation: str, at: datetime) -> list[QueuedPart]:
         return []
@@ -269,7 +269,7 @@ def numbers_without_receipts(patch: pytest.MonkeyPatch) -> None:
 
 
 def held_end_dropped(patch: pytest.MonkeyPatch) -> None:
-    """The ends that a plan holds are lost when its last item ends in silence."""
+    """The held ends of a plan are lost when the last item ends in silence."""
     real: Any = plans.release
 
     def release(actions: ConversationActions, action: PendingAction, text: str, *, late: bool = False) -> Any:
@@ -280,18 +280,18 @@ def held_end_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_in_a_list_confirms(patch: pytest.MonkeyPatch) -> None:
-    """A number in answer to the list that asks what not to do confirms."""
+    """A number in answer to the list about cancelling confirms."""
     real: Any = deciding._meant
     patch.setattr(deciding, "_meant", lambda selection, items, intent: real(selection, items, intent and "confirm"))
 
 
 def replaced_still_runs(patch: pytest.MonkeyPatch) -> None:
-    """A question stays open when another one takes its place."""
+    """A replaced question stays open."""
     patch.setattr(questions, "close_replaced", lambda actions, action: False)
 
 
 def words_decide_while_changing(patch: pytest.MonkeyPatch) -> None:
-    """A bare word decides a question that its person is changing."""
+    """A bare word decides a question during a change by the same person."""
     real: Any = deciding.word
 
     def word(actions: ConversationActions, *more: Any) -> Any:
@@ -302,7 +302,7 @@ def words_decide_while_changing(patch: pytest.MonkeyPatch) -> None:
 
 
 def taken_back_still_runs(patch: pytest.MonkeyPatch) -> None:
-    """What the model takes back is told, and stays open."""
+    """A question taken back stays open, although the person reads of the withdrawal."""
 
     def take_back(
         actions: ConversationActions, action_ids: Sequence[str], person: str, new: Any
@@ -315,7 +315,7 @@ def taken_back_still_runs(patch: pytest.MonkeyPatch) -> None:
 
 
 def brake_off(patch: pytest.MonkeyPatch) -> None:
-    """Approvers are asked the like right after they have refused."""
+    """Approvers are asked the like right after a refusal."""
     patch.setattr(Index, "approvers_refused", lambda self, kind, requester, now: None)
 
 
@@ -340,7 +340,7 @@ def permission_of_another(patch: pytest.MonkeyPatch) -> None:
 
 
 def permission_for_everything(patch: pytest.MonkeyPatch) -> None:
-    """What has to stay the same is not looked at."""
+    """The fixed arguments are not compared."""
     patch.setattr(standing, "canonical_json", lambda value: "")
 
 
@@ -350,7 +350,7 @@ def permission_without_bound(patch: pytest.MonkeyPatch) -> None:
 
 
 def permission_told_as_done(patch: pytest.MonkeyPatch) -> None:
-    """A permitted call is told as done before it is."""
+    """A permitted call is reported as done before the call is done."""
 
     def told(key: str, language: str | None, *letters: Any, **values: object) -> str:
         return say("permitted_done" if key == "permitted" else key, language, *letters, **values)
@@ -359,12 +359,12 @@ def permission_told_as_done(patch: pytest.MonkeyPatch) -> None:
 
 
 def permission_of_another_preview(patch: pytest.MonkeyPatch) -> None:
-    """What a preview has seen is not compared with what was allowed."""
+    """The precondition of a preview is not compared with the allowed one."""
     patch.setattr(standing, "changed", lambda asked, now: False)
 
 
 def permission_of_a_drifted_yes(patch: pytest.MonkeyPatch) -> None:
-    """The yes to what is no longer as it was shown gives its permission all the same."""
+    """A yes to a drifted preview still gives the permission."""
     real: Any = settling._close_drifted
 
     def close_drifted(actions: ConversationActions, action: PendingAction, at: datetime, detail: Any) -> None:
@@ -375,7 +375,7 @@ def permission_of_a_drifted_yes(patch: pytest.MonkeyPatch) -> None:
 
 
 def permission_for_what_is_asked_again(patch: pytest.MonkeyPatch) -> None:
-    """A permission covers what a person has pressed to ask again."""
+    """A permission covers a call that a person has pressed to ask again."""
 
     def is_permitted(self: Questions, actions: ConversationActions, ending: Any, action: PendingAction) -> bool:
         return standing.use(actions, action, self.context.bot.tool_for(action), heard=actions.now)
@@ -384,7 +384,7 @@ def permission_for_what_is_asked_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def permission_for_a_child(patch: pytest.MonkeyPatch) -> None:
-    """A permission covers what takes the place of a question."""
+    """A permission covers a replacement of a question."""
 
     def is_covered(actions: ConversationActions, action: PendingAction, tool: Tool) -> bool:
         return any(standing.covers(each, action, tool) for each in standing.permissions_of(actions, action.requester))
@@ -398,12 +398,12 @@ def permission_for_a_repetition(patch: pytest.MonkeyPatch) -> None:
 
 
 def permission_not_revoked(patch: pytest.MonkeyPatch) -> None:
-    """/stop says that it has ended the permissions, and has not."""
+    """/stop reports the permissions as ended, and keeps them."""
     patch.setattr(standing, "revoke", lambda actions, person, at, **how: [])
 
 
 def permission_without_end(patch: pytest.MonkeyPatch) -> None:
-    """A permission holds until it is used up."""
+    """A permission ends only by its uses."""
 
     def holds(giver: PendingAction, now: datetime) -> bool:
         grant, offer = giver.grant, giver.standing

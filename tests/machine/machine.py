@@ -1,4 +1,4 @@
-"""What may happen in a history, one rule each; half the time the work that it makes is worked off at once."""
+"""The possible steps of a history, one a rule. Half the time the resulting work is done at once."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ CHANGES: Any = st.sampled_from(get_args(Change))
 
 
 class Violated(AssertionError):
-    """The witness saw something that must never be."""
+    """The witness saw a violation."""
 
 
 class Ground(RuleBasedStateMachine):
-    """A history of one world in which time passes, and processes and the platform fail."""
+    """A history of one world: time passes, processes and the platform fail."""
 
     def __init__(self, place: OnSqlite | OnRedis) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Ground(RuleBasedStateMachine):
         self.loop.run_until_complete(work)
 
     def then(self, work: Coroutine[Any, Any, Any], off: bool) -> None:
-        """Have it happen, and perhaps the work it makes."""
+        """Run a step, and with `off` the resulting work."""
         self.run(work)
         if off:
             self.run(self.world.work_off())
@@ -113,7 +113,7 @@ class Ground(RuleBasedStateMachine):
     @precondition(lambda self: not self.world.running)
     @rule()
     def the_world_changes(self) -> None:
-        """What a preview saw is no longer so."""
+        """Change the state seen by a preview."""
         self.world.folder += 1
 
     @rule()
@@ -123,7 +123,7 @@ class Ground(RuleBasedStateMachine):
     @precondition(lambda self: self.witness.again)
     @rule(number=NUMBERS)
     def press_again(self, number: int) -> None:
-        """Who asked presses the button that asks an ended question anew."""
+        """The requester presses the button that asks an ended question again."""
         tokens = [*self.witness.again][::-1]
         if tokens:
             token = tokens[number % min(len(tokens), 3)]
@@ -133,7 +133,7 @@ class Ground(RuleBasedStateMachine):
     # ── which ──
 
     def _thing(self, number: int) -> Thing:
-        """One of the newest three."""
+        """Return one of the newest three."""
         return self.witness.things[-1 - number % min(len(self.witness.things), 3)]
 
     def _answer(self, way: str, person: str, place: str, thing: Thing, intent: str) -> Coroutine[Any, Any, Any]:
@@ -142,7 +142,7 @@ class Ground(RuleBasedStateMachine):
             case "press":
                 mine = self._buttons(thing, intent)
                 mine = [token for token in mine if world.witness.token_place[token] == place] or mine
-                if not mine:  # whoever asked cannot confirm what only others approve
+                if not mine:  # a requester cannot confirm an action of other approvers
                     return world.answers(person, place, "yes" if yes else "no")
                 return world.presses(person, place, mine[self.asked % len(mine)])
             case "code":
@@ -166,19 +166,19 @@ class Ground(RuleBasedStateMachine):
         return f"INV-{self.asked - 1}"
 
     def _asked_alone(self, person: str, place: str, verb: str, *more: str) -> Thing | None:
-        """Have a person ask for something; return it, unless it did not come to a question."""
+        """Have a person ask. Returns the action; None without a new question."""
         before = len(self.witness.things)
         self.then(self.world.says(person, place, " ".join([verb, self._invoice(), *more]), ask=True), True)
         return self.witness.things[-1] if len(self.witness.things) == before + 1 else None
 
     def _vote(self, thing: Thing, by: str, way: str, intent: str, off: bool) -> None:
-        """Have a person answer in their own chat, if they are asked there, else where it was asked."""
+        """Have a person answer in their own chat if asked there, else in the chat of the request."""
         place = by if by in thing.codes and by != thing.place else thing.place
         self.then(self._answer(way, by, place, thing, intent), off)
 
 
 class Machine(Ground):
-    """A history of one world in which one person is asked at a time, and somebody writes to the store."""
+    """A history of one world: one person is asked at a time, and an intruder writes to the store."""
 
     # ── people ──
 
@@ -205,7 +205,7 @@ class Machine(Ground):
     @precondition(lambda self: self.witness.things)
     @rule(number=NUMBERS, way=WAYS, behaviour=BEHAVIOURS, off=st.booleans())
     def agree(self, number: int, way: str, behaviour: Any, off: bool) -> None:
-        """Who asked says yes, in one of the ways there are."""
+        """The requester says yes, in one of the possible ways."""
         self.world.behaviour = behaviour
         thing = self._thing(number)
         self.then(self._answer(way, thing.requester, thing.place, thing, "confirm"), off)
@@ -219,7 +219,7 @@ class Machine(Ground):
     @precondition(lambda self: self.witness.things)
     @rule(number=NUMBERS, way=WAYS, elsewhere=st.booleans(), off=st.booleans())
     def meddle(self, number: int, way: str, elsewhere: bool, off: bool) -> None:
-        """Somebody else says yes, or the right person in another chat."""
+        """Another person says yes, or the right person in another chat."""
         thing = self._thing(number)
         other = next(each for each in ("dora", "bob", "ana", "dora")[number % 2 :] if each not in thing.deciders)
         there = "#team" if thing.place != "#team" else thing.requester
@@ -232,7 +232,7 @@ class Machine(Ground):
         off=st.booleans(),
     )
     def a_button_is_pressed_elsewhere(self, intent: str, there: str, off: bool) -> None:
-        """The right person presses, in another chat than the one that was asked."""
+        """The right person presses in a chat without the question."""
         thing = self._asked_anew("ana", "pay")
         if thing is not None:
             self.then(self._answer("press", "ana", there, thing, intent), off)
@@ -240,7 +240,7 @@ class Machine(Ground):
     @precondition(lambda self: self.world.yes_events)
     @rule(verb=VERBS, off=st.booleans())
     def an_old_yes_comes_again(self, verb: str, off: bool) -> None:
-        """Right after a new question the platform delivers the answer to an old one once more."""
+        """Right after a new question, the platform redelivers the answer to an old question."""
         self.ask("ana", "ana", verb, several=False)
         self.then(self.world.again(self.world.yes_events[-1]), off)
 
@@ -251,14 +251,14 @@ class Machine(Ground):
     @precondition(lambda self: self.witness.things)
     @rule(number=NUMBERS, way=WAYS, by=st.sampled_from(["bob", "cleo"]), off=st.booleans())
     def approve(self, number: int, way: str, by: str, off: bool) -> None:
-        """One of the approvers says yes, to what they may approve or not."""
+        """An approver says yes, with or without the right to approve this action."""
         thing = self._thing(number)
         self.then(self._answer(way, by, thing.place, thing, "confirm"), off)
 
     @precondition(lambda self: len(self.world.outlasting) < 2)
     @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["press", "code"]), twice=st.booleans())
     def a_call_outlasts_its_time(self, place: str, way: str, twice: bool) -> None:
-        """A call goes on in its thread; perhaps the same is confirmed once more meanwhile."""
+        """A call outlasts its timeout in a thread; with `twice` an equal action is confirmed meanwhile."""
         thing = self._asked_anew(place, "file")
         if thing is not None:
             self.world.behaviour = "outlasts"
@@ -282,13 +282,13 @@ class Machine(Ground):
 
     @rule(verb=VERBS, before=st.integers(1, 2), off=st.booleans())
     def a_yes_comes_late(self, verb: str, before: int, off: bool) -> None:
-        """A yes that was written before the question is delivered for the first time."""
+        """A yes written before the question is delivered for the first time."""
         self.ask("ana", "ana", verb, several=False)
         self.then(self.world.says("ana", "ana", "yes", before=before), off)
 
     @rule(place=PLACES, command=st.sampled_from(["cancel", "no", "new", "undo"]), code=st.booleans(), off=st.booleans())
     def a_command_answers(self, place: str, command: str, code: bool, off: bool) -> None:
-        """A command with an answer behind it, in reply to the question or with its code."""
+        """A command followed by an answer, as a reply to the question or with a code."""
         thing = self._asked_anew(place, "pay")
         if thing is not None:
             text = f"ok {thing.code}" if code else "yes"
@@ -308,7 +308,7 @@ class Machine(Ground):
 
     @rule(person=PEOPLE, what=st.sampled_from(["hello", "maybe", "yes please"]), times=st.integers(3, 5))
     def insist(self, person: str, what: str, times: int) -> None:
-        """A person says again and again what is no answer."""
+        """A person repeats words that are no answer."""
         for _ in range(times):
             self.then(self.world.says(person, person, what, transcribed=True), True)
 
@@ -351,7 +351,7 @@ class Machine(Ground):
 
     @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["code", "reply"]))
     def swap_codes_and_agree(self, place: str, way: str) -> None:
-        """Two questions are open, their codes are swapped in the index, and one of them is answered."""
+        """Swap the codes of two open questions in the index, then answer one of them."""
         one, other = (self._asked_anew(place, "pay") for _ in range(2))
         if one is not None and other is not None:
             self.run(self.tamperer.swaps_codes(place, one.code, other.code))
@@ -359,7 +359,7 @@ class Machine(Ground):
 
     @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["press", "code"]))
     def agree_put_back_and_agree(self, place: str, way: str) -> None:
-        """A question is answered, its record is put back as it was, and it is answered again."""
+        """Answer a question, restore the question's old record, and answer again."""
         thing = self._asked_anew(place, "pay")
         if thing is not None:
             self.run(self.tamperer.copies(place))
@@ -368,7 +368,7 @@ class Machine(Ground):
             self.then(self._answer(way, "ana", place, thing, "confirm"), True)
 
     def _asked_anew(self, place: str, verb: str) -> Thing | None:
-        """Have Ana ask for something; return it, unless it did not come to a question."""
+        """Have Ana ask. Returns the action; None without a new question."""
         before = len(self.witness.things)
         self.ask("ana", place, verb, several=False)
         return self.witness.things[-1] if len(self.witness.things) == before + 1 else None

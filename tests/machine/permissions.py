@@ -1,4 +1,4 @@
-"""The permissions that people have given for a while, as the witness saw them."""
+"""The permissions given by people for a while, as the witness saw them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["PERMITTED_COPIES", "PERMITTED_SECONDS", "PERMITTED_USES", "Permissio
 
 PERMITTED_SECONDS, PERMITTED_USES, PERMITTED_COPIES = 400.0, 2, 2
 Where = tuple[str, str, str, str]
-"""Who allows it, in which chat, the tool, and the folder that stays the same."""
+"""The giver, the chat, the tool, and the folder that stays the same."""
 
 
 @dataclass(eq=False)
@@ -25,10 +25,10 @@ class _Permission:
 
 
 class Permissions:
-    """The book. What may be a permission is one: it is never narrower than that of the gateway.
+    """The book. A possible permission counts: the book is never narrower than the gateway.
 
-    It begins with the yes that chooses it. The gateway gives it later, at the launch, or never; what people were told
-    will not happen gives none.
+    A permission begins with the choosing yes. The gateway gives the permission later, at the launch, or never. An
+    action reported as not happening gives none.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Permissions:
         self._given.append(_Permission(giver, where, giver.release, now + PERMITTED_SECONDS + NEAR))
 
     def revoke(self, person: str, place: str) -> None:
-        """Everything is worked off since this person has said /stop there."""
+        """Revoke the person's permissions here. All work since the person's /stop must be done."""
         for permission in self._given:
             permission.revoked = permission.revoked or permission.where[:2] == (person, place)
 
     def use(self, where: Where, key: str, release: int, asked_at: float, copies: int) -> bool:
-        """Count the use of the permission that ends first; False without one. A repeated effect is the same use."""
+        """Count a use of the permission with the earliest end; False without one. A repeated effect counts once."""
         if copies > PERMITTED_COPIES:
             return False
         if self.is_used_by(key):

@@ -1,4 +1,4 @@
-"""Where a world is kept: a store on which time can be moved on."""
+"""The store of a world. A test can move the store's time on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gateway.store.sqlite.clock import Clock
 __all__ = ["OnRedis", "OnSqlite", "Places", "RelayStep"]
 
 RelayStep = Literal["read", "accept", "remove"]
-"""Of handing an event over: it is read where it was committed, accepted where it belongs, and removed."""
+"""The steps of a hand-over: read in the partition of the commit, accept in the target partition, and remove."""
 
 
 class OnSqlite:
-    """A store in memory, in whose time nothing passes by itself."""
+    """A store in memory. Time passes only by jumps."""
 
     def __init__(self) -> None:
         self._nanoseconds = 1_800_000_000 * 10**9
@@ -35,24 +35,24 @@ class OnSqlite:
         self._nanoseconds += int(seconds * 10**9)
 
     def breaks(self, step: RelayStep, *, lost: bool) -> None:
-        """Nothing can break: the commit itself hands over."""
+        """Break no step: on SQLite the commit itself hands over."""
 
     def mend(self) -> None:
-        """Nothing is broken."""
+        """Repair no step: none is broken."""
 
     def forget(self) -> None:
-        """Nothing is left of it."""
+        """Delete no key: the store was in memory."""
 
 
 class OnRedis:
-    """A store on a Redis server, under keys of its own. A jump is made on top of the time that passes there."""
+    """A store on a Redis server, under a prefix. A jump is added to real time."""
 
     def __init__(self, url: str, prefix: str) -> None:
         self._prefix, self._redis = prefix, Redis.from_url(url)
         self.store = RedisStore(url, prefix=prefix, ack_seconds=5)
 
     def breaks(self, step: RelayStep, *, lost: bool) -> None:
-        """The next hand-over ends in this step, as if its process died there; `lost`: right after the step."""
+        """Make the next hand-over end in this step, as if the process died; `lost`: right after the step."""
         steps = {"read": scripts.DUE_TIMERS, "accept": scripts.ACCEPT, "remove": scripts.FIRE_TIMERS}
         self.mend()
         server, run = self.store._server, self.store._server.run
@@ -68,7 +68,7 @@ class OnRedis:
         server.run = broken  # type: ignore[method-assign, assignment]
 
     def mend(self) -> None:
-        """The next hand-over comes to its end."""
+        """Let the next hand-over succeed."""
         vars(self.store._server).pop("run", None)
 
     def jump(self, seconds: float) -> None:
@@ -83,7 +83,7 @@ class OnRedis:
 
 
 Places = Callable[[], OnSqlite | OnRedis]
-"""A new store at each call."""
+"""Return a new store."""
 
 _LEASES_AGE = """
 for _, base in ipairs(KEYS) do
@@ -98,4 +98,4 @@ for _, base in ipairs(KEYS) do
   end
 end
 """
-"""Every lease is so many microseconds nearer to its end."""
+"""Move the end of every lease nearer by a number of microseconds."""

@@ -1,4 +1,4 @@
-"""The processes of a world, and the platform that they send to."""
+"""The processes of a world, and their platform."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["KEYRING", "PLATFORMS", "Mood", "Platform", "Worker"]
 
 Mood = Literal["up", "down", "lost answer", "blocked"]
-"""What the platform does with the next message; blocked is only ever a prompt."""
+"""The fate of the next message. Only a prompt is ever blocked."""
 
 
 KEYRING = Keyring([b"a key of more than 16 bytes"])
@@ -58,11 +58,11 @@ PLATFORMS = {
     "two questions": replace(_ROOMY, buttons=6, edit=False),
     "one question": replace(_ROOMY, buttons=3, edit=False),
 }
-"""What has room in one message, by its buttons. Only the first one changes messages that it has shown."""
+"""The platforms by the number of buttons in a message. Only the first changes shown messages."""
 
 
 class Platform:
-    """Shows what it is sent and tells the witness; in a bad mood it does not, or does not say that it did."""
+    """Shows each part to the witness. In a bad mood the platform refuses the part or loses the answer."""
 
     name: ClassVar[str] = "test"
 
@@ -70,20 +70,20 @@ class Platform:
         self._world = world
         self.capabilities = _ROOMY
         self.moods: list[Mood] = []
-        """With the next messages, one each; after them it is up."""
+        """The moods for the next messages, one each; then the platform is up."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
         raise ValueError("made by the world it is in")
 
     async def start(self, http: Any) -> None:
-        """Nothing is needed."""
+        """Need no resource."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Hold no resource."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """There is no webhook."""
+        """Accept: there is no webhook."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return Parsed(events=(), response=WebhookResponse(status=404))
@@ -137,7 +137,7 @@ class Worker:
         }
 
     async def take(self, event: Event) -> bool:
-        """One delivery of the platform; False: it will deliver it again."""
+        """Deliver an event once. Returns False if the platform will deliver the event again."""
         try:
             parsed = Parsed(events=(event,), response=WebhookResponse())
             await self.inbox.accept(self.context.channels["test"], parsed)
@@ -158,7 +158,7 @@ class Worker:
             pass
 
     async def work(self, kind: Kind) -> bool:
-        """Take one lane and run it; False when there was none."""
+        """Take one lane and run it. Returns False if there was none."""
         try:
             lease = await self.context.store.lease(
                 self.context.worker, [kind], pool=Platform.name, prefetch=prefetch(self.context, kind)

@@ -1,4 +1,4 @@
-"""What may happen besides: approvers in their own chats, plans, changed questions, permissions, what is taken back."""
+"""Further steps of a history: approvers in their own chats, plans, changed questions, permissions, withdrawals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLDERS = st.sampled_from(["1", "1", "2"])
 COPIES = st.sampled_from([1, 1, 2, 3])
 BEHAVIOURS = st.sampled_from(["works", "works", "fails", "unknown, done", "unknown, not done"])
 PARTS: Any = st.sampled_from([[], [], [], ["up", "lost answer"], ["up", "down"], ["up", "blocked"], ["down"]])
-"""What becomes of the messages of a list."""
+"""The fate of a list's messages."""
 UNDER_LISTS = st.sampled_from(["1", "2", "the first", "both", "all", "none"])
 RARELY = st.sampled_from([False, False, True])
 NUMBERED = st.sampled_from(["1", "2", "1,3", "all"])
@@ -45,7 +45,7 @@ class Approving(Ground):
     @precondition(lambda self: self._asked_elsewhere())
     @rule(number=NUMBERS, by=VOTERS, way=VOTE_WAYS, intent=VOTES, off=st.booleans())
     def vote(self, number: int, by: str, way: str, intent: str, off: bool) -> None:
-        """Somebody answers in their own chat, or where it was asked."""
+        """An approver answers in their own chat, or in the chat of the request."""
         asked = self._asked_elsewhere()
         thing = asked[-1 - number % min(len(asked), 3)]
         self._vote(thing, by, way, intent, off)
@@ -83,7 +83,7 @@ class Approving(Ground):
         ways=st.tuples(st.sampled_from(["press", "code"]), st.sampled_from(["press", "code"])),
     )
     def two_say_yes(self, place: str, first: str, second: str, ways: tuple[str, str]) -> None:
-        """Perhaps the same person twice, or the one who asked."""
+        """Two people say yes, or one twice. One of them may be the requester."""
         thing = self._asked_alone("ana", place, "sign")
         if thing is not None:
             for by, way in zip((first, second), ways, strict=True):
@@ -95,7 +95,7 @@ class Approving(Ground):
 
     @rule(place=OWN_PLACES, voters=st.permutations(sorted(SIGNERS)), way=st.sampled_from(["press", "code"]))
     def a_no_counts_for_all(self, place: str, voters: list[str], way: str) -> None:
-        """One approver says no; the others say yes all the same."""
+        """One approver says no. The others still say yes."""
         thing = self._asked_alone("ana", place, "sign")
         if thing is not None:
             for by in voters:
@@ -104,7 +104,7 @@ class Approving(Ground):
     @precondition(lambda self: not self.world.running and not self.witness.removed)
     @rule(place=OWN_PLACES, name=st.sampled_from(sorted(SIGNERS)), before=st.booleans())
     def an_approver_is_removed(self, place: str, name: str, before: bool) -> None:
-        """Whoever is removed says yes right before it or after it, and so does another one."""
+        """The removed approver says yes right before or after the removal. Another approver says yes too."""
         thing = self._asked_alone("ana", place, "sign")
         other = min(SIGNERS - {name})
         if thing is not None:
@@ -115,7 +115,7 @@ class Approving(Ground):
 
     @rule(step=st.sampled_from(["read", "accept", "remove"]), lost=st.booleans())
     def hand_over_breaks(self, step: RelayStep, lost: bool) -> None:
-        """The process that hands over next dies in this step of it."""
+        """The next process with a hand-over dies in this step."""
         self.world.place.breaks(step, lost=lost)
 
     @rule()
@@ -124,7 +124,7 @@ class Approving(Ground):
 
     @rule(refuser=st.sampled_from(["bob", "cleo"]), verb=ELSEWHERE, place=OWN_PLACES, again=st.booleans())
     def a_no_and_the_like(self, refuser: str, verb: str, place: str, again: bool) -> None:
-        """An approver says no. Ana wants the like, and perhaps presses to ask the same again."""
+        """An approver says no. Ana asks for the like, and perhaps presses to ask again."""
         thing = self._asked_alone("ana", place, verb)
         if thing is None:
             return
@@ -138,7 +138,7 @@ class Approving(Ground):
 
 
 class Planning(Ground):
-    """Several things are asked together, in one message or in several."""
+    """Several actions are asked together, in one message or in several."""
 
     @rule(place=st.sampled_from(["ana", "ana", "#team"]), verb=PLAN_VERBS, count=st.integers(2, 4), parts=PARTS)
     def plan(self, place: str, verb: str, count: int, parts: list[Mood]) -> None:
@@ -202,7 +202,7 @@ class Planning(Ground):
 
     @rule(verb=PLAN_VERBS, how=st.sampled_from(["stop", "fails", "withdraw"]), late=st.sampled_from([0.0, 31.0]))
     def a_plan_ends_in_silence(self, verb: str, how: str, late: float) -> None:
-        """Two items are confirmed, and one has ended; then the other one ends in another way than by being done."""
+        """Two items are confirmed. After the end of the first, the second ends without being done."""
         before = len(self.witness.for_all)
         self.plan("ana", verb, 2, [])
         for token in list(self.witness.for_all)[before:][:1]:
@@ -224,7 +224,7 @@ class Planning(Ground):
         off=st.booleans(),
     )
     def several_and_a_bare_word(self, verbs: list[str], word: str, words: str, late: float, off: bool) -> None:
-        """A yes or a no with several open questions is answered with a list, which Ana answers by its numbers."""
+        """With several open questions, a yes or a no brings a list, and Ana answers by number."""
         for verb in verbs:
             self.then(self.world.asks("ana", "ana", verb, [self._invoice()]), True)
         self.then(self.world.answers("ana", "ana", word), True)
@@ -233,7 +233,7 @@ class Planning(Ground):
         self.then(self.world.selects("ana", "ana", words), off)
 
     def _press_all(self, token: str, by: str, both: bool, off: bool) -> None:
-        """Press; perhaps both processes then look for work at once."""
+        """Press a button for all; with `both` both processes then look for work at once."""
         self.run(self.world.presses(by, self.witness.token_place[token], token))
         if both:
             self.run(self.world.together("action"))
@@ -254,9 +254,9 @@ class Changing(Ground):
         then=st.sampled_from(["old", "old", "new", "refuse", ""]),
     )
     def change(self, place: str, verb: str, pressed: bool, first: str, before: bool, off: bool, then: str) -> None:
-        """Ana wants something else instead; then she answers the old question, or the new one.
+        """Ana asks for another action instead, then answers the old or the new question.
 
-        Perhaps she says something `first`: a question, a bare yes, the very same call, another wish in the same breath.
+        `first`: an earlier message: a question, a bare yes, the same call, or another message at once.
         """
         thing = self._asked_alone("ana", place, verb)
         if thing is None:
@@ -289,7 +289,7 @@ class Changing(Ground):
 
 
 class TakingBack(Ground):
-    """The model takes questions back, because the person no longer wants them."""
+    """The model takes back questions the person no longer wants."""
 
     @rule(
         place=OWN_PLACES,
@@ -300,7 +300,7 @@ class TakingBack(Ground):
         off=st.booleans(),
     )
     def take_back(self, place: str, verb: str, new: str, calls: int, way: str, off: bool) -> None:
-        """Ana wants it no longer, perhaps another thing instead; then, or during that turn, it is confirmed."""
+        """Ana withdraws the wish, perhaps for another. The action is confirmed afterwards, or during that turn."""
         thing = self._asked_alone("ana", place, verb)
         if thing is None:
             return
@@ -342,7 +342,7 @@ class Allowing(Ground):
         late: float,
         revoked: bool,
     ) -> None:
-        """Ana allows it for a while, or says a plain yes. Then she and others want the like."""
+        """Ana gives a permission, or a plain yes. Then Ana and others ask for the like."""
         thing = self._asked_alone("ana", place, "copy", folder)
         if thing is None:
             return
@@ -365,7 +365,7 @@ class Allowing(Ground):
 
     @rule(folder=FOLDERS, code=st.booleans(), how=st.sampled_from(["again", "child"]))
     def allow_and_change(self, folder: str, code: bool, how: str) -> None:
-        """What is asked again, and what takes the place of a question, is asked in spite of a permission."""
+        """A call asked again, or a replacement of a question, is asked in spite of a permission."""
         asked = self._asked_alone("ana", "ana", "copy", folder)
         given = self._asked_alone("ana", "ana", "copy", folder)
         if asked is None or given is None:
@@ -391,7 +391,7 @@ class Allowing(Ground):
         off=st.booleans(),
     )
     def allow_to_stamp(self, code: bool, moves: tuple[bool, bool, bool], again: bool, back: bool, off: bool) -> None:
-        """What the preview has seen changes before the yes, after it, or while a permitted call waits to run."""
+        """The state seen by the preview changes before the yes, after it, or before a permitted call runs."""
         thing, folder = self._asked_alone("ana", "ana", "stamp"), self.world.folder
         if thing is None or self.world.running:
             return
@@ -416,7 +416,7 @@ class Allowing(Ground):
 
     @rule(folder=FOLDERS, copies=st.tuples(COPIES, COPIES), off=st.booleans())
     def copy_two_at_once(self, folder: str, copies: tuple[int, int], off: bool) -> None:
-        """Ana asks for two in two messages, before the bot has worked off the first one."""
+        """Ana asks for two actions in two messages, before the bot has worked off the first."""
         self.copy_to("ana", "ana", folder, copies[0], False)
         self.copy_to("ana", "ana", folder, copies[1], off)
 
@@ -429,4 +429,4 @@ class Allowing(Ground):
 
 
 class Rooms(Machine, Approving, Planning, Changing, TakingBack, Allowing):
-    """All of that in one world."""
+    """All steps in one world."""

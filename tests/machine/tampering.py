@@ -1,4 +1,4 @@
-"""Somebody who can write to the store, and has no key."""
+"""An intruder with write access to the store and without the key."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ Change = Literal[
     "forged decision",
     "forged code",
 ]
-"""What is done to the store."""
+"""The possible changes of the store."""
 
 
 @dataclass
 class Tamperer:
-    """Changes what is stored of a thing, or of the conversation it was asked in."""
+    """Changes the stored records of an action, or of the conversation of the request."""
 
     world: World
     _copies: dict[Key, list[Json]] = field(default_factory=dict)
     _put_back: dict[str, Change] = field(default_factory=dict)
-    """Place -> whether records or the index were put back there: both would be a restore, which no seal can tell."""
+    """Place -> whether records or the index were restored there: both together are a restore that no seal can find."""
     _forged: int = 0
 
     async def copies(self, place: str) -> None:
-        """Keep what is stored of the actions of a conversation now, to put it back later."""
+        """Copy the stored actions of a conversation, for a later restore."""
         for key, value in [*await self._records(place), (self._index(place), await self._read(self._index(place)))]:
             known = self._copies.setdefault(key, [])
             if value is not None and value not in known:
                 known.append(value)
 
     async def does(self, change: Change, thing: Thing, number: int) -> None:
-        """Make one change, if there is something to change; `number` chooses where there is a choice."""
+        """Make one change, if possible; `number` chooses among several."""
         if change in ("old record", "old index") and self._put_back.setdefault(thing.place, change) != change:
             return
         self._note(change, thing)
@@ -96,7 +96,7 @@ class Tamperer:
                 thing.changed.add("index")
 
     def _note_parts(self, place: str) -> None:
-        """What was told in a message that somebody has changed lies with the operator, as it is now."""
+        """Note changed parts: an operator has the changed message with its report."""
         for thing in self.world.witness.things:
             if place in (thing.place, *thing.codes):
                 thing.changed |= {"record", "index"}

@@ -1,7 +1,7 @@
-"""Random histories of people, platforms and processes, and what must hold in every one of them.
+"""Random histories of people, platforms and processes, and the rules for each history.
 
-No effect without a valid decision of enough people, or a permission; none twice that must not be; the arguments that
-were shown; and whatever was shown comes to an end that is told, in every chat.
+No effect without a valid decision of enough people, or a permission. No effect twice without leave to repeat. The
+arguments are the shown ones. The end of every shown action is reported, in every chat.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ pytestmark = pytest.mark.usefixtures("nobody_waits_long")
 
 
 HISTORIES, FEW, FEWER = 10, 5, 2
-"""Of one seed: at night, and in each run on SQLite and on Redis."""
+"""The histories of one seed: at night, and in each run on SQLite and on Redis."""
 STEPS = 40
 _MINUTES = 8.0
 _MOST_SEEDS = 5
 
 
 def play(places: Places, number: int, kind: type[Ground] = Rooms, *, count: int = HISTORIES) -> None:
-    """Play so many histories, which are the same for the same number. Raises Violated."""
+    """Play `count` histories. An equal `number` gives equal histories. Raises Violated."""
     many = settings(
         max_examples=count,
         stateful_step_count=STEPS,
@@ -75,7 +75,7 @@ def play(places: Places, number: int, kind: type[Ground] = Rooms, *, count: int 
     ],
     indirect=["kept_on"],
 )
-def test_random_histories_violate_nothing(places: Places, number: int, count: int) -> None:
+def test_random_histories_violate_no_rule(places: Places, number: int, count: int) -> None:
     play(places, number, count=count)
 
 
@@ -87,7 +87,7 @@ DEFECTS_OF_ROOMS = {
     Allowing: defects.OF_ALLOWING,
 }
 LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.event_of_another_person]
-"""On Redis. There `token_of_another_chat` does no harm: these chats are of three partitions, and a commit is of one."""
+"""Planted on Redis. `token_of_another_chat` is harmless there: a commit is of one partition, the chats of three."""
 
 
 @pytest.mark.nightly
@@ -110,7 +110,7 @@ def test_planted_defect_is_found_by_the_machine(
 
 
 SEEDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {defects.permission_of_another: 1}
-"""A seed with which a defect is found soon; 5 for all others."""
+"""The seeds that find a defect soon; 5 for all others."""
 
 
 @pytest.mark.nightly
@@ -138,7 +138,7 @@ def test_planted_defect_of_a_room_is_found(
 
 
 async def two_workers_and_one_effect(files: Path, places: Places) -> AsyncIterator[list[str]]:
-    """One stands still before its launch, wherever that may be; another takes over; then the first goes on."""
+    """A worker stops before its launch, at each possible place; another takes over; then the first goes on."""
     for calls in range(1, 12):
         world = World(files, places())
         await world.open()
@@ -157,7 +157,7 @@ async def two_workers_and_one_effect(files: Path, places: Places) -> AsyncIterat
 
 
 async def a_call_that_outlasts_its_time(files: Path, places: Places, *, times: int) -> list[str]:
-    """The first call goes on in its thread; the same is confirmed so many times meanwhile."""
+    """The first call goes on in its thread. The same action is confirmed `times` times meanwhile."""
     world = World(files, places())
     await world.open()
     world.behaviour = "outlasts"
@@ -184,14 +184,14 @@ async def test_a_late_end_is_told_and_its_lock_held(
     assert await a_call_that_outlasts_its_time(tmp_path, places, times=2)
 
 
-async def test_who_lost_its_lease_launches_nothing(tmp_path: Path, places: Places) -> None:
+async def test_a_worker_that_lost_its_lease_launches_no_effect(tmp_path: Path, places: Places) -> None:
     assert [each async for each in two_workers_and_one_effect(tmp_path, places) if each] == []
 
 
 async def test_action_happens_twice_with_the_fence_off(
     tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that lost its lease goes on writing, and the record takes any fence."""
+    """A worker with a lost lease goes on writing, and the record takes any fence."""
     real = transitions.launch
 
     def hold(db: sqlite3.Connection, held: Lease) -> int:
@@ -220,7 +220,7 @@ async def test_action_happens_twice_with_the_fence_off(
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_histories_for_minutes(places: Places, kept_on: str) -> None:
-    """Go on with the seeds after those that were played before, for eight minutes; the sums are kept in a file."""
+    """Go on with the next seeds for eight minutes. A file keeps the sums."""
     sums = Path(".nightly/histories.json")
     sums.parent.mkdir(exist_ok=True)
     ends = time.monotonic() + 60 * _MINUTES

@@ -73,7 +73,7 @@ class Asked(NamedTuple):
     """A question of a message."""
 
     number: int
-    """Its number in the list; 0 without one."""
+    """The number in the list; 0 without a list."""
     tool: str
     invoice: str
     folder: str
@@ -81,7 +81,7 @@ class Asked(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a line says became of a call; without an invoice, the text ends with a code."""
+    """The end of a call in a line; without an invoice, the text ends with a code."""
 
     end: End
     tool: str
@@ -90,7 +90,7 @@ class Told(NamedTuple):
 
 
 def questions_in(text: str) -> list[Asked]:
-    """Return the questions that a message asks, in order."""
+    """Return the questions of a message, in order."""
     return [
         Asked(int(number or 0), verb.lower(), invoice.replace("\\", ""), folder, code)
         for number, verb, invoice, folder, code in _QUESTION.findall(text)
@@ -98,13 +98,13 @@ def questions_in(text: str) -> list[Asked]:
 
 
 def highest_number(text: str) -> int:
-    """Return the number of questions of the list that this message says can be answered by numbers; 0: none."""
+    """Return the number of the list's questions, if the message says that numbers answer the list; 0 otherwise."""
     found = _NUMBERS.search(text)
     return int(found[1]) if found is not None else 0
 
 
 def numbered_list(text: str) -> tuple[str, list[str]] | None:
-    """Return what a number means in answer to this message, and the codes of its lines; None for any other message."""
+    """Return the meaning of a number in the answer to this message, and the codes of the lines; None without a list."""
     intent = next((intent for asks, intent in _WHICH.items() if asks in text), None)
     return (intent, _LINE.findall(text)) if intent is not None else None
 
@@ -116,30 +116,30 @@ def range_of(label: str) -> tuple[int, int] | None:
 
 
 def standing_code_in(text: str) -> str:
-    """Return the code that also gives a permission; empty without one."""
+    """Return the code that also gives a permission; empty without a code."""
     found = _STANDING.search(text)
     return found[1] if found is not None else ""
 
 
 def invoice_in(text: str) -> str:
-    """Return the first invoice of a text; empty without one."""
+    """Return the first invoice of a text; empty without an invoice."""
     found = re.search(r"INV-\d+", text)
     return found[0] if found is not None else ""
 
 
 def subject_of(text: str) -> tuple[str, str] | None:
-    """Return the tool and the invoice that a text is about."""
+    """Return the tool and the invoice of a text."""
     found = _SUBJECT.search(text.replace("\\", ""))
     return (found[1].lower(), found[2]) if found is not None else None
 
 
 def changing_in(text: str) -> tuple[str, str] | None:
-    """Return the tool and the invoice of the question that the person is asked how to change."""
+    """Return the tool and the invoice of the question to change."""
     return subject_of(text) if text.startswith("Write what should be different: ") else None
 
 
 def ends_in(text: str) -> Iterator[Told]:
-    """Yield what each line of a message says became of a call."""
+    """Yield the ends of calls in the lines of a message."""
     for line in text.replace("\\", "").split("\n"):
         said = _LEAD.sub("", line)
         end = _end_of(said)
@@ -163,5 +163,5 @@ def _end_of(said: str) -> End | None:
 
 
 def is_answer_to_stop(text: str) -> bool:
-    """Return True for the answer to /stop, which ends all that waited."""
+    """Return True for the answer to /stop, which ends all waiting actions."""
     return text.startswith("Stopped")

@@ -1,4 +1,4 @@
-"""The things that people are asked about, and the messages that ask, as the witness writes them down."""
+"""The actions and messages of a history, as the witness notes them."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ __all__ = [
 
 ANSWER_WINDOW, TTL = 60.0, 900.0
 NEAR = 2.0
-"""Seconds within which the witness does not know which of two moments was first."""
+"""Seconds within which the witness does not know the order of two moments."""
 APPROVERS = frozenset({"bob", "cleo"})
-"""Who approves what is sent, both of them, whoever asked."""
+"""The approvers of ``send``. Both must approve, for any requester."""
 SIGNERS, STANDIN = frozenset({"bob", "cleo", "dan"}), "eve"
-"""Two of them sign, each in their own chat; the stand-in counts once she is asked."""
+"""Two signers must sign, each in their own chat. The stand-in counts once asked."""
 ASKED_ELSEWHERE = frozenset({"sign", "share"})
-"""The tools whose approvers are asked in their own chats."""
+"""The tools with approvers asked in their own chats."""
 PERMITTED = frozenset({"copy", "stamp"})
 """The tools that people may allow for a while."""
 ASKED_ONCE = ASKED_ELSEWHERE | PERMITTED
-"""What is asked for once only with one invoice, so that an invoice tells which action a message is about."""
+"""Tools called only once with an invoice. The invoice then identifies the action of a message."""
 BRAKED = 3600.0
-"""Seconds after the no of an approver in which the like reaches the approvers only by a press of the requester."""
+"""Seconds after an approver's no in which only a press of the requester brings the like to the approvers."""
 DELIVERED = 600.0
-"""Seconds after which a question that has not arrived is none."""
+"""Seconds after which an undelivered question is dropped."""
 HELD = 30.0
-"""Seconds after which the end of an item of a plan is told, whatever the others do."""
+"""Seconds after which the end of an item is reported, even while other items of the plan run."""
 MOST_SHOWINGS = 3
 
 
@@ -69,44 +69,44 @@ class Showing:
     place: str
     at: float
     sure: bool = False
-    """The gateway is sure to know that it was shown."""
+    """True: the gateway surely knows of the showing."""
 
 
 @dataclass(eq=False)
 class Thing:
-    """Something that people were asked about, as the witness saw it."""
+    """An action that people were asked about, as the witness saw it."""
 
     place: str
-    """Where it was asked for."""
+    """The chat of the request."""
     tool: str
     invoice: str
     folder: str
     requester: str
     release: int
-    """The release that asked."""
+    """The release of the question."""
     doubts: int
-    """How often something had gone wrong when it was first shown."""
+    """The witness's number of doubts at the first showing."""
     codes: dict[str, str] = field(default_factory=dict)
-    """Place -> the code with which it is answered there."""
+    """Place -> the code that answers there."""
     standing_code: str = ""
     """The code that also gives the permission."""
     showings: list[Showing] = field(default_factory=list)
     said_yes: set[str] = field(default_factory=set)
-    """Those who may and have said yes, in time and in a way that counts."""
+    """The people with a valid yes in time."""
     tried: Counter[str] = field(default_factory=Counter)
-    """Place -> how often somebody said yes there, whether it counts or not."""
+    """Place -> the number of yes answers there, counted or not."""
     refused_by: dict[str, float] = field(default_factory=dict)
-    """Those who have said no in a way that counts, and when they first did."""
+    """The people with a counted no -> the moment of the first no."""
     changing: int | None = None
-    """How often something had gone wrong when the requester began to change it; None: they do not."""
+    """The witness's number of doubts at the requester's change; None: no change is under way."""
     said_no: int | None = None
-    """How often something had gone wrong when somebody who may said no in a way that counts."""
+    """The witness's number of doubts at the last counted no."""
     ended: bool = False
-    """People were told that it will not happen."""
+    """True: people were told that the action will not happen."""
     replaced: bool = False
-    """Another question has taken its place."""
+    """True: another question has replaced this one."""
     changed: set[Literal["record", "index"]] = field(default_factory=set)
-    """What somebody without the key has changed of it; after both, nothing genuine names it any more."""
+    """The parts changed without the key. After both, no genuine record names the action."""
 
     @property
     def code(self) -> str:
@@ -114,7 +114,7 @@ class Thing:
 
     @property
     def deciders(self) -> frozenset[str]:
-        """Return the people whose yes counts."""
+        """Return the people with a counting yes."""
         match self.tool:
             case "send":
                 return APPROVERS
@@ -130,11 +130,11 @@ class Thing:
         return 2 if self.tool in ("send", "sign", "share") else 1
 
     def is_agreed(self, without: frozenset[str]) -> bool:
-        """Return True if enough people have said yes, `without` those who have lost the right."""
+        """Return True if enough people have said yes, not counting `without`, the people without the right."""
         return len(self.said_yes - (without if self.tool == "sign" else frozenset())) >= self.need
 
     def may_answer(self, person: str, place: str) -> bool:
-        """Return True where it was asked for, and for an approver in their own chat."""
+        """Return True in the chat of the request, and for an approver in their own chat."""
         return place == self.place or (place == person and place in self.codes)
 
 
@@ -148,33 +148,33 @@ class Shown:
     things: list[Thing]
     tokens: list[str]
     total: int = 0
-    """How many questions the list has of which this message says that numbers answer it."""
+    """The number of the list's questions, if the message says that numbers answer the list."""
     which: Listing | None = None
-    """The list that it is, if it asks which question a yes or a no meant."""
+    """The list in this message, if the message asks which question a yes or a no meant."""
     numbers: list[int] = field(default_factory=list)
-    """The numbers of the questions, each 0 without one."""
+    """The number of each question; 0 without a number."""
     edited: bool = False
     live: bool = False
-    """It has buttons that answer."""
+    """True: the message has buttons that answer."""
     lost: bool = False
-    """The answer with its number was lost."""
+    """True: the answer with the message's number was lost."""
     known: bool = False
-    """The gateway is sure to know its number."""
+    """True: the gateway surely knows the message's number."""
 
 
 @dataclass(eq=False)
 class Listing:
-    """A numbered list that a person can answer by its numbers."""
+    """A numbered list that a person can answer by number."""
 
     things: list[Thing]
     at: float
     intent: str = ""
-    """What a number means in answer to it; empty: it is of questions."""
+    """The meaning of a number in the answer; empty: the list asks questions."""
 
     def named(self, numbers: Sequence[int], *, everything: bool) -> list[Thing]:
-        """Return what these numbers confirm. `everything`: they are said as all, or as both.
+        """Return the confirmed actions of these numbers. `everything`: the words were "all" or "both".
 
-        A list in brief has not all that will be done about each.
+        A list in brief does not show the whole effect of each action.
         """
         in_brief = self.intent and any(thing.tool in ("archive", "copy") for thing in self.things)
         if (
@@ -188,27 +188,27 @@ class Listing:
 
 @dataclass(frozen=True)
 class Brake:
-    """An approver has refused something of this kind."""
+    """A refusal of this kind of action by an approver."""
 
     known: float
-    """The requester was told so."""
+    """The moment of the note to the requester."""
     until: float
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A call has ended, and its end has to be told in time."""
+    """A call has ended. The end must be reported in time."""
 
     what: tuple[str, str]
     at: float
     troubles: int
     shown: int
-    """How many messages there were."""
+    """The number of messages then."""
 
 
 @dataclass(eq=False)
 class Selected:
-    """Items of a plan that one answer confirms, in their order."""
+    """Items of a plan confirmed by one answer, in order."""
 
     things: list[Thing]
     doubts: int
@@ -216,7 +216,7 @@ class Selected:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """What a tool did."""
+    """An effect of a tool."""
 
     tool: str
     invoice: str

@@ -1,6 +1,6 @@
-"""A witness who stands beside the gateway: it sees what people do and what the platform shows, and counts effects.
+"""A witness beside the gateway. The witness sees people's acts and the shown messages, and counts effects.
 
-It keeps its own book of it in plain lists and dicts, and shares no code with `gateway.pending`.
+The witness's book is plain lists and dicts, and shares no code with `gateway.pending`.
 """
 
 from __future__ import annotations
@@ -65,31 +65,31 @@ class Witness:
         self.asked_in: dict[str, str] = {}
         self.asked_at: dict[str, float] = {}
         self.copies_of: dict[str, int] = {}
-        """Invoice -> how many copies of it somebody asked for."""
+        """Invoice -> the number of wanted copies."""
         self.wanted: Counter[str] = Counter()
-        """Invoice -> how often somebody asked for something about it."""
+        """Invoice -> the number of requests about the invoice."""
         self.tokens: dict[str, tuple[Thing, str]] = {}
         self.for_all: dict[str, tuple[Shown, str]] = {}
         """The buttons for all items of a plan."""
         self.token_place: dict[str, str] = {}
         self.heard: dict[tuple[str, str], list[float]] = {}
-        """(person, place) -> when they did something there."""
+        """(person, place) -> the moments of the person's acts there."""
         self.effects: list[Effect] = []
         self.release = 1
         self.outlasted: set[tuple[str, str]] = set()
-        """Tool and invoice of the calls that outlasted their timeout, and ended in a process that lives."""
+        """Tool and invoice of the calls that outlasted their timeout and ended in a living process."""
         self.doubts = 0
-        """How often a message may have to be sent again: answers lost, processes dead or standing still."""
+        """The number of possible repeats of a message: lost answers, dead or stopped processes."""
         self.removed: frozenset[str] = frozenset()
-        """Those who sign no longer."""
+        """The removed signers."""
         self.setbacks = 0
-        """How often a message did not reach the platform, or something was handed over late."""
+        """The number of messages that did not reach the platform, and of late hand-overs."""
         self.edits = True
-        """The platform changes messages that it has shown."""
+        """True: the platform changes shown messages."""
         self.again: dict[str, tuple[str, str]] = {}
-        """The buttons that ask anew -> tool and invoice."""
+        """The buttons that ask again -> tool and invoice."""
         self.asked_anew: set[str] = set()
-        """The invoices that are always asked: somebody has pressed to ask again, or is changing the question."""
+        """The invoices that no permission covers: a person pressed to ask again, or is changing the question."""
         self.permissions = Permissions()
         self.selected: list[Selected] = []
         self._inside: list[Thing] = []
@@ -102,7 +102,7 @@ class Witness:
     def troubles(self) -> int:
         return self.doubts + self.setbacks
 
-    # ── what people do ──
+    # ── people ──
 
     def wants(self, person: str, place: str, invoices: Sequence[str], at: float, *, copies: int = 1) -> None:
         self.copies_of |= dict.fromkeys(invoices, copies)
@@ -114,9 +114,9 @@ class Witness:
     def says_yes(
         self, thing: Thing, person: str, place: str, window: float, now: float, *, since: float | None = None
     ) -> bool:
-        """It counts from those who decide, there, in time: from the first showing that the gateway knows of.
+        """Note a yes. Returns True if the yes counts: from a decider, in a right chat, in time.
 
-        `since`: from that moment.
+        The time begins with the first showing known to the gateway, or with `since`.
         """
         thing.tried[place] += 1
         if person not in thing.deciders or not thing.may_answer(person, place):
@@ -128,7 +128,7 @@ class Witness:
         return counts
 
     def says_no(self, thing: Thing, person: str, place: str, now: float) -> None:
-        """From the same people and the one who asked. What runs already does not end by it."""
+        """Note a no, which counts from a decider or the requester. A running action does not end by a no."""
         may = person in thing.deciders - self.removed or (person == thing.requester and place == thing.place)
         if may and thing.may_answer(person, place) and now <= thing.showings[-1].at + TTL - NEAR:
             thing.said_no = self.doubts
@@ -141,14 +141,14 @@ class Witness:
             self.asked_anew.add(invoice)
 
     def is_quiet(self) -> None:
-        """Everything is worked off, and no process stands still: a no to what has not begun has ended it."""
+        """All work is done and no process stands still: a no has ended each action that had not begun."""
         for thing in self.things:
             begun = any((effect.tool, effect.invoice) == (thing.tool, thing.invoice) for effect in self.effects)
             if thing.said_no == self.doubts and not begun and thing.tool not in ("archive", "file"):
                 thing.ended = True
 
     def _begun(self, thing: Thing, place: str, window: float) -> float:
-        """Return when the time to answer began, at the latest."""
+        """Return the latest possible beginning of the time to answer."""
         known: dict[str, float] = {}
         for showing in thing.showings:
             if showing.sure:
@@ -158,13 +158,13 @@ class Witness:
         return max(showing.at for showing in thing.showings if window == TTL or showing.place == place)
 
     def asked_last(self, person: str, place: str) -> Thing | None:
-        """Return what a bare yes of this person would be the answer to."""
+        """Return the action that a bare yes of this person would answer."""
         here = self._last_words(person, place)
         thing = here.things[0] if here is not None and len(here.things) == 1 else None
         return thing if thing is None or thing.changing != self.doubts else None
 
     def list_said_last(self, person: str, place: str) -> Listing | None:
-        """Return the list whose numbers this person can write: all of its messages are there, and nothing after."""
+        """Return the list that this person can answer by number: all its messages are shown, and none after."""
         last = self._last_words(person, place)
         if last is None or last.which is not None or not last.total:
             return last.which if last is not None else None
@@ -178,7 +178,7 @@ class Witness:
         return Listing([found[number] for number in numbers], last.at) if found.keys() == {*numbers} else None
 
     def selects(self, things: Sequence[Thing]) -> None:
-        """One answer confirms these items of a plan, which are in their order."""
+        """Note the items of a plan confirmed by one answer, in order."""
         self.selected.append(Selected([thing for thing in things if thing.tool in ("pay", "move")], self.doubts))
 
     def _last_words(self, person: str, place: str) -> Shown | None:
@@ -188,12 +188,12 @@ class Witness:
         since = [at for at in self.heard.get((person, place), []) if at >= here[-1].at]
         return here[-1] if not since else None
 
-    # ── what the platform shows ──
+    # ── the platform ──
 
     def saw(
         self, place: str, text: str, buttons: Sequence[ShownButton], edits: int | None, at: float, *, lost: bool = False
     ) -> int:
-        """Note a message, and return its number. `lost`: the gateway does not learn it."""
+        """Note a message and return the message's number. `lost`: the gateway does not learn the number."""
         live = any(button.style != "plain" for button in buttons)
         self._note_again(place, text, buttons, edits)
         if edits is not None:
@@ -242,7 +242,7 @@ class Witness:
                 self.token_place[button.token] = place
 
     def is_sure(self, *, died: bool) -> None:
-        """What was sent by a process that lived on is known to the gateway."""
+        """The gateway knows all messages sent by a process that lives."""
         for message in self._unsure if not died else ():
             message.known = not message.lost
             for thing in message.things if not message.lost else ():
@@ -293,7 +293,7 @@ class Witness:
         return thing
 
     def _check_brake(self, thing: Thing, at: float) -> None:
-        """After the no of an approver, the like is asked only if the requester has pressed to ask again."""
+        """Check that after an approver's no, the like is asked only after a press of the requester to ask again."""
         brake = self._brakes.get((thing.tool, thing.requester, thing.place))
         tampered = any("index" in each.changed for each in self.things if each.place == thing.place)
         if brake is None or tampered or thing.invoice in self.asked_anew:
@@ -306,7 +306,7 @@ class Witness:
         return (thing.tool, thing.invoice) == (tool, invoice) and (place == thing.place or tool in ASKED_ELSEWHERE)
 
     def _about(self, place: str, told: Told) -> list[Thing]:
-        """Return what a line is about. A record that somebody has changed is told by its code alone."""
+        """Return the actions of a line. A tampered record is reported by code only."""
         return [
             thing
             for thing in self.things
@@ -317,7 +317,7 @@ class Witness:
             )
         ]
 
-    # ── what tools do ──
+    # ── tools ──
 
     def happened(self, effect: Effect) -> None:
         what = f"{effect.tool} {effect.invoice}"
@@ -349,7 +349,7 @@ class Witness:
             self.violations.append(f"{what}: happened for more actions than were confirmed")
 
     def _is_permitted(self, effect: Effect) -> bool:
-        """Return True if the one who asked for it here has allowed it for a while."""
+        """Return True if the requester has allowed this tool here for a while."""
         where = self.asked_by[effect.invoice], self.asked_in[effect.invoice], effect.tool, effect.folder
         if self.permissions.is_used_by(effect.key):
             return True
@@ -359,7 +359,7 @@ class Witness:
         return self.permissions.use(where, effect.key, effect.release, self.asked_at[effect.invoice], effect.copies)
 
     def begins(self, tool: str, invoice: str) -> Thing | None:
-        """A tool is called: no other item of its plan may be under way, unless something has gone wrong since."""
+        """A tool is called: no other item of the plan may be running, unless there was trouble since."""
         thing = next((each for each in self.things if (each.tool, each.invoice) == (tool, invoice)), None)
         for selected in self.selected:
             if thing in selected.things and selected.doubts == self.doubts:
@@ -373,7 +373,7 @@ class Witness:
         return thing
 
     def ends(self, thing: Thing | None, tool: str, invoice: str, at: float, *, returned: bool) -> None:
-        """A call has ended that began at this moment; or it was cut off, which is a trouble of its own."""
+        """Note the end of a call that began at `at`. Without `returned` the call was cut off."""
         if thing is not None:
             self._inside.remove(thing)
         if returned:
@@ -392,7 +392,7 @@ class Witness:
     # ── the end ──
 
     def check_ends_are_told_in_time(self, now: float) -> None:
-        """Everything is worked off, and nothing waits to be sent: what ended long enough ago has been told."""
+        """All work is done and no part waits: check that ends older than `HELD` have been reported."""
         for finished in [each for each in self._finished if now > each.at + HELD + NEAR]:
             self._finished.remove(finished)
             tool, invoice = finished.what
@@ -406,9 +406,9 @@ class Witness:
         return any(now > each.at + HELD + NEAR for each in self._finished)
 
     def check_everything_is_told(self, aside: str) -> None:
-        """People know what became of everything they were shown, or what told them lies `aside`.
+        """Check that the end of every shown action was reported, or the report lies `aside`.
 
-        Where it was asked, a new message tells it; in an approver's own chat the question may be changed.
+        In the chat of the request a new message reports; in an approver's own chat an edit may.
         """
         for thing in self.things:
             for place in dict.fromkeys([thing.place, *thing.codes]):
@@ -418,7 +418,7 @@ class Witness:
         self._check_permitted_calls(aside)
 
     def _is_told(self, thing: Thing) -> bool:
-        """Return True if a message after the question told it. A changed one is told by the new one, or its end."""
+        """Return True if a message after the question reports the end. A new question may report for a changed one."""
         began = next((number for number, message in enumerate(self.shown) if thing in message.things), 0)
         for message in [each for each in self.shown[began:] if each.place == thing.place]:
             text = message.text.replace("\\", "")
@@ -446,7 +446,7 @@ class Witness:
         return False
 
     def _check_permitted_calls(self, aside: str) -> None:
-        """What a permission decided is told when it begins and by its end, and as done only if it is done."""
+        """Check the reports of permitted calls: at the beginning and at the end, and "done" only if done."""
         texts = [message.text.replace("\\", "") for message in self.shown if not message.things]
         begun = {invoice_in(text) for text in texts if text.startswith(BEGUN_BY_PERMISSION)}
         ended = {told.invoice for text in texts for told in ends_in(text)}
@@ -461,14 +461,14 @@ class Witness:
                 self.violations.append(f"{invoice}: permitted, and its end was told nobody")
 
     def check_every_prompt_is_settled(self) -> None:
-        """No button answers any more in a message whose number the gateway knows."""
+        """Check that no message with a number known to the gateway still has live buttons."""
         for message in self.shown if self.edits else ():
             if message.known and message.live and message.things and not any(each.changed for each in message.things):
                 names = ", ".join(f"{thing.tool} {thing.invoice}" for thing in message.things)
                 self.violations.append(f"{names}: a question in {message.place} is open for ever")
 
     def check_approvers_are_told_once(self) -> None:
-        """An approver reads an outcome once in their own chat, and that a yes is counted once for each yes."""
+        """Check that an approver reads an outcome once, and one count for each yes."""
         for thing in self.things:
             for place in [place for place in thing.codes if place != thing.place]:
                 again = self.doubts - thing.doubts
@@ -489,7 +489,7 @@ class Witness:
         return f"{thing.tool.capitalize()} invoice “{thing.invoice}”"
 
     def check_all_that_was_told_is_true(self) -> None:
-        """Told done, it happened; told not done or failed, it did not. Where two were asked for, both may be meant."""
+        """Check that "done" happened, and "not done" or "failed" did not. Repeated and permitted calls are left out."""
         for thing in self.things:
             what = (thing.tool, thing.invoice)
             permitted = any(self.permissions.is_used_by(each.key) for each in self.effects if each.invoice == what[1])
@@ -506,7 +506,7 @@ class Witness:
                 self.violations.append(f"{thing.tool} {thing.invoice}: its late end was told nobody")
 
     def _end_of(self, thing: Thing, message: Shown) -> Literal["done", "not done", "unknown"] | None:
-        """Return what a message says became of this thing; None: nothing."""
+        """Return the end of the action according to a message; None without one."""
         text = message.text.replace("\\", "")
         if message.things or message.place not in (thing.place, *thing.codes):
             return None
@@ -514,7 +514,7 @@ class Witness:
             note = text.partition("\n")[2]
             return "done" if note.startswith("✅") else "unknown" if note.startswith("❔") else "not done"
         about = [told for told in ends_in(text) if (told.tool, told.invoice) == (thing.tool, thing.invoice)]
-        # The same may be asked once more, and not arrive: then nothing was done about the second question.
+        # An equal second question may not arrive: then "not done" is about the second question.
         was_shown = any(showing.sure for showing in thing.showings)
         ends = [told.end for told in about if not (was_shown and told.line.startswith(UNDELIVERED))]
         if not ends or ends[-1] == "tampered":

@@ -1,6 +1,6 @@
-"""An MCP server of the `mcp` package, with all that a server may do: ``python -m tests.mcp.busy_server [port]``.
+"""An MCP server of the `mcp` package, with every ability: ``python -m tests.mcp.busy_server [port]``.
 
-Without a port it speaks over its standard input and output. What it is told to do is in its environment.
+Without a port the server speaks over the standard input and output. The environment has the orders.
 """
 
 from __future__ import annotations

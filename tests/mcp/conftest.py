@@ -1,4 +1,4 @@
-"""Servers for the tests of this room, closed at their end."""
+"""Servers for the tests of this room, closed at the end."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def called(server: MCPServer, name: str, **arguments: Any) -> ToolRun:
 
 
 async def until(true: Callable[[], bool], *, trying: Callable[[], Awaitable[object]] | None = None) -> None:
-    """Wait for something that another process does."""
+    """Wait for an act of another process."""
     async with asyncio.timeout(90):
         while not true():
             if trying is not None:
@@ -86,7 +86,7 @@ async def until(true: Callable[[], bool], *, trying: Callable[[], Awaitable[obje
 
 @contextlib.asynccontextmanager
 async def over_http(state: Path, port: int | None = None) -> AsyncIterator[str]:
-    """The busy server behind a URL, in a process that is killed at the end."""
+    """The busy server behind a URL, in a process killed at the end."""
     port = port or free_port()
     streams = [Connection(os.open(os.devnull, os.O_RDWR)) for _ in range(2)] + [Connection(os.dup(2))]
     job = (streams, [str(BUSY), str(port)], {"STATE": str(state)})

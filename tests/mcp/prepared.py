@@ -1,8 +1,8 @@
-"""Servers that a gateway starts, forked from a process that has imported the `mcp` package.
+"""Servers started by a gateway, forked from a process with the `mcp` package imported.
 
-Importing it takes longer than most of the tests. A gateway starts its servers itself, so it is given the command of a
-relay. The relay hands its streams, environment and directory to the process of the tests, which has the file run on
-them by a fork. Relay and fork end with each other.
+The import takes longer than most of the tests. A gateway starts the servers itself, so the tests give the command of a
+relay. The relay hands its streams, environment and directory to the process of the tests, and that process runs the
+file on them by a fork. Relay and fork end with each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RELAY = Path(__file__).with_name("relay.py")
 
 
 class Host:
-    """Runs what relays ask for. `command` is that of a file."""
+    """Runs the files requested by relays. `command` is the command of a file."""
 
     def __init__(self, listener: socket.socket, path: Path) -> None:
         self._listener, self._path = listener, path
@@ -56,7 +56,7 @@ class Host:
 
 @contextmanager
 def hosted(directory: Path) -> Iterator[Host]:
-    """A host whose socket is in this directory."""
+    """A host with a socket in this directory."""
     path = directory / "host"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
@@ -68,7 +68,7 @@ def hosted(directory: Path) -> Iterator[Host]:
 
 
 def run(pipes: Sequence[Connection], arguments: Sequence[str], env: Mapping[str, str], directory: str = ".") -> None:
-    """Run a file as Python runs it, on these three streams."""
+    """Run a file as Python does, on these three streams."""
     become(directory, env, {number: pipe.fileno() for number, pipe in enumerate(pipes)})
     for pipe in pipes:
         pipe.close()

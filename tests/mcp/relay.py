@@ -1,4 +1,4 @@
-"""The command of a prepared server: see `tests.mcp.prepared`. It imports the standard library alone."""
+"""The command of a prepared server: see `tests.mcp.prepared`. Imports the standard library alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def relay(path: str, arguments: list[str]) -> int:
         asked = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()  # noqa: PTH109 - pathlib takes long to import
         socket.send_fds(host, [asked], [0, 1, 2])
         for stream in (0, 1):
-            os.close(stream)  # the fork alone has them now, so that its end is seen
+            os.close(stream)  # the fork alone has them now, so its end is seen
         return int(host.recv(LARGEST) or b"1")
 
 

@@ -1,6 +1,6 @@
-"""An MCP server that breaks the rules, in plain JSON, which the `mcp` package would not send.
+"""An MCP server breaking the rules, in plain JSON never sent by the `mcp` package.
 
-``python rude_server.py MODE``. It speaks revision 2025-06-18 over its standard input and output.
+``python rude_server.py MODE``. Speaks revision 2025-06-18 over the standard input and output.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ LISTS: dict[str, list[dict[str, Any]]] = {
 
 
 def runs(what: str) -> int:
-    """How often this has been asked in this test, over all processes."""
+    """Return the number of earlier calls of this in the test, over all processes."""
     file = STATE / what
     count = len(file.read_text()) if file.exists() else 0
     file.write_text("x" * (count + 1))

@@ -1,4 +1,4 @@
-"""MCP servers among the tools of a bot: they ask, they drift, they die, and they are opened and closed with it."""
+"""MCP servers among the tools of a bot: asking, drifting, dying, and opened and closed with the bot."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_tool_that_changed_in_a_call_drifts_its_open_action(servers: Serve
         assert "nothing was done" in " ".join(message.text for message in chat.messages)
 
 
-async def test_server_that_is_dead_at_the_yes_is_nothing_done(servers: Servers) -> None:
+async def test_server_dead_at_the_yes_is_reported_as_not_done(servers: Servers) -> None:
     chat, provider = driven(Agent([servers.rude("mortal")]), ToolCall("act", {}), "It is not there.")
     async with chat:
         await chat.says("ana", "act")
@@ -143,7 +143,7 @@ async def test_server_lives_as_long_as_its_bot(servers: Servers) -> None:
     assert (servers.state / "ended").exists()
 
 
-async def test_run_without_a_chat_opens_it_and_drain_closes_it(servers: Servers) -> None:
+async def test_run_without_a_chat_opens_a_server_and_drain_closes_it(servers: Servers) -> None:
     policy = ToolPolicy(allow=["act"])
     agent = Agent([servers.rude("plain", policy=policy)], provider=Script([call("act"), "Done."] * 2))
     for _ in range(2):
@@ -153,7 +153,7 @@ async def test_run_without_a_chat_opens_it_and_drain_closes_it(servers: Servers)
         (servers.state / "ended").unlink()
 
 
-async def test_runs_of_scripts_open_and_close_it_each_time(servers: Servers) -> None:
+async def test_runs_of_scripts_open_and_close_the_server_each_time(servers: Servers) -> None:
     policy = ToolPolicy(allow=["act"])
     agent = Agent([servers.rude("plain", policy=policy)], provider=Script([call("act"), "Done."] * 2))
     for _ in range(2):

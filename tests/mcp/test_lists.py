@@ -1,4 +1,4 @@
-"""The list of an MCP server's tools: what is taken of it, what is left out, and when it is taken again."""
+"""The list of an MCP server's tools: the accepted tools, the omitted ones, and the renewals."""
 
 from __future__ import annotations
 
@@ -201,14 +201,14 @@ def test_wrong_option_is_named_without_its_value(options: dict[str, Any], says: 
     assert "hush" not in str(caught.value)
 
 
-def test_its_name_has_no_secret() -> None:
+def test_name_of_a_server_has_no_secret() -> None:
     assert repr(MCPServer(url="https://user:hush@tools.example.org:8443/mcp?key=hush")) == (
         "<MCP server tools.example.org:8443>"
     )
     assert repr(MCPServer(command=["/opt/bin/tools", "--token", "hush"])) == "<MCP server tools>"
 
 
-# ── Calls of tools of an MCP server: what comes back, and what a failure of the server means ──
+# ── Calls of tools of an MCP server: the results, and the meaning of a server's failure ──
 
 
 async def test_result_is_told_once_as_text_and_structure(servers: Servers) -> None:
@@ -296,7 +296,7 @@ async def test_a_rude_server_is_an_error(servers: Servers, mode: str, error: typ
     assert len(str(caught.value)) < 1_000
 
 
-async def test_what_is_no_message_is_passed_over(servers: Servers) -> None:
+async def test_output_that_is_no_message_is_passed_over(servers: Servers) -> None:
     assert (await called(servers.rude("no_json"), "act")).value == "ok"
 
 
@@ -348,7 +348,7 @@ def _context() -> ToolContext:
     return ToolContext(person="app:-:ana")
 
 
-# ── MCP servers behind a URL: the `mcp` package's own, and one that answers as no server should ──
+# ── MCP servers behind a URL: the `mcp` package's own, and a server with forbidden answers ──
 
 
 async def test_calls_pass_and_changes_of_the_list_are_heard(servers: Servers) -> None:
@@ -366,14 +366,14 @@ async def test_calls_pass_and_changes_of_the_list_are_heard(servers: Servers) ->
         await server.close()
 
 
-async def test_server_that_went_away_is_nothing_done_and_comes_back(servers: Servers) -> None:
+async def test_call_to_a_gone_server_is_not_done_until_it_is_back(servers: Servers) -> None:
     port = free_port()
     async with over_http(servers.state, port) as url:
         server = servers.at(url)
         await called(server, "look", place="home")
     with pytest.raises(NothingDone, match=r"cannot be reached|could not be asked"):
         await called(server, "pay", amount=1)
-    assert len(server.listed()) == 9  # they stay as they were listed last
+    assert len(server.listed()) == 9  # the tools stay as listed last
     async with over_http(servers.state, port):
         (link,) = server._links.values()
         link._backoff.worked()  # as after its pause
@@ -397,7 +397,7 @@ async def test_hung_call_over_http_is_unknown_in_time(servers: Servers) -> None:
         assert (await called(server, "look", place="home")).value == "home is flat"
 
 
-async def test_address_where_nobody_listens_is_told(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+async def test_address_without_a_listener_is_told(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
     server = servers.at(f"http://127.0.0.1:{free_port()}/mcp?key=hush-hush")
     await server.refresh()
     assert server.listed() == () and "MCP server 127.0.0.1:" in caplog.text and "hush" not in caplog.text
@@ -405,7 +405,7 @@ async def test_address_where_nobody_listens_is_told(servers: Servers, caplog: py
 
 @asynccontextmanager
 async def rude(answer: Any) -> AsyncIterator[tuple[str, list[web.Request]]]:
-    """A server in this process whose calls of tools are answered by the test."""
+    """A server in this process; the test answers the calls of tools."""
     seen: list[web.Request] = []
 
     async def handle(request: web.Request) -> web.StreamResponse:

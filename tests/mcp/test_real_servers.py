@@ -1,4 +1,4 @@
-"""Servers of other people, each from PyPI in an environment of its own, as an operator installs them."""
+"""Servers by other authors, each from PyPI in a separate environment, as installed by an operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOCK, REPOSITORY = "mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19"
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """The programs of both servers. Their dependencies are their own."""
+    """The programs of both servers, with separate dependencies."""
     programs: dict[str, Path] = {}
     for package in (CLOCK, REPOSITORY):
         name = package.partition("==")[0]
@@ -45,7 +45,7 @@ async def clock(installed: Mapping[str, Path]) -> AsyncIterator[MCPServer]:
 
 
 async def asked(server: MCPServer, *calls: Called) -> tuple[list[str], Any]:
-    """What the model reads of these calls, each in a reply of its own, and the result of the run."""
+    """Return the model's view of these calls, each in a separate reply, and the result of the run."""
     script = ScriptedProvider([*calls, "done"])
     result = await Agent([server], provider=script).run("go")
     return [each.content for each in script.requests[-1].messages if each.role == "tool"], result

@@ -1,4 +1,4 @@
-"""Relations: one a triple, chosen by the words of the messages."""
+"""Relations: a single relation per triple, chosen by the words of the messages."""
 
 from __future__ import annotations
 

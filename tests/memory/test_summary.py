@@ -1,4 +1,4 @@
-"""The summary of messages that have left the window."""
+"""The summary of the messages dropped from the window."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def made(*replies: str | Response, earlier: str = "", messages: Sequence[M
 
 
 @pytest.mark.ledger("MEM-13", "CFG-21")
-async def test_a_summary_is_one_small_call_over_what_was_said() -> None:
+async def test_summary_is_one_small_call_over_the_messages() -> None:
     script, booked = Script([" Alice asked about INV-7, which is paid. "]), list[Usage]()
     text = await summarize(aside(script, booked), SAID, earlier="She is new.")
     assert text == "Alice asked about INV-7, which is paid."

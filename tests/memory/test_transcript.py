@@ -1,4 +1,4 @@
-"""The transcript as a turn reads it: whole, and only what is new of it anew."""
+"""The transcript as a turn reads it: whole, with only the new lines parsed anew."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_transcript_starts_with_a_message_that_needs_no_other(last: int) -> None
 
 
 @pytest.mark.parametrize("after", range(len(WHOLE) + 1))
-def test_what_was_before_the_last_reset_is_forgotten(after: int) -> None:
+def test_messages_before_the_last_reset_are_forgotten(after: int) -> None:
     written = lines(WHOLE)
     reset = encode(RESET)
     assert Transcripts().read("c", [reset, *written[:after], reset, ASKED_LINE, *written[after:]])[0] == ASKED
@@ -63,7 +63,7 @@ def test_changing_a_call_in_one_turn_does_not_reach_the_next() -> None:
         args["ids"], echo["a"] = ["INV-43"], None
 
 
-def test_what_is_before_a_reset_need_not_be_readable() -> None:
+def test_lines_before_a_reset_need_not_be_readable() -> None:
     transcripts, written = Transcripts(), ['{"role": "nobody"}', encode(RESET), *lines([HEARD])]
     assert transcripts.read("c", written) == transcripts.read("c", written) == [HEARD]
 
@@ -102,7 +102,7 @@ def test_history_begins_behind_a_line_that_cannot_be_read(odd: str) -> None:
 
 
 @pytest.mark.ledger("MEM-03")
-def test_a_turn_is_trimmed_to_what_the_next_one_reads() -> None:
+def test_turn_is_trimmed_to_the_history_of_the_next() -> None:
     memory = ConversationMemory(3)
     transcripts, turns = (
         Transcripts(memory),
@@ -121,7 +121,7 @@ def test_a_turn_is_trimmed_to_what_the_next_one_reads() -> None:
 
 
 def test_lines_read_together_are_as_deep_as_one_may_be() -> None:
-    """What is read is written again, from any depth of the stack."""
+    """Every read text can be written again, from any depth of the stack."""
     fine, deep = "[" * 200 + "]" * 200, "[" * 252 + "]" * 252
     assert decode_all(["1", fine, deep]) == [1, decode(fine), deep]
     assert decode_all(["[" * 130 + "]" * 130] * 2) == [decode("[" * 130 + "]" * 130)] * 2

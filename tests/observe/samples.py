@@ -1,4 +1,4 @@
-"""One event of each class, whose texts are known to the test."""
+"""An event of each class, with texts known to the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.tools.pending_action import PendingAction
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TEXT = "my card is 4111"
-"""The text of a person, in every place that can hold one."""
+"""The text of a person, in every place for a text."""
 ARGS = {"card": TEXT}
 CALL = ToolCall(call_id="c1", name="pay", args=ARGS)
 USAGE = Usage(prompt_tokens=100, completion_tokens=50)
@@ -43,7 +43,7 @@ def sample(kind: type[ObservedEvent], /, **fields: Any) -> Any:
 
 
 def texts(kind: type[ObservedEvent]) -> dict[str, str | list[str]]:
-    """Return the fields of a class that hold a text, or several, each with an id as its value."""
+    """Return the text fields of a class, single or several, each with an id as the value."""
     hints = get_type_hints(kind)
     kinds = {name: _plain(hints[name]) for name in _fields(kind)}
     ids: dict[Any, str | list[str]] = {str: "an id", Sequence[str]: ["an id"]}

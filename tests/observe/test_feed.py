@@ -43,7 +43,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True, kw_only=True)
 class Odd(ObservedEvent):
-    """An event of no class that the feed knows."""
+    """An event of a class unknown to the feed."""
 
     name: ClassVar[str] = "odd"
     number: int = 0
@@ -57,7 +57,7 @@ async def read(feed: Feed, count: int, after: int = 0) -> list[Notice]:
         return [await anext(notices) for _ in range(count)]
 
 
-async def test_a_late_reader_gets_the_backlog_and_then_what_comes() -> None:
+async def test_late_reader_gets_the_backlog_and_then_new_events() -> None:
     feed = Feed(now=lambda: NOW)
     feed.read(Odd(number=1))
     reading = asyncio.create_task(read(feed, 2))
@@ -85,7 +85,7 @@ async def test_after_a_restart_the_numbers_go_on() -> None:
     assert new.seq > old.seq
 
 
-async def test_odd_fields_raise_nothing_and_are_shortened() -> None:
+async def test_odd_fields_raise_no_error_and_are_shortened() -> None:
     class Rude:
         def __str__(self) -> str:
             raise RuntimeError("no")
@@ -115,7 +115,7 @@ async def test_an_error_is_told_with_its_traceback() -> None:
     assert str(notice.fields["cause"]).endswith("ValueError: no such invoice\n")
 
 
-async def test_a_reader_whose_loop_has_ended_harms_nobody() -> None:
+async def test_reader_of_an_ended_loop_does_not_disturb_others() -> None:
     feed = Feed(now=lambda: NOW)
 
     def elsewhere() -> None:
@@ -173,7 +173,7 @@ async def test_a_failure_has_the_command_that_mends_it(event: ObservedEvent, com
         assert name in OPERATED[group].commands
 
 
-# ── The lives of messages: which events belong to which message ──
+# ── The lives of messages: the events of each message ──
 
 
 PLACE = "bot/web:-:ana"
@@ -185,7 +185,7 @@ def run(event_id: str) -> str:
 
 
 def asked(lives: Lives, event_id: str = "m1", action_id: str = "a1") -> str:
-    """Tell a message that leads to a question. Return the id of its run."""
+    """Record a message with a question after it. Return the id of the run."""
     lives.of(sample(MessageReceived, event_id=event_id, conversation=PLACE))
     lives.of(sample(TurnStart, run_id=run(event_id), conversation=PLACE, event_ids=[event_id], cause=event_id))
     lives.of(sample(PendingStashed, run_id=run(event_id), action=replace(ACTED, pending_action_id=action_id)))
@@ -207,7 +207,7 @@ def test_messages_of_one_turn_are_one_life() -> None:
     assert lives.of(start).joins == [run("m2")]
 
 
-def test_what_follows_a_question_belongs_to_its_message() -> None:
+def test_events_after_a_question_belong_to_its_message() -> None:
     lives = Lives()
     life = asked(lives)
     lives.of(sample(MessageReceived, event_id="press", conversation=PLACE, kind="ButtonPress"))

@@ -81,20 +81,20 @@ OUR_METHODS = """
 llm_error run_id attempt error duration_ms
 vetoed run_id stage interceptor tool_name
 """
-"""The methods beyond it."""
+"""The methods beyond the surface."""
 TABLE = {(words := line.split())[0]: tuple(words[1:]) for line in (METHODS + OUR_METHODS).splitlines() if line}
 
 LENGTHS_ONLY = {
     "artifacts", "chunk", "detail", "details", "result", "summary", "system_prompt",
     "cancelled.reason", "structured_validate.error", "webhook_rejected.why",
 }  # fmt: skip
-"""The fields of texts that are no names, ids or fixed words."""
+"""The text fields without names, ids and fixed words."""
 
 
 # ── the methods ──
 
 
-def test_the_methods_are_those_of_the_surface() -> None:
+def test_observer_has_the_methods_of_the_surface() -> None:
     methods = {name.removeprefix("on_"): method for name, method in vars(AgentObserver).items() if name[:3] == "on_"}
     del methods["event"]
     assert {name: tuple(inspect.signature(each).parameters)[1:] for name, each in methods.items()} == TABLE
@@ -108,14 +108,14 @@ def test_each_parameter_is_a_field_of_the_event(name: str) -> None:
 
 @pytest.mark.ledger("OBS-01")
 @pytest.mark.parametrize("kind", EVENTS.values(), ids=list(EVENTS))
-def test_the_base_takes_every_event_and_does_nothing(kind: type[ObservedEvent]) -> None:
+def test_base_observer_ignores_every_event(kind: type[ObservedEvent]) -> None:
     observer = AgentObserver()
     assert observer.on_event(sample(kind)) is None
     assert not observer.wants(kind.name)
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_an_overridden_method_gets_what_it_names(name: str) -> None:
+def test_overridden_method_gets_the_fields_it_names(name: str) -> None:
     def method(self: Any, *args: Any) -> Any:
         return args
 

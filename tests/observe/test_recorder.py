@@ -1,4 +1,4 @@
-"""The recorder: events of a run become the steps of its trace."""
+"""The recorder: events of a run become the steps of the trace."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_a_later_error_is_a_step_of_its_own(run: Run) -> None:
 
 
 class Remembered(Exception):
-    """An error that can be watched."""
+    """An error with a weak reference."""
 
 
 def test_a_recorder_does_not_keep_an_error_alive(run: Run) -> None:
@@ -314,7 +314,7 @@ def test_a_recorder_does_not_keep_an_error_alive(run: Run) -> None:
         gc.enable()
 
 
-# ── what is told by one event ──
+# ── steps of a single event ──
 
 
 @pytest.mark.ledger("TRC-14")
@@ -395,7 +395,7 @@ def test_only_a_failed_validation_is_a_step(run: Run) -> None:
     assert (step.type, step.summary, step.error) == ("structured_retry", "attempt 1", "field age: not a number")
 
 
-def test_a_fallback_says_from_whom_to_whom(run: Run) -> None:
+def test_fallback_step_names_both_providers(run: Run) -> None:
     error = ProviderError("openai", "overloaded", retryable=True)
     run.tell(ProviderFallback, failed_provider="openai", next_provider="anthropic", error=error)
     (step,) = run.trace()
@@ -425,7 +425,7 @@ def test_no_event_brings_content_into_a_span(run: Run, kind: type[RunEvent]) -> 
     assert AgentTrace.from_dict(trace.to_dict()) == trace
 
 
-def test_events_that_say_nothing_of_their_own_are_not_read(run: Run) -> None:
+def test_events_without_facts_of_their_own_are_not_steps(run: Run) -> None:
     run.tell(ToolStart, call_id="c1", tool_name="look_up", tool_args={})
     run.tell(CostWarning, cost_used=0.2, threshold=0.1)
     assert len(run.trace()) == 0

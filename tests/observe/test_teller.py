@@ -27,7 +27,7 @@ class Chunks(AgentObserver):
 
 
 class Later(Chunks):
-    """An observer that waits for an event before it hears a chunk. It runs in the background."""
+    """An observer waiting for an asyncio event before each chunk. Runs in the background."""
 
     def __init__(self, heard: list[Any], mark: str = "", *, go: asyncio.Event | None = None) -> None:
         super().__init__(heard, mark)
@@ -63,7 +63,7 @@ class FaultyBlocking(FaultyLater):
 
 
 class Reads:
-    """A reader of the gateway, or of one run."""
+    """A reader of the gateway, or of a single run."""
 
     def __init__(self, *kinds: type[ObservedEvent]) -> None:
         self.kinds, self.events = kinds, list[ObservedEvent]()
@@ -80,7 +80,7 @@ def chunk_now(teller: Teller, text: str) -> None:
     teller.tell_now(ToolChunk, "r", call_id="c", tool_name="t", chunk=text)
 
 
-# ── who is told, and in what order ──
+# ── the listeners and the order ──
 
 
 @pytest.mark.ledger("OBS-01", "OBS-27")
@@ -292,7 +292,7 @@ async def test_a_failing_observer_hurts_none(
     assert SECRET not in caplog.text
 
 
-async def test_an_observer_that_cannot_say_what_it_wants() -> None:
+async def test_observer_with_a_failing_wants_is_counted_and_skipped() -> None:
     class Lost(AgentObserver):
         def wants(self, name: str) -> bool:
             raise ValueError(SECRET)
@@ -304,7 +304,7 @@ async def test_an_observer_that_cannot_say_what_it_wants() -> None:
 
 
 @pytest.mark.ledger("OBS-34")
-async def test_what_an_observer_returns_changes_nothing() -> None:
+async def test_return_value_of_an_observer_is_ignored() -> None:
     class Vetoes(AgentObserver):
         def on_tool_chunk(self, run_id: str, call_id: str, tool_name: str, chunk: str) -> Any:
             return False

@@ -1,4 +1,4 @@
-"""The trace of a run: its JSON, its file, its timeline, its spans and its bounded form."""
+"""The trace of a run: the JSON, the file, the timeline, the spans and the bounded form."""
 
 from __future__ import annotations
 
@@ -529,7 +529,7 @@ def test_too_small_a_bound_is_refused() -> None:
         bounded(TRACE, 2047)
 
 
-# ── The export of spans: the provider of an application, sampling, and what is refused at start ──
+# ── The export of spans: the provider of an application, sampling, and refusals at start ──
 
 
 URL = "http://127.0.0.1:9/v1/traces"
@@ -617,7 +617,7 @@ async def test_a_processor_that_raises_ends_no_turn(
 # ── at start ──
 
 
-def test_without_a_collector_and_a_provider_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_export_is_made_without_collector_and_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.sdk.trace")
     assert span_export(None, headers="", service_name="Shop") is None
 

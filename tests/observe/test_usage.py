@@ -50,7 +50,7 @@ def test_call_that_was_not_counted_makes_the_sum_unknown() -> None:
         ([None, 0.12, None], "30 tokens (30 in, 0 out), at least $0.1200; the price of 2 calls is unknown"),
     ],
 )
-def test_summary_says_what_is_unknown(costs: list[float | None], text: str) -> None:
+def test_summary_names_the_unknown_prices(costs: list[float | None], text: str) -> None:
     meter = UsageMeter()
     for cost in costs:
         meter.add(Usage(prompt_tokens=10, cost_usd=cost))

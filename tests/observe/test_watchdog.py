@@ -1,4 +1,4 @@
-"""The watchdog: a loop that stands still is logged with its place, counted, and told by /readyz for a minute."""
+"""The watchdog: a stalled loop is logged with the place, counted, and reported by /readyz for a minute."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def watchdog(clock: Clock) -> Iterator[Watchdog]:
-    """A watchdog without its thread and its timer, which the test works by hand."""
+    """A watchdog without a thread and a timer, driven by the test."""
     yield Watchdog(clock, clock)
 
 
@@ -69,10 +69,10 @@ def test_a_stall_is_logged_while_it_lasts_and_counted(
     assert watchdog.stalled_within(60.0) is None
 
 
-def test_a_stall_that_nobody_saw_is_logged_at_its_end(
+def test_unobserved_stall_is_logged_at_its_end(
     watchdog: Watchdog, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A call in C may hold the interpreter, and with it the thread, until the loop goes on."""
+    """A call in C may hold the interpreter, and also the watchdog's thread, until the loop goes on."""
     watchdog.lag.beat()
     watchdog.look()
     clock.seconds += 7.0
@@ -85,7 +85,7 @@ def test_a_stall_that_nobody_saw_is_logged_at_its_end(
 
 
 def dawdle(until_set: threading.Event) -> None:
-    """Hold the loop, and use the processor, until the watchdog has logged it."""
+    """Keep the loop and the processor busy until the watchdog's log line."""
     deadline = time.monotonic() + 20.0
     while not until_set.is_set() and time.monotonic() < deadline:
         pass

@@ -30,11 +30,11 @@ SECRET = "kept-for-tests-0123456789-ABCDEFGHIJ"
 ARGS = {"invoice_id": "INV-42"}
 
 not_in_memory = pytest.mark.parametrize("kept", ["file", "redis"], indirect=True)
-"""Where a store outlives its process."""
+"""Stores with data beyond a process."""
 
 
 class Place:
-    """One kind of store, for as long as a test lasts."""
+    """A kind of store, for the duration of a test."""
 
     def __init__(self, kind: str, path: Path, url: str, prefix: str) -> None:
         self.kind, self.path, self.url, self.prefix = kind, path, url, prefix
@@ -43,9 +43,9 @@ class Place:
         self._stores: list[Store] = []
 
     async def open(self, *, elsewhere: bool = False, **options: Any) -> PendingStore:
-        """A pending store with what the ones before it have stored; in memory there is nothing then.
+        """Open a pending store on the data of the earlier stores; in memory there is no earlier data.
 
-        `elsewhere`: as another process would have it, which on a file comes after this one.
+        `elsewhere`: open as another process does; on a file, the earlier stores are closed before.
         """
         made: PendingStore
         match self.kind:
@@ -64,18 +64,18 @@ class Place:
         return made
 
     async def later(self, seconds: float) -> None:
-        """So much time passes for the store."""
+        """Advance the time of the store."""
         self._offset += seconds
         for made in self._made:
             (await made.open()).offset_seconds = self._offset
 
     @property
     def passed(self) -> float:
-        """How many seconds have passed so."""
+        """The advanced seconds."""
         return self._offset
 
     async def close(self) -> None:
-        """As at the end of the process."""
+        """Close as the process ends."""
         for made in self._made:
             await made.close()
         for store in self._stores:
@@ -83,22 +83,22 @@ class Place:
         self.forget()
 
     def forget(self) -> None:
-        """Leave what was opened here to somebody who has closed it."""
+        """Forget the opened stores after another caller closed them."""
         self._made.clear()
         self._stores.clear()
 
     async def stored(self, pending: PendingStore, prefix: str) -> dict[Key, Any]:
-        """The records of these names as they are stored."""
+        """Return the stored records with this prefix of names."""
         return {key: record.value for key, record in await (await pending.open()).scan(prefix)}
 
     async def change(self, pending: PendingStore, key: Key, value: Any) -> None:
-        """Write something into the store, as somebody without the key could."""
+        """Write a value into the store, as an attacker without the key could."""
         store = await pending.open()
         await store.commit(Transaction(partition=key.partition, puts={key.name: Put(value)}))
 
 
 class Ran:
-    """What executors did, in order."""
+    """The acts of executors, in order."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -124,7 +124,7 @@ def status(outcome: ConfirmOutcome | None) -> str | None:
 
 
 class NoYes:
-    """Reads nothing as a yes."""
+    """Reads no text as a yes."""
 
     version = "no-yes-1"
 
@@ -137,7 +137,7 @@ class NoYes:
 
 @pytest.fixture(scope="session", params=languages())
 def lang(request: pytest.FixtureRequest) -> str:
-    """Each language. The tests of one language run one after another: its words are read once."""
+    """Each language. The tests of a language run one after another, so the words are read once."""
     return str(request.param)
 
 
@@ -155,7 +155,7 @@ async def group() -> AsyncIterator[Table]:
 
 @pytest.fixture(params=["memory", "redis"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A store in memory and one on Redis, empty, with a secret. A file has the same store as the memory."""
+    """An empty store in memory and another on Redis, with a secret. A file has the same store as the memory."""
     kind, url, own = str(request.param), "", ""
     monkeypatch.setenv("ASKFIRST_SECRET", SECRET)
     if kind == "redis":

@@ -1,4 +1,4 @@
-"""A prompt as a person sees it on each platform, and the arguments read back from there."""
+"""A prompt as displayed on each platform, and the arguments read back from the display."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PART_NUMBER = re.compile(r"^\(\d+/\d+\) ")
 
 
 def telegram(reply: Reply) -> str:
-    """Text with entities: only the title and the words to type look any different."""
+    """Text with entities: only the title and the words to type look different."""
     parts = render_telegram(Address(channel="telegram", account="1", place="2"), reply)
     for part in parts:
         entities: Any = part.arguments.get("entities", ())
@@ -30,7 +30,7 @@ def telegram(reply: Reply) -> str:
 
 
 def slack(reply: Reply) -> str:
-    """Blocks of rich text. Addresses are links whose words are the address; nobody is named."""
+    """Blocks of rich text. The text of a link is the address; no user is mentioned."""
     pieces: list[str] = []
     for part in render_slack(Address(channel="slack", account="T1", place="D1"), reply):
         blocks: Any = part.arguments["blocks"]
@@ -42,19 +42,19 @@ def slack(reply: Reply) -> str:
 
 
 def whatsapp(reply: Reply) -> str:
-    """Text in which WhatsApp takes every mark for its own: those are gone."""
+    """Text without the characters taken by WhatsApp for markup."""
     bodies = [_PART_NUMBER.sub("", str(part.arguments["body"])) for part in render_whatsapp(reply)]
     return re.sub(r"[*~`]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", "", "\n".join(bodies))
 
 
 def sms(reply: Reply) -> str:
-    """Plain text. Its quotes and new lines are those of a plain keyboard."""
+    """Plain text with the quotes and new lines of a plain keyboard."""
     place = Address(channel="sms", account="+15550001111", place="+15557654321")
     return "\n".join(_PART_NUMBER.sub("", str(part.arguments["body"])) for part in render_sms(place, reply))
 
 
 def web_chat(reply: Reply) -> str:
-    """The page's HTML, in which a browser makes one space of several."""
+    """The page's HTML; a browser joins several spaces into one."""
     [part] = render_reply(reply)
     page = _Page()
     page.feed(to_html(str(part.arguments["text"]), links=not part.arguments.get("exact")))
@@ -87,13 +87,13 @@ SEEN: Mapping[str, Callable[[Reply], str]] = {
 
 
 def read_rows(seen: str) -> list[tuple[str, str]]:
-    """Names and what is shown of their values."""
+    """Return the names and the displayed values."""
     shown = seen.translate({0x2068: None, 0x2069: None})
     found = [re.fullmatch(r" *[-•] (.+?): (.+)", line) for line in shown.split("\n")]
     return [(row[1], row[2]) for row in found if row is not None]
 
 
 def read_argument(seen: str) -> Any:
-    """The value that is meant by what is shown of it, on whichever platform."""
+    """Return the value behind a displayed value, on any platform."""
     quoted = seen[:1] == '"' == seen[-1:] and len(seen) > 1
     return read_value(f"“{seen[1:-1]}”" if quoted else seen)

@@ -49,7 +49,7 @@ GROUP = Address(channel="test", account="bot", place="#team", group=True)
 
 
 def record(**changes: Any) -> PendingAction:
-    """A well-formed action of Ana's that nobody has been shown yet."""
+    """A well-formed action of Ana's without a shown prompt."""
     args: dict[str, Json] = {"invoice_id": "INV-42"}
     action = PendingAction(
         pending_action_id="5e" * 16,
@@ -73,7 +73,7 @@ def record(**changes: Any) -> PendingAction:
 
 
 def deletion(confirm: Any = "Delete invoice {invoice_id}?", **options: Any) -> Tool:
-    """A tool that cannot be undone."""
+    """A tool with an irreversible effect."""
 
     @tool(confirm=confirm, **options)
     async def delete_invoice(invoice_id: str) -> str:
@@ -92,7 +92,7 @@ def make_tool(
     ttl_seconds: float | None = None,
     standin: Sequence[str] = (),
 ) -> Tool:
-    """The same with an approver rule."""
+    """The deletion with an approver rule."""
     written = [str(person) for person in people]
     rule = Approvers(people=written, need=need, requester=requester, standin=standin) if people else None
     return deletion(Confirm("Delete invoice {invoice_id}?", approvers=rule, ttl_seconds=ttl_seconds))
@@ -100,7 +100,7 @@ def make_tool(
 
 @dataclass
 class Table:
-    """One conversation of a store in memory, and everything that was written for it."""
+    """A conversation of a store in memory, with all records."""
 
     store: SqliteStore
     address: Address
@@ -124,14 +124,14 @@ class Table:
         )
 
     async def write(self, actions: ConversationActions, **more: Any) -> Transaction:
-        """Commit what was changed."""
+        """Commit the changed records."""
         transaction = Transaction(partition=self.store.partition(self.conversation), **more)
         await actions.write(transaction)
         await self.store.commit(transaction)
         return transaction
 
     async def ask(self, invoice: str = "INV-42", *, by: Person = ANA, tool: Tool | None = None) -> PendingAction:
-        """Ask and show the prompt of one deletion; it is not delivered yet."""
+        """Ask for a deletion and show the prompt, without a delivery."""
         actions = await self.actions()
         action = self.proposed(actions, invoice, by=by, tool=tool)
         if actions.get(action.pending_action_id) is None:
@@ -160,13 +160,13 @@ class Table:
         return propose_action(actions, tool or deletion(), {"invoice_id": invoice}, preview, **{**given, **more})
 
     def proposed(self, actions: ConversationActions, invoice: str = "INV-42", **more: Any) -> PendingAction:
-        """Propose what is not refused."""
+        """Return an accepted proposal."""
         action = self.propose(actions, invoice, **more)
         assert not isinstance(action, ProposalRefused), action.why
         return action
 
     async def deliver(self, *asked: PendingAction, message_id: str = "m1") -> datetime:
-        """The prompt arrives now."""
+        """Record the arrival of the prompt."""
         actions = await self.actions()
         shows = frozenset(action.pending_action_id for action in asked)
         showing = Showing(at=actions.now, queued=actions.now, shows=shows, alone=True, message_id=message_id)
@@ -188,7 +188,7 @@ class Table:
         return action
 
     async def tamper(self, action_id: str, **changes: Json) -> None:
-        """Change fields of the stored record, as somebody with the file but without the key could."""
+        """Change fields of the stored record, as an attacker with the file but without the key could."""
         key = Key("00", f"action/{action_id}")
         stored: Any = (await self.store.get([key]))[key].value
         transaction = Transaction(partition="00")
@@ -201,7 +201,7 @@ class Table:
         return [line for line in lines if line["action"] == action_id]
 
     def word(self, at: datetime | None, *shown: PendingAction, **changes: Any) -> BareReply:
-        """A bare word that was typed at that moment, right after these prompts."""
+        """A bare word typed at this moment, right after these prompts."""
         assert at is not None
         ids = frozenset(action.pending_action_id for action in shown)
         first = min((action.shown_at for action in shown if action.shown_at is not None), default=at)
@@ -223,5 +223,5 @@ async def table(address: Address = PRIVATE) -> AsyncIterator[Table]:
 
 
 def said(actions: ConversationActions) -> list[str]:
-    """What is to be said, without its edits of prompts."""
+    """Return the queued replies without the edits of prompts."""
     return [say.reply.text for say in actions.says if say.reply.edits is None]

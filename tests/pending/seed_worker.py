@@ -1,7 +1,7 @@
-"""A process of its own that pops what another has stashed, and is killed from outside.
+"""A process popping the stashes of another process, killed from outside.
 
-`pop` answers every user's action at once with its brothers; `hang` never ends an executor that has begun; `open` only
-tries to open the store. What executors do is a line in a file, for each time that they do it.
+`pop` answers every user's action at the same time as the sibling processes; `hang` never ends a begun executor; `open`
+only tries to open the store. Each act of an executor is a line in a file.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gateway.pending.words import prepare
 from gateway.store.errors import StoreRefused
 from gateway.store.redis import RedisStore
 
-prepare("pt", "en", "es")  # once, in the process that forks the children: it takes longer than most of these tests
+prepare("pt", "en", "es")  # once, in the process that forks the children: this takes longer than most of these tests
 
 USERS = [f"user {number}" for number in range(4)]
 
 
 def run(pipe: Connection, where: str, prefix: str, what: str, secret: str, effects: str) -> None:
-    """What the process does. `where` is a file or the URL of a Redis server."""
+    """Run the process. `where` is a file or the URL of a Redis server."""
     os.environ["ASKFIRST_SECRET"] = secret
     asyncio.run(main(pipe, where, prefix, what, Path(effects)))
 

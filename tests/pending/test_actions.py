@@ -1,4 +1,4 @@
-"""The actions on a real store: how actions are shown, decided, launched and ended, and what people are told."""
+"""The actions on a real store: shown, decided, launched, ended, and announced to people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.pending.records import ANA, BOB, EVA, GROUP, Table, make_tool, said
 
 
 def reads(intent: Any) -> deciding.Reads:
-    """Words that say this to a question of any verb."""
+    """Words with this intent for a question of any verb."""
     return lambda verb, asked: intent
 
 
@@ -48,7 +48,7 @@ async def test_windows_begin_with_the_receipt_and_end_by_a_timer(private: Table)
     assert (await private.read(action.pending_action_id)).reason == "expired"
 
 
-async def test_an_expiry_before_its_time_does_nothing(private: Table) -> None:
+async def test_expiry_before_the_deadline_changes_no_action(private: Table) -> None:
     action = await private.asked()
     actions = await private.actions()
     settling.expire(actions, action.pending_action_id, actions.now)
@@ -135,7 +135,7 @@ async def test_shown_again_twice_at_most_with_old_buttons_still_good(private: Ta
     assert {token.sha256 for token in action.tokens} <= {token.sha256 for token in again.tokens}
 
 
-async def test_showing_no_actions_says_nothing(private: Table) -> None:
+async def test_showing_no_actions_queues_no_message(private: Table) -> None:
     actions = await private.actions()
     prompting.show_prompt(actions, [])
     assert actions.says == []
@@ -258,7 +258,7 @@ async def test_a_late_yes_is_told_that_it_expired(private: Table) -> None:
 
 
 @pytest.mark.ledger("PEND-39")
-async def test_yes_with_nothing_open_or_lately_settled_is_ordinary(private: Table) -> None:
+async def test_yes_without_an_open_or_lately_settled_one_is_ordinary(private: Table) -> None:
     actions = await private.actions()
     assert not deciding.word(actions, reads("confirm"), ANA, private.word(actions.now), "en")
     await private.asked()
@@ -350,7 +350,7 @@ async def test_unknown_is_settled_by_a_late_end_or_by_hand(private: Table) -> No
 
 
 @pytest.mark.parametrize("when", ["press", "launch", "expiry"])
-async def test_what_drifted_is_not_run_and_told_once(private: Table, when: str) -> None:
+async def test_drifted_action_is_not_run_and_is_told_once(private: Table, when: str) -> None:
     action_id = await approved(private) if when == "launch" else (await private.asked()).pending_action_id
     private.drifts = True
     actions = await private.actions()
@@ -368,7 +368,7 @@ async def test_what_drifted_is_not_run_and_told_once(private: Table, when: str) 
     assert actions.says == []
 
 
-# ── records that somebody changed ──
+# ── records changed from outside ──
 
 
 @pytest.mark.parametrize("state", ["pending", "approved"])
@@ -398,7 +398,7 @@ async def test_forged_running_record_is_told_as_unknown(private: Table) -> None:
 
 
 @pytest.mark.parametrize("broken", [{"fence": "x"}, {"requested_at": 1e99}, {"state": "won"}, {"preview": None}])
-async def test_an_unreadable_record_ends_told_and_holds_up_nobody(private: Table, broken: dict[str, Any]) -> None:
+async def test_unreadable_record_ends_told_and_blocks_no_other_action(private: Table, broken: dict[str, Any]) -> None:
     action, other = await private.asked("INV-1"), await private.asked("INV-2")
     await private.tamper(action.pending_action_id, **broken)
     actions = await private.actions()
@@ -426,7 +426,7 @@ async def test_action_sealed_with_a_lost_key_is_not_launched(private: Table) -> 
     assert settling.launch(actions, action_id, 5, actions.now) is None
 
 
-# ── what is kept ──
+# ── retention ──
 
 
 async def test_the_index_of_open_actions_never_lapses_before_them(private: Table) -> None:
@@ -435,7 +435,7 @@ async def test_the_index_of_open_actions_never_lapses_before_them(private: Table
     assert [each.pending_action_id for each in (await private.actions()).open] == [action.pending_action_id]
 
 
-async def test_what_is_settled_is_kept_thirty_days(private: Table) -> None:
+async def test_settled_action_is_kept_thirty_days(private: Table) -> None:
     action = await private.asked()
     actions = await private.actions()
     deciding.withdraw(actions, str(ANA), actions.now)
@@ -456,7 +456,7 @@ async def test_audit_lines_form_a_chain_that_ends_in_the_record(private: Table) 
     assert (await private.read(action_id)).audit == heads[-1]
 
 
-async def test_actions_that_did_not_change_write_nothing(private: Table) -> None:
+async def test_unchanged_actions_leave_the_transaction_empty(private: Table) -> None:
     await private.asked()
     transaction = Transaction(partition="00")
     await (await private.actions()).write(transaction)

@@ -1,4 +1,4 @@
-"""The chains of the audit: whatever is done to their lines is seen, in whatever order they are read."""
+"""The chains of the audit: any change of the lines is detected, in any order of reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A yes that goes on, and words that are nearly an answer."""
+"""A yes with more words behind, and words close to an answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_yes_with_a_doubt_or_a_but_is_unclear(lang: str) -> None:
     assert [text for text in texts if PARSER.classify(text, lang, verb="delete") == "confirm"] == []
 
 
-def test_what_only_acknowledges_is_near_and_unclear(lang: str) -> None:
+def test_acknowledgement_alone_is_near_and_unclear(lang: str) -> None:
     words, samples = words_of(lang), CORPUS["acknowledges"][lang]
     alone = [text for text in words.acknowledgements if not reads_as_answer(text, lang)]
     assert len(alone) >= len(words.acknowledgements) / 2

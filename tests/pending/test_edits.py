@@ -1,4 +1,4 @@
-"""Edits of prompts: each is one message of the real platform, and names every question that is still open."""
+"""Edits of prompts: each edit is a single message of the real platform, and names every question still open."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def end(actions: ConversationActions, action: PendingAction, how: str, reason: s
 
 
 def assert_edits_fit(platform: str, actions: ConversationActions) -> None:
-    """Each message with an ended question is edited once, in one message, and asks the open ones."""
+    """Check that each message with an ended question has one edit, in one message, with the open questions."""
     edits = {said.reply.edits: said.reply for said in actions.says if said.reply.edits is not None}
     asked = list(actions.by_id.values())
     assert {*edits} == {message_id for action in asked if not action.open for message_id in action.prompts}
@@ -83,7 +83,7 @@ def assert_edits_fit(platform: str, actions: ConversationActions) -> None:
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("seed", range(25))
-async def test_an_edit_is_one_message_whatever_has_ended(private: Table, platform: str, seed: int) -> None:
+async def test_edit_is_one_message_for_any_ended_questions(private: Table, platform: str, seed: int) -> None:
     chance = random.Random(seed)
     letters, count = chance.choice(["x", "x", "é", "*", "🦊", "א"]), chance.randrange(2, 6)
     room = chance.choice([1_000, 2_800, 3_200, 3_400]) // len(letters.encode("utf-16-le")) * 2
@@ -111,7 +111,7 @@ async def test_an_edit_is_one_message_whatever_has_ended(private: Table, platfor
 async def test_a_note_is_shortened_only_as_far_as_needed(
     private: Table, reason: str, name: str, kept: set[str]
 ) -> None:
-    """Five questions that fill a message. The reasons go first, then the arguments; what is open stays whole."""
+    """Five questions fill a message. The reasons go first, then the arguments; open questions stay whole."""
     table = [("to", "x" * 640)]
     actions = await delivered(private, "telegram", [Preview(text=f"Send {n}?", table=table) for n in range(5)])
     *first, last = actions.open
@@ -130,7 +130,7 @@ async def test_a_note_is_shortened_only_as_far_as_needed(
 
 
 async def test_notes_that_have_no_room_are_marks_alone(private: Table) -> None:
-    """Four short questions and one that fills the message. Their notes name a person whose name has to be escaped."""
+    """Four short questions, and a fifth filling the message. The notes name a person with characters to escape."""
     long = Preview(text="Send 5?", table=[("to", "x" * 2_950)])
     actions = await delivered(private, "telegram", [*(Preview(text=f"Send {n}?") for n in range(1, 5)), long])
     assert {*actions.open[-1].prompts} == {"100"}

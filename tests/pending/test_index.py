@@ -33,7 +33,7 @@ def test_one_prompt_may_have_asked_for_several() -> None:
     assert ids(Index().changed(one, NOW).changed(two, NOW).by_prompt("m")) == [1, 2]
 
 
-def test_what_is_decided_moves_to_lately_and_is_still_found() -> None:
+def test_decided_action_moves_to_lately_and_is_still_found() -> None:
     index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW)
     index = index.changed(close(numbered(1), "refused", NOW), NOW)
     assert (ids(index.open), ids(index.lately)) == ([2], [1])
@@ -54,7 +54,7 @@ def test_a_new_showing_is_found_too() -> None:
     assert ids(index.changed(shown, NOW).by_prompt("again")) == [1]
 
 
-def test_twenty_of_those_settled_are_kept_and_every_open_one() -> None:
+def test_twenty_settled_actions_and_all_open_ones_are_kept() -> None:
     index = Index()
     for number in range(1, 26):
         index = index.changed(numbered(number), NOW).changed(close(numbered(number), "refused", NOW), NOW)
@@ -64,7 +64,7 @@ def test_twenty_of_those_settled_are_kept_and_every_open_one() -> None:
     assert len(index.open) == 30
 
 
-def test_what_the_last_people_did_is_kept() -> None:
+def test_last_acts_of_the_latest_people_are_kept() -> None:
     index = Index()
     for number in range(50):
         index = index.acted_by(f"test:bot:{number}", NOW + timedelta(seconds=number))
@@ -105,19 +105,19 @@ def test_index_reads_back_as_it_was_stored() -> None:
     assert Index.from_text(index.to_text()) == index
 
 
-def test_its_counter_grows_with_every_write_and_over_its_own_end() -> None:
+def test_counter_grows_with_every_write_and_with_a_new_index() -> None:
     first = Index().written({}, NOW)
     assert first.written({}, NOW - timedelta(days=1)).counter > first.counter
     assert Index().written({}, NOW + timedelta(seconds=1)).counter > first.counter
 
 
-def test_it_names_the_seal_of_each_records_last_write() -> None:
+def test_index_names_the_seal_of_each_records_last_write() -> None:
     index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW)
     index = index.written({f"{1:032x}": "one", f"{2:032x}": "two"}, NOW).written({f"{2:032x}": "new"}, NOW)
     assert [entry.seal for entry in index.open] == ["one", "new"]
 
 
-def test_nothing_is_said_last_while_another_message_is_in_flight() -> None:
+def test_no_showing_is_last_while_another_message_is_in_flight() -> None:
     def at(second: int) -> datetime:
         return NOW + timedelta(seconds=second)
 

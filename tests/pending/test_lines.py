@@ -1,4 +1,4 @@
-"""Sealed lines of a transcript: what was changed, put in, copied or moved without the key is left out."""
+"""Sealed lines of a transcript: a line changed, inserted, copied or moved without the key is left out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored(lines: Sequence[Json], keyring: Keyring = KEYRING, name: str = "Bot/s
 
 
 def read(lines: Sequence[str], keyring: Keyring = KEYRING, name: str = "Bot/sms:1:2") -> list[Any]:
-    """What is read, which is the same from the text and from the value."""
+    """Read the lines, with the same result from the text and from the value."""
     entries = [LogEntry(seq=seq, stamp=NOW, value=json.loads(line)) for seq, line in enumerate(lines)]
     reader, values = LineReader(keyring), read_entries(keyring, name, entries)
     found = reader.read(name, lines)

@@ -1,4 +1,4 @@
-"""Plans that the platform shows in several messages: their buttons, numbers and limits, on a real store."""
+"""Plans shown in several messages of the platform: buttons, numbers and limits, on a real store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLACES: dict[str, Address] = {
 
 
 async def shown_on(table: Table, platform: str, *lengths: int, plan: str | None = "p") -> ConversationActions:
-    """Ask for these deletions at once on a platform; nothing is written yet."""
+    """Ask for these deletions at once on a platform, without a commit."""
     channel = CHANNELS[platform]
     actions = await table.actions(capabilities=channel.capabilities, fits=partial(is_one_message, channel))
     proposed: list[PendingAction] = []
@@ -53,7 +53,7 @@ async def shown_on(table: Table, platform: str, *lengths: int, plan: str | None 
 
 
 def listed(actions: ConversationActions) -> list[list[int]]:
-    """The numbers of the questions in each message that was queued."""
+    """Return the numbers of the questions in each queued message."""
     ids = [action.pending_action_id for action in actions.open]
     return [[1 + ids.index(each) for each in said.shows] for said in actions.says if said.shows]
 
@@ -104,7 +104,7 @@ async def test_question_too_long_for_one_part_is_a_file(private: Table, platform
 
 
 async def test_characters_that_count_twice_are_counted_so(private: Table) -> None:
-    """3,000 characters outside of the first plane are 6,000 units on Telegram, whose limit is 4,096."""
+    """3,000 characters outside of the first plane are 6,000 units on Telegram; the limit is 4,096."""
     channel = CHANNELS["telegram"]
     actions = await private.actions(capabilities=channel.capabilities, fits=partial(is_one_message, channel))
     action = private.proposed(actions, "🦊" * 2_500)
@@ -119,7 +119,7 @@ def words(text: str) -> Callable[[int], Any]:
 
 
 async def two_messages(private: Table, *, arrived: Sequence[int]) -> tuple[ConversationActions, BareReply]:
-    """Three questions in two messages, of which these have arrived, and an answer that came then."""
+    """Three questions in two messages, the arrival of these messages, and an answer after the arrival."""
     actions = await shown_on(private, "telegram", 700, 700, 700)
     assert listed(actions) == [[1, 2], [3]]
     says = list(actions.says)
@@ -173,11 +173,11 @@ async def test_edited_message_keeps_its_numbers(private: Table) -> None:
     assert actions.by_id[third.pending_action_id].reason == "refused"
 
 
-# ── a list that asks what a yes or a no meant ──
+# ── a list asking for the questions meant by a yes or a no ──
 
 
 async def which(private: Table, intent: Any, *invoices: str) -> tuple[ConversationActions, BareReply]:
-    """Several questions that were asked one by one, a bare word, the list that answers it, and a number after it."""
+    """Several questions asked in separate messages, a bare word, the list in answer, and a number after the list."""
     asked: list[PendingAction] = []
     for invoice in invoices:
         actions = await private.actions()
@@ -202,7 +202,7 @@ DO = {"2": ["2"], "the first": ["1"], "both": ["1", "2"], "all": ["1", "2"], "1 
 
 @pytest.mark.parametrize("text", DO)
 @pytest.mark.parametrize("intent", ["confirm", "cancel"])
-async def test_number_after_the_list_means_what_the_word_meant(private: Table, text: str, intent: Any) -> None:
+async def test_number_after_the_list_has_the_intent_of_the_bare_word(private: Table, text: str, intent: Any) -> None:
     actions, said = await which(private, intent, "1", "2")
     if intent == "cancel" and text == "all but 1":
         return  # it refuses one of a list of refusals: the answer is the codes
@@ -213,7 +213,7 @@ async def test_number_after_the_list_means_what_the_word_meant(private: Table, t
     assert sorted(name for name, action in ended.items() if action.state == state) == DO[text]
 
 
-async def test_all_confirms_only_what_the_list_showed_whole(private: Table) -> None:
+async def test_all_confirms_only_actions_shown_whole_in_the_list(private: Table) -> None:
     actions, said = await which(private, "confirm", "1", "2")
     action = actions.open[0]
     actions.by_id[action.pending_action_id] = replace(action, args={**action.args, "amount": 5})

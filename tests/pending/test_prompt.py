@@ -1,4 +1,4 @@
-"""The prompt as a person reads it: rendered for Telegram, the markup gone."""
+"""The prompt as displayed to a person: rendered for Telegram, without the markup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHAT = Address(channel="telegram", account="1", place="2")
 
 
 def read(reply: Reply) -> str:
-    """What Telegram shows of it."""
+    """Return the text displayed by Telegram."""
     (part,) = render(CHAT, reply)
     return str(part.arguments["text"])
 
@@ -117,7 +117,7 @@ def test_only_argument_shown_in_the_sentence_is_not_repeated() -> None:
         assert "• copies: 1\n" in read(asked(record(**one, args=copies, preview=preview)))
 
 
-def test_prompt_names_who_may_confirm() -> None:
+def test_prompt_names_the_people_allowed_to_confirm() -> None:
     one, two = (record(approvers=(str(BOB), str(EVA)), need=need) for need in (1, 2))
     assert "K7PA. Asked by Ana (test ana). The decision is up to the people who decide." in read(asked(one))
     named = replace(two, approvers_name="our *finance* team")
@@ -130,7 +130,7 @@ def test_prompt_names_who_may_confirm() -> None:
 
 
 def test_prompt_names_its_asker_where_others_decide() -> None:
-    """Their name, which anybody can choose, stands beside what the platform says of them."""
+    """The freely chosen name stands beside the identity given by the platform."""
     others = record(approvers=(str(BOB), str(ANA)), requester_name="the CEO", requester_handle="ana", address=GROUP)
     who = "“the CEO” (@ana, test ana)"
     assert f"Asked by {who}. The decision is up to" in read(asked(others))
@@ -165,11 +165,11 @@ HOSTILE = [
     ("1\u00a0000\u202f€", "1 000 €", "1\\u00a0000\\u202f€"),
     ("\\*", "\\*", "\\\\*"),
 ]
-"""A value, how a sentence shows it, and how a value shows it if that is something else."""
+"""A value, the form in a sentence, and the form as an argument if different."""
 
 
 @pytest.mark.parametrize(("value", "sentence", "exact"), HOSTILE)
-def test_a_hostile_value_is_shown_as_what_it_is(value: str, sentence: str, exact: str | None) -> None:
+def test_hostile_value_is_shown_literally(value: str, sentence: str, exact: str | None) -> None:
     action = record(args={"it": value}, table=(), preview=f"Delete ({value})?")
     text = read(asked(action))
     assert f"• it: “{exact or sentence}”\n" in text
@@ -194,7 +194,7 @@ def test_a_long_value_stands_in_the_prompt_whole() -> None:
     assert f"• it: “{value}”\n" in read(asked(record(args={"it": value}, table=())))
 
 
-def test_a_preview_of_nothing_is_the_tools_name() -> None:
+def test_blank_preview_is_replaced_by_the_tools_name() -> None:
     assert read(asked(record(preview="  "))).startswith("delete invoice\n")
 
 
@@ -208,7 +208,7 @@ def test_a_preview_of_nothing_is_the_tools_name() -> None:
         ("Why? Delete INV-42 now? ", "Why? Delete INV-42 now"),
     ],
 )
-def test_a_settled_sentence_asks_nothing(preview: str, shown: str) -> None:
+def test_settled_sentence_is_no_question(preview: str, shown: str) -> None:
     assert read(Reply(text=statement(preview))) == shown
     note = read(Reply(text=settled_note(done(record(preview=preview)), NOW)))
     rows = "• Invoice: INV-42\n• invoice_id: INV-42"
@@ -251,7 +251,7 @@ def test_plain_text_is_never_markup() -> None:
 
 
 def in_words(*actions: PendingAction, sms: bool = True, **more: Any) -> str:
-    """What a text message shows of it, or WhatsApp."""
+    """Return the text displayed by SMS or WhatsApp."""
     reply = prompt(actions, ButtonTokens(), letters=drop_dear_accents if sms else str, **more)
     assert reply.buttons == ()
     place = Address(channel="sms", account="+15550001111", place="+15557654321")
@@ -260,7 +260,7 @@ def in_words(*actions: PendingAction, sms: bool = True, **more: Any) -> str:
 
 
 @pytest.mark.ledger("PEND-66")
-def test_without_buttons_it_says_which_words_answer() -> None:
+def test_prompt_without_buttons_names_the_answering_words() -> None:
     action = record(table=(), args={"invoice_id": "INV-42"}, ttl_seconds=1800.0)
     assert in_words(action) == (
         "Delete invoice INV-42?\n\n- invoice_id: INV-42\n\n"
@@ -287,7 +287,7 @@ def test_without_buttons_it_says_which_words_answer() -> None:
         ),
     ],
 )
-def test_in_words_it_is_one_cheap_text_message_in_each_language(
+def test_worded_prompt_is_one_cheap_message_in_each_language(
     language: str, sms: str, whatsapp: str | None, window: str
 ) -> None:
     action = record(language=language, table=(), args={"invoice_id": "INV-42"}, ttl_seconds=1800.0)
@@ -333,7 +333,7 @@ def test_question_to_cancel_never_says_that_no_cancels(verb: str | None, answer:
     assert read(asked(record(verb=verb))).count("OK K7PA or NO K7PA") == 1
 
 
-def test_what_a_tool_or_a_person_wrote_keeps_its_letters() -> None:
+def test_text_of_a_tool_or_a_person_keeps_its_letters() -> None:
     action = record(language="pt", preview="Apagar a fatura da Conceição?", table=(("João", "São Paulo"),))
     text = in_words(action)
     assert "Apagar a fatura da Conceição?" in text and 'João: "São Paulo"' in text
@@ -356,14 +356,14 @@ def test_signs_around_a_value_stay_in_the_cheap_alphabet(value: str, shown: str)
     assert f"- note: {shown}\n" in text and set(text) - set(value) <= GSM
 
 
-def test_right_to_left_value_moves_nothing_around_it() -> None:
+def test_right_to_left_value_keeps_the_order_around_it() -> None:
     action = record(table=(), args={"note": "שלום", "lines": ["שלום"], "copies": 2}, preview="Print “שלום” 2 times?")
     text = read(asked(action))
     assert text.startswith("Print \u2068“שלום”\u2069 2 times?\n\n")
     assert '• note: \u2068“שלום”\u2069\n• lines: \u2068[\u2068"שלום"\u2069]\u2069\n• copies: 2\n' in text
 
 
-def test_right_to_left_name_moves_nothing_around_it() -> None:
+def test_right_to_left_name_keeps_the_order_around_it() -> None:
     text = read(asked(record(table=(), args={"הערה": "a b", "עותקים": 2}, preview="Print?")))
     assert "• הערה: \u2068“a b”\u2069\n• עותקים: \u20682\u2069\n" in text
 
@@ -381,17 +381,17 @@ def test_right_to_left_name_moves_nothing_around_it() -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_how_it_stands_is_told_beside_the_note(action: PendingAction, state: str) -> None:
+def test_settled_reports_the_state_of_the_action(action: PendingAction, state: str) -> None:
     assert settled(action, NOW).state == state
 
 
-def test_the_time_of_a_note_is_told_as_it_stands_there() -> None:
+def test_settled_time_is_written_as_in_the_note() -> None:
     told = settled(done(record()), NOW)
     assert told == Settled(state="done", at=NOW, written="12:00 UTC")
     assert told.written in settled_note(done(record()), NOW)
 
 
-def test_a_message_of_two_questions_says_how_it_stands_with_each() -> None:
+def test_reply_of_two_questions_has_the_state_of_each() -> None:
     first, second = (show(record(pending_action_id=each * 32), NOW, "m") for each in "ab")
     assert asked(first, second).settled == ()
     reply = asked(close(first, "refused", NOW, by=str(ANA), name="Ana"), second)
@@ -406,7 +406,7 @@ def test_a_message_of_two_questions_says_how_it_stands_with_each() -> None:
         ("pt", "Confirmado por você, feito", "Não foi feito: você disse não."),
     ],
 )
-def test_who_has_no_name_is_you_in_a_chat_of_their_own(language: str, yes: str, no: str) -> None:
+def test_person_without_a_name_is_you_in_a_private_chat(language: str, yes: str, no: str) -> None:
     action = record(language=language)
     refused = close(show(action, NOW, "m"), "refused", NOW, by=str(ANA), name=None)
     assert yes in settled_note(replace(done(action), decided_name=None), NOW)

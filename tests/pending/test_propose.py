@@ -1,4 +1,4 @@
-"""Asking: what a call must pass before a person is shown it, and how it is frozen."""
+"""Asking: the checks of a call before the prompt, and the freezing of the call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.pending.records import ANA, BOB, EVA, Table, deletion, make_tool
 
 
 @pytest.mark.ledger("PEND-53", "PEND-09")
-async def test_what_is_asked_is_frozen_and_sealed(private: Table) -> None:
+async def test_asked_action_is_frozen_and_sealed(private: Table) -> None:
     action = await private.ask("INV-42")
     assert (action.kind, action.args, action.preview) == (
         "delete_invoice",
@@ -77,7 +77,7 @@ async def asked_as(
 
 
 def previewing(**options: Any) -> Tool:
-    """A tool with a preview function; what it would show is given to `propose_action`."""
+    """A tool with a preview function; the tests pass the preview to `propose_action`."""
 
     async def look() -> str:
         return ""
@@ -153,7 +153,7 @@ async def test_other_calls_and_people_are_not_superseded(private: Table) -> None
         assert action.supersedes is None
 
 
-async def test_what_was_refused_is_not_asked_with_a_new_preview(private: Table) -> None:
+async def test_refused_call_is_not_asked_with_a_new_preview(private: Table) -> None:
     action = await asked_as(private, SEEN, previewing())
     actions = await private.actions()
     turn_started = actions.now
@@ -188,7 +188,7 @@ async def test_of_several_older_ones_the_equal_one_is_joined(private: Table) -> 
         assert private.propose(actions, preview=dataclasses.replace(SEEN, precondition=tag)) is older
 
 
-async def test_the_quota_leaves_out_what_is_superseded(private: Table) -> None:
+async def test_quota_leaves_out_superseded_actions(private: Table) -> None:
     for number in range(QUOTA - 1):
         await asked_as(private, SEEN, invoice=f"INV-{number}")
     actions, seen, proposed = await private.actions(), Preview(text="Delete 300 invoices?"), list[PendingAction]()
@@ -241,7 +241,7 @@ async def test_five_open_actions_of_a_person_and_no_more(private: Table) -> None
     assert len({action.code for action in actions.open}) == QUOTA
 
 
-async def test_the_quota_counts_what_the_same_turn_asked_before(private: Table) -> None:
+async def test_quota_counts_earlier_asks_of_the_same_turn(private: Table) -> None:
     actions, proposed = await private.actions(), list[PendingAction]()
     for number in range(QUOTA):
         action = private.proposed(actions, f"INV-{number}", proposed=proposed)
@@ -250,7 +250,7 @@ async def test_the_quota_counts_what_the_same_turn_asked_before(private: Table) 
     assert len({action.code for action in proposed}) == QUOTA
 
 
-async def test_what_was_refused_is_not_asked_again_within_the_turn(private: Table) -> None:
+async def test_refused_call_is_not_asked_again_within_the_turn(private: Table) -> None:
     action = await private.asked("INV-42")
     actions = await private.actions()
     turn_started = actions.now
@@ -317,13 +317,13 @@ async def test_requester_is_an_approver_only_where_the_rule_says_so(group: Table
 
 @pytest.mark.parametrize(("people", "need"), [([ANA], 1), ([ANA, BOB], 2)])
 async def test_rule_only_the_requester_could_meet_is_never_asked(group: Table, people: list[Person], need: int) -> None:
-    """Else the last approver could ask, and confirm alone what needs four eyes."""
+    """Else the last approver could ask, and confirm alone despite the four-eyes rule."""
     refused = group.propose(await group.actions(), tool=make_tool(people, need=need))
     assert isinstance(refused, ProposalRefused)
     assert "other than the one who asked" in refused.why
 
 
-async def test_nothing_is_asked_when_too_few_approvers_can_be_reached(private: Table) -> None:
+async def test_ask_is_refused_when_too_few_approvers_can_be_reached(private: Table) -> None:
     tool, actions = make_tool([BOB, EVA], need=2), await private.actions()
     refused = private.propose(actions, tool=tool, ballots={str(BOB): Ballot(person=str(BOB))})
     assert isinstance(refused, ProposalRefused)

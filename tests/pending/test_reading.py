@@ -66,7 +66,7 @@ from gateway.wording import LANGUAGES as WORDED
 from scripts import words as judge
 
 LANGUAGES = ("en", "es", "pt")
-"""Languages of which every entry is tried."""
+"""Languages with a test of every entry."""
 PARSER = ReplyParser()
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -96,12 +96,12 @@ def drawn(lang: str, intent: Intent, count: int) -> Sequence[str]:
 
 
 def misread(lang: str, texts: Iterable[str], means: str) -> list[tuple[str, str]]:
-    """The texts that are read as something else, each with its reading."""
+    """Return the texts with another reading, each with the wrong reading."""
     read = ((text, PARSER.classify(text, lang, verb="delete")) for text in texts)
     return [(text, got) for text, got in read if got != means]
 
 
-# ── what people write ──
+# ── messages of people ──
 
 
 @pytest.mark.ledger("PEND-49", "PEND-50")
@@ -123,7 +123,7 @@ def test_corpus_of_neither_is_read_as_unclear(lang: str) -> None:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_ordinary_chat_decides_nothing(lang: str) -> None:
+def test_ordinary_chat_is_never_an_answer(lang: str) -> None:
     slots = corpus(f"deleting/{lang}")["slots"]
     sentences = [
         "".join((start, verb, " ", what, end))
@@ -140,7 +140,7 @@ def test_ordinary_chat_decides_nothing(lang: str) -> None:
 
 
 def test_every_language_is_read(lang: str) -> None:
-    """No false confirmation, no false cancellation, and nine in ten of what is plain.
+    """No false confirmation, no false cancellation, and nine in ten of the plain texts.
 
     If the index or the table of the documents does not fit: `make words`.
     """
@@ -238,7 +238,7 @@ FALSE_FRIENDS = {
     "pl": {"tak", "takk"},
     "uk": {"tak", "takk"},
 }
-"""Words that are a yes in this language and a no in another one."""
+"""Words for yes in this language and for no in another."""
 
 
 @pytest.mark.ledger("PEND-71")
@@ -342,7 +342,7 @@ def test_words_of_the_conversations_language_and_english_count() -> None:
 
 
 def test_threads_that_want_a_language_at_once_read_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request that is delivered again wants it again; many readers at once would be slower than one."""
+    """Each redelivered request needs the language again; many readers at once would be slower than one."""
     monkeypatch.setattr(words, "_words", {})
     together = threading.Barrier(8)
 
@@ -511,7 +511,7 @@ def test_a_no_may_have_a_reason() -> None:
         assert reason_of(text) == reason, text
 
 
-def test_what_is_no_clear_no_has_no_reason() -> None:
+def test_text_without_a_clear_no_has_no_reason() -> None:
     texts = [
         "OK K7P2 but only half",
         "yes K7P2 wrong amount",

@@ -1,4 +1,4 @@
-"""The digest freezes what was asked; the seal holds every field of what it has become."""
+"""The digest freezes the asked call; the seal covers every field of the record."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ WHAT_WAS_ASKED = {
 
 
 CHANGED = {name: replace(record(), **{name: value}) for name, value in OTHER.items()}
-"""Field -> a record in which it is another one."""
+"""Field -> a record with another value of the field."""
 
 
 def test_every_field_is_changed() -> None:
@@ -125,7 +125,7 @@ def test_every_field_is_changed() -> None:
     assert [name for name, changed in CHANGED.items() if changed.to_text() == record().to_text()] == []
 
 
-def test_whoever_changes_a_field_without_the_key_breaks_the_seal() -> None:
+def test_field_changed_without_the_key_breaks_the_seal() -> None:
     sealed = KEYRING.seal("n", record().to_text())
     assert KEYRING.open("n", sealed) is not None
     forged = {name: {**sealed, "body": changed.to_text()} for name, changed in CHANGED.items()}
@@ -138,7 +138,7 @@ def test_every_field_is_the_same_after_it_was_stored() -> None:
 
 
 @pytest.mark.ledger("PEND-18")
-def test_the_digest_is_over_what_was_asked_and_never_changes() -> None:
+def test_digest_covers_the_asked_fields_and_never_changes() -> None:
     digest = compute_digest(record())
     assert {name for name, changed in CHANGED.items() if compute_digest(changed) != digest} == WHAT_WAS_ASKED
 
@@ -167,7 +167,7 @@ def test_a_sealed_record_opens_under_its_own_name_only() -> None:
 
 
 @pytest.mark.parametrize("field", ["form", "seal", "body"])
-def test_an_edited_or_missing_field_opens_nothing(field: str) -> None:
+def test_seal_with_an_edited_or_missing_field_does_not_open(field: str) -> None:
     sealed: dict[str, Any] = dict(KEYRING.seal("action/1", "text"))
     values: list[Any] = [None, "", "é", "\ud800", "0" * 10_000, 1, 3, [], {}, True]
     edited = [{**sealed, field: value} for value in values]
@@ -177,7 +177,7 @@ def test_an_edited_or_missing_field_opens_nothing(field: str) -> None:
 
 
 @pytest.mark.parametrize("form", [1, FORM - 1, FORM + 1])
-def test_record_of_another_form_opens_nothing(monkeypatch: pytest.MonkeyPatch, form: int) -> None:
+def test_record_of_another_form_does_not_open(monkeypatch: pytest.MonkeyPatch, form: int) -> None:
     monkeypatch.setattr(seal, "FORM", form)
     other = KEYRING.seal("action/1", "text")
     assert KEYRING.open("action/1", other) is not None
@@ -205,7 +205,7 @@ def test_a_shortened_mac_is_none() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), 2**53 + 1, "\ud800", {"a": [float("inf")]}])
-def test_what_canonical_json_cannot_hold_has_no_digest(value: Any) -> None:
+def test_value_outside_canonical_json_has_no_digest(value: Any) -> None:
     with pytest.raises(ValueError, match="canonical JSON"):
         compute_digest(replace(record(), args={"invoice_id": value}))
 
@@ -218,7 +218,7 @@ def test_what_canonical_json_cannot_hold_has_no_digest(value: Any) -> None:
     )
 )
 def test_canonical_json_is_that_of_the_standard(value: Any) -> None:
-    """However it is written: the digests of stored questions are taken over these bytes."""
+    """The digests of stored questions are taken over these bytes, for any spelling of the value."""
     assert canonical_json(value) == rfc8785.dumps(value)
 
 
@@ -291,7 +291,7 @@ def test_only_equal_arguments_share_a_digest(one: Any, other: Any, *, same: bool
     ],
 )
 def test_arguments_that_are_no_plain_json_have_no_digest(args: Any) -> None:
-    """The seed took a key 1 for a key "1", and a date for its text: two calls that differ had one digest."""
+    """The seed took a key 1 for a key "1", and a date for the same text: two different calls had one digest."""
     with pytest.raises(ValueError, match="canonical JSON"):
         compute_args_digest(args)
 

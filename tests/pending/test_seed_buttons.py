@@ -1,4 +1,4 @@
-"""selectools' pending stores: the answers of buttons, and times that are cut short. In memory and on Redis."""
+"""selectools' pending stores: the answers of buttons, and shortened times. In memory and on Redis."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_button_runs_no_other_arguments_than_it_shows(pending: PendingSt
 async def test_a_button_runs_no_arguments_changed_in_the_store(
     place: Place, pending: PendingStore, ran: Ran, intent: str, *, digest_too: bool
 ) -> None:
-    """Also when the digests were made anew to fit: the seal is over them too."""
+    """Also with fitting new digests: the seal covers the digests too."""
     pending.register_executor_factory("delete_invoice", ran.factory)
     action = await stashed(pending, ran.deletes("closure"))
     ((key, stored),) = (await place.stored(pending, "action/")).items()
@@ -130,7 +130,7 @@ async def test_an_ignore_for_no_time_at_all_is_its_end(place: Place, pending: Pe
 async def test_an_unknown_intent_is_an_ignore_and_is_logged(
     pending: PendingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A known one is trimmed, and case does not matter."""
+    """A known intent is trimmed, and case does not matter."""
     unknown: list[Any] = ["bogus", "", None, "yes"]
     await stashed(pending, lambda: "ok")
     with caplog.at_level(logging.WARNING, "askfirst.pending"):
@@ -143,7 +143,7 @@ async def test_an_unknown_intent_is_an_ignore_and_is_logged(
 
 
 @pytest.mark.ledger("PEND-56")
-async def test_what_has_expired_says_so_before_anything_else(place: Place, pending: PendingStore, ran: Ran) -> None:
+async def test_expired_action_is_reported_before_any_other_fault(place: Place, pending: PendingStore, ran: Ran) -> None:
     for intent in ("confirm", "cancel", "ignore", "bogus"):
         assert await pending.pop_if_intent("ana", intent) is None
     await stashed(pending, ran.deletes())
@@ -154,7 +154,7 @@ async def test_what_has_expired_says_so_before_anything_else(place: Place, pendi
     assert ran.done == []
 
 
-async def test_invalid_seconds_are_refused_even_with_nothing_there(pending: PendingStore) -> None:
+async def test_invalid_seconds_are_refused_even_without_an_action(pending: PendingStore) -> None:
     for seconds in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="ignore_ttl_seconds"):
             await pending.pop_if_intent("ana", "confirm", ignore_ttl_seconds=seconds)
@@ -176,7 +176,7 @@ async def test_tightening_shortens_and_keeps_all_else(place: Place, pending: Pen
 
 
 @pytest.mark.ledger("PEND-62")
-async def test_tightening_what_is_not_there_changes_nothing(place: Place, pending: PendingStore) -> None:
+async def test_tightening_an_absent_action_has_no_effect(place: Place, pending: PendingStore) -> None:
     assert await pending.tighten_ttl("ana", 5) is None
     action = await stashed(pending)
     assert await pending.tighten_ttl("ana", 5, expected_id=ANOTHER) is None
@@ -199,8 +199,8 @@ async def test_times_are_not_whole_seconds(place: Place, pending: PendingStore) 
 
 @pytest.mark.ledger("PEND-62")
 @pytest.mark.parametrize("how", ["tighten", "ignore", "not at all"])
-async def test_what_is_stored_goes_as_its_shorter_time_says(place: Place, pending: PendingStore, how: str) -> None:
-    """What takes up room goes with the time for an answer, the record of the action 30 days later."""
+async def test_stored_records_end_with_the_shortened_time(place: Place, pending: PendingStore, how: str) -> None:
+    """The `seed/` record ends with the time for an answer, the record of the action 30 days later."""
     await stashed(pending, ttl_seconds=86400)
     if how == "tighten":
         await pending.tighten_ttl("ana", 10)
@@ -219,8 +219,8 @@ async def test_what_is_stored_goes_as_its_shorter_time_says(place: Place, pendin
 
 
 @pytest.mark.ledger("PEND-63", "PEND-64")
-async def test_tightening_during_a_press_revives_and_disarms_nothing(place: Place, ran: Ran) -> None:
-    """Whatever comes first: one execution, and the next action in the scope is as it was stashed."""
+async def test_tightening_during_a_press_revives_and_disarms_no_action(place: Place, ran: Ran) -> None:
+    """In any order: one execution, and the next action in the scope stays as stashed."""
     one = await place.open()
     other = one if place.kind == "memory" else await place.open(elsewhere=place.kind == "redis")
     for each in (one, other):

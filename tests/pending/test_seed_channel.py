@@ -1,4 +1,4 @@
-"""ask_channel as selectools' documents have it: what one call asks, the next one answers without the model."""
+"""ask_channel as in selectools' documents: a call asks, and the next call answers without the model."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SHOWN = "Delete invoice INV\\-42"
 
 
 class Invoices:
-    """A tool that stashes, what it did, and bots that have it, each as a process of its own would."""
+    """A stashing tool, the deleted invoices, and bots with the tool, each as in a separate process."""
 
     def __init__(self, *, gives_args: bool = True, closure: bool = True, ttl_seconds: float | None = None) -> None:
         self.deleted: list[str] = []
@@ -102,7 +102,7 @@ async def asked(bot: ChannelAgent) -> PendingAction:
 
 
 def without_the_model(result: AgentResult, invoices: Invoices) -> str:
-    """What was said in a call that asked no model; `asked` has asked it once."""
+    """Return the text of a call without a request to the model; `asked` made the only request."""
     assert (result.iterations, result.stop_reason, len(invoices.model.requests)) == (0, "decided", 1)
     return result.content
 
@@ -114,7 +114,7 @@ def without_the_model(result: AgentResult, invoices: Invoices) -> str:
 @pytest.mark.parametrize(
     ("language", "word"), [("pt", "sim"), ("pt", "Sim!"), ("es", "sí"), ("en", "yes"), ("pt", "yes"), ("es", "yes")]
 )
-async def test_a_yes_is_answered_with_what_the_executor_says(invoices: Invoices, language: str, word: str) -> None:
+async def test_yes_is_answered_with_the_executors_text(invoices: Invoices, language: str, word: str) -> None:
     async with invoices.bot(CALL, language=language) as bot:
         question = await bot.ask_channel("ana", "delete INV-42")
         assert SHOWN in question.content and len(question.pending) == 1
@@ -130,7 +130,7 @@ async def test_a_yes_is_answered_with_what_the_executor_says(invoices: Invoices,
     ("language", "word"),
     [("pt", "não"), ("pt", "Nao"), ("pt", "no"), ("pt", "cancel"), ("es", "no"), ("es", "cancel"), ("en", "cancel")],
 )
-async def test_a_no_is_answered_with_what_is_not_done(invoices: Invoices, language: str, word: str) -> None:
+async def test_no_is_answered_with_the_cancelled_preview(invoices: Invoices, language: str, word: str) -> None:
     async with invoices.bot(CALL, language=language) as bot:
         await asked(bot)
         said = without_the_model(await bot.ask_channel("ana", word), invoices)
@@ -160,7 +160,7 @@ async def test_a_bot_without_a_language_reads_the_one_that_was_written(
 
 @pytest.mark.ledger("PEND-38")
 @pytest.mark.parametrize("text", ["no, yes", "yes, cancel it", "cancel, yes"])
-async def test_what_holds_a_no_confirms_nothing(invoices: Invoices, text: str) -> None:
+async def test_text_with_a_no_confirms_no_action(invoices: Invoices, text: str) -> None:
     async with invoices.bot(CALL, "Which one?") as bot:
         await asked(bot)
         await bot.ask_channel("ana", text)
@@ -195,7 +195,7 @@ async def test_unrelated_words_drop_the_ask_if_the_bot_says_so(invoices: Invoice
 
 @pytest.mark.ledger("PEND-36")
 async def test_a_bot_reads_with_its_own_words_beside_a_parser(invoices: Invoices, place: Place) -> None:
-    """The parser of a pending store on the same store is that store's alone, and no option of a bot."""
+    """A parser of a pending store on the same store is for that store alone, and no option of a bot."""
 
     class Codeword(RegexConfirmParser):
         def is_confirm(self, message: str) -> bool:
@@ -217,18 +217,18 @@ async def test_a_bot_reads_with_its_own_words_beside_a_parser(invoices: Invoices
 
 @pytest.mark.ledger("PEND-36")
 async def test_a_bot_takes_no_pending_store_and_no_parser() -> None:
-    """selectools' ChannelAgent does; ours keeps its own records, and would look at neither."""
+    """selectools' ChannelAgent takes both; ours keeps separate records, and would use neither."""
     with pytest.raises(WrongOption, match=r"store should be .*, not InMemoryPendingStore: leave it out"):
         ChannelAgent(Agent(), store=InMemoryPendingStore())
     with pytest.raises(WrongOption, match="parser is no option"):
         ChannelAgent(Agent(), parser=RegexConfirmParser())  # type: ignore[call-arg]
 
 
-# ── an answer that runs nothing ──
+# ── answers without an effect ──
 
 
 @pytest.mark.ledger("PEND-42")
-async def test_a_late_yes_is_told_what_has_expired(invoices: Invoices) -> None:
+async def test_late_yes_is_answered_with_the_expired_preview(invoices: Invoices) -> None:
     async with invoices.bot(CALL) as bot:
         await asked(bot)
         store_of(bot).offset_seconds = 61
@@ -249,7 +249,7 @@ async def test_an_executor_that_broke_is_told_once_and_not_tried_again(invoices:
 
 
 @pytest.mark.ledger("PEND-42")
-async def test_what_was_changed_in_the_store_is_not_run(invoices: Invoices) -> None:
+async def test_action_changed_in_the_store_is_not_run(invoices: Invoices) -> None:
     async with invoices.bot(CALL) as bot:
         bot.register_executor_factory("delete_invoice", invoices.factory)
         await asked(bot)
@@ -263,7 +263,7 @@ async def test_what_was_changed_in_the_store_is_not_run(invoices: Invoices) -> N
 
 
 @pytest.mark.ledger("PEND-31", "PEND-42")
-async def test_a_process_that_has_no_executor_runs_nothing(invoices: Invoices, tmp_path: Path) -> None:
+async def test_process_without_an_executor_runs_no_action(invoices: Invoices, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'bot.db'}"
     async with invoices.bot(CALL, store=store) as bot:
         await asked(bot)
@@ -275,7 +275,7 @@ async def test_a_process_that_has_no_executor_runs_nothing(invoices: Invoices, t
 
 
 @pytest.mark.ledger("PEND-42")
-async def test_a_twin_of_a_yes_runs_nothing_and_says_nothing(invoices: Invoices) -> None:
+async def test_twin_of_a_yes_runs_no_effect_and_sends_no_reply(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(CALL)) as chat:
         await chat.says("ana", "delete INV-42")
         twin = Message(
@@ -300,7 +300,7 @@ async def test_many_calls_with_a_yes_run_it_once_without_the_model(invoices: Inv
         assert (said.count("INV-42 is deleted."), invoices.deleted) == (1, ["INV-42"])
 
 
-# ── what the model knows of it ──
+# ── the model's knowledge of the outcome ──
 
 
 @pytest.mark.ledger("PEND-44")
@@ -318,7 +318,7 @@ async def test_many_calls_with_a_yes_run_it_once_without_the_model(invoices: Inv
 async def test_the_next_call_of_the_model_knows_the_outcome(
     invoices: Invoices, kept: Place, answer: str | None, error: Exception | None, told: str
 ) -> None:
-    """Between what was asked and what the person says next, and once."""
+    """The outcome stands once, between the question and the person's next message."""
     stores: dict[str, Any] = {"memory": None, "file": f"sqlite:///{kept.path}"}
     store = stores[kept.kind] if kept.kind in stores else RedisStore(kept.url, prefix=kept.prefix, ack_seconds=5)
     invoices.error = error
@@ -409,7 +409,7 @@ def test_stash_pending_takes_keywords_only() -> None:
 # ── the turn ──
 
 
-async def test_its_time_is_the_one_that_was_stashed() -> None:
+async def test_action_expires_after_the_stashed_time() -> None:
     invoices = Invoices(ttl_seconds=90)
     async with ChatDriver(invoices.bot(CALL)) as chat:
         await chat.says("ana", "delete INV-42")
@@ -420,7 +420,7 @@ async def test_its_time_is_the_one_that_was_stashed() -> None:
 
 @pytest.mark.parametrize("made", [False, True])
 @pytest.mark.parametrize("way", ["generator", "async generator", "async"])
-async def test_whatever_an_executor_is_its_end_is_told(way: str, *, made: bool) -> None:
+async def test_end_of_an_executor_of_any_kind_is_told(way: str, *, made: bool) -> None:
     invoices = Invoices(closure=not made)
 
     def pieces(invoice_id: str) -> Iterator[str]:
@@ -474,7 +474,7 @@ async def test_agent_alone_runs_a_stash_only_if_confirm_action_agrees() -> None:
 
 
 async def test_a_turn_that_is_taken_over_still_asks() -> None:
-    """The closure is gone with the process before; that the person is asked is not."""
+    """The closure ended with the earlier process; the question to the person did not."""
     steps: list[Any] = []
 
     class Kept:
@@ -543,7 +543,7 @@ async def test_engine_settles_the_action_of_a_process_that_died(
         await asyncio.wait([popping])
 
 
-async def test_a_tool_that_stashes_and_then_fails_asks_nothing() -> None:
+async def test_tool_failing_after_a_stash_asks_no_question() -> None:
     @tool
     async def half() -> str:
         """Stash, and fail."""

@@ -1,4 +1,4 @@
-"""selectools' pending stores over real processes: many pop one action, one dies while it runs."""
+"""selectools' pending stores over real processes: many pop one action, another dies during the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ on_redis = pytest.mark.parametrize("kept", ["redis"], indirect=True)
 
 
 class Process:
-    """A child, and what it says."""
+    """A child process and the received messages."""
 
     def __init__(self, place: Place, what: str, effects: Path) -> None:
         self.pipe, theirs = children.Pipe()
@@ -53,7 +53,7 @@ class Processes:
         return process
 
     def done(self) -> list[str]:
-        """What executors have done, in any process."""
+        """Return the acts of executors, in any process."""
         return sorted(self.effects.read_text().split()) if self.effects.exists() else []
 
     def end(self) -> None:
@@ -89,7 +89,7 @@ async def test_eight_processes_pop_one_action_and_one_executes(
 
 
 async def running_elsewhere(place: Place, processes: Processes) -> tuple[PendingStore, Process]:
-    """Stash an action that another process runs and does not end; a file is left to that process."""
+    """Stash an action for an endless run in another process; a file is left to that process."""
     pending = await place.open()
     await stashed(pending, user=seed_worker.USERS[0])
     if place.kind == "file":
@@ -134,7 +134,7 @@ async def test_a_get_finds_the_dead_one_too(place: Place, processes: Processes) 
 
 
 @not_in_memory
-async def test_who_serves_the_store_finds_the_dead_without_being_asked(place: Place, processes: Processes) -> None:
+async def test_sweep_settles_the_action_of_a_dead_process(place: Place, processes: Processes) -> None:
     pending, dying = await running_elsewhere(place, processes)
     if place.kind == "redis":
         store = await pending.open()

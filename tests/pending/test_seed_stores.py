@@ -1,4 +1,4 @@
-"""selectools' pending stores open by a path, a URL or a store that is open already, with the key of their owner."""
+"""selectools' pending stores open by a path, a URL or an already open store, with the key of the owner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.testing import ScriptedProvider
 from tests.pending.conftest import SECRET, Place, Ran, not_in_memory, stashed, status
 
 
-async def test_two_of_one_path_share_the_file_and_what_was_stashed(tmp_path: Path, ran: Ran) -> None:
+async def test_two_stores_of_one_path_share_the_file_and_the_stashes(tmp_path: Path, ran: Ran) -> None:
     path = tmp_path / "pending.db"
     async with SqlitePendingStore(path) as one:
         async with SqlitePendingStore(f"sqlite:///{path}") as other:
@@ -67,7 +67,7 @@ async def test_redis_needs_the_secret_of_all_processes(redis_url: str, prefix: s
 
 
 @pytest.mark.ledger("PEND-27", "ERR-08")
-def test_without_the_package_of_redis_it_says_what_to_install() -> None:
+def test_missing_redis_package_gives_the_install_command() -> None:
     program = (
         "import sys; sys.modules['redis'] = None\n"
         "from gateway.pending import RedisPendingStore\n"
@@ -112,7 +112,7 @@ async def test_the_store_that_a_bot_runs_on_holds_both(place: Place, pending: Pe
 
 
 async def test_a_yes_after_days_of_rest_is_late(tmp_path: Path, ran: Ran) -> None:
-    """The store's own clock would go on from where it was."""
+    """The store's own clock would go on from the last time."""
     store = SqliteStore(tmp_path / "pending.db")
     store.offset_seconds = -3 * 86400.0
     async with SqlitePendingStore(store) as pending:
@@ -134,10 +134,10 @@ async def test_the_first_calls_may_come_at_once(ran: Ran) -> None:
     await pending.close()
 
 
-async def test_what_was_under_way_at_the_end_does_not_open_it_again(
+async def test_call_under_way_at_the_close_does_not_reopen_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody would close it then, and the file would stay taken."""
+    """A reopened store would never be closed, and the file would stay taken."""
     pending = SqlitePendingStore(tmp_path / "pending.db")
     await stashed(pending)
     store = await pending.open()
@@ -183,7 +183,7 @@ async def test_a_yes_that_is_read_at_the_end_does_not_open_it_again(tmp_path: Pa
     assert ran.done == ["INV-42"]
 
 
-async def test_closing_waits_for_what_runs() -> None:
+async def test_close_waits_for_the_running_executor() -> None:
     pending, begun, go_on = InMemoryPendingStore(), asyncio.Event(), asyncio.Event()
 
     async def slow() -> str:

@@ -1,4 +1,4 @@
-"""stash_pending inside a tool, and tools that are run alone under test."""
+"""stash_pending inside a tool, and tools run alone under test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def stash_twice() -> str:
 
 
 @pytest.mark.ledger("PEND-06", "TEST-05")
-async def test_a_tool_run_alone_shows_what_it_would_ask() -> None:
+async def test_tool_run_alone_shows_the_question() -> None:
     DELETED.clear()
     run = await run_tool(delete_invoice, {"invoice_id": "INV-42"}, person="telegram:1:2", now=lambda: NOW)
     assert run.value == PendingConfirmation("delete_invoice", "Delete invoice INV-42", "Reply yes or no.")
@@ -117,7 +117,7 @@ async def test_a_second_stash_in_one_call_is_refused() -> None:
         ({"executor": lambda invoice_id: invoice_id}, "executor of 'k' is called without arguments"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused(wrong: dict[str, Any], named: str) -> None:
+async def test_stash_with_invalid_options_is_refused(wrong: dict[str, Any], named: str) -> None:
     @tool
     async def asks() -> str:
         """Ask for something odd."""

@@ -31,11 +31,11 @@ def selection(confirmed: list[int], refused: list[int]) -> Selection:
 
 
 def plain(lang: str) -> list[tuple[str, int]]:
-    """The selections without a signature and a mention, which must stand at the edge of a message."""
+    """The selections without a signature and a mention; both must stand at the edge of a message."""
     return [(text, items) for text, items, *_ in CORPUS[lang]["read"] if "\n" not in text and "@" not in text]
 
 
-# ── what people write ──
+# ── messages of people ──
 
 
 @pytest.mark.parametrize("lang", SUPPORTED)
@@ -115,7 +115,7 @@ def test_any_text_names_only_items_of_the_plan(lang: str, items: int, data: st.D
 
 
 @given(st.sampled_from(SUPPORTED), st.text("abcdefghijklmnopqrstuvwxyz", min_size=6), st.data())
-def test_one_unknown_word_selects_nothing(lang: str, other: str, data: st.DataObject) -> None:
+def test_one_unknown_word_selects_no_item(lang: str, other: str, data: st.DataObject) -> None:
     words = words_of(lang)
     assume(other not in words.plan.parts)
     text, items = data.draw(st.sampled_from(plain(lang)))
@@ -153,7 +153,7 @@ QUESTION_MARKS = "?¿؟;՞⁇？❓"
 
 @pytest.mark.parametrize("lang", SUPPORTED)
 def test_every_way_of_typing_selects_alike(lang: str) -> None:
-    """A question mark of any script selects nothing."""
+    """A question mark of any script selects no item."""
     words = words_of(lang)
     wrong = [
         (name, text)
@@ -189,7 +189,7 @@ HOSTILE = [
 ]
 
 
-def test_hostile_texts_select_nothing_at_once() -> None:
+def test_hostile_texts_select_no_item_at_once() -> None:
     prepare(*SUPPORTED)
     for text in HOSTILE:
         begun = time.process_time()

@@ -96,7 +96,7 @@ def test_no_table_and_no_preview_hides_an_argument(platform: str, args: dict[str
         assert str(args[name]) == dict(shown_before)[name]
 
 
-# ── what was found, by number ──
+# ── findings, by number ──
 
 
 @ON_EVERY_PLATFORM
@@ -111,7 +111,7 @@ def test_finding_8_all_that_runs_can_be_read(platform: str) -> None:
 
 
 @ON_EVERY_PLATFORM
-def test_finding_8_nothing_invisible_makes_two_values_look_alike(platform: str) -> None:
+def test_finding_8_invisible_characters_are_written_out(platform: str) -> None:
     plain = seen(platform, of({"it": "INV-42"}, "Delete {it}?"))
     for filler in "\u3164\u2800\uffa0\u034f\ufe00\ufe0f\U000e0101\u180b\u17b4\u200b ":
         text = seen(platform, of({"it": f"INV-42{filler}"}, "Delete {it}?"))
@@ -119,7 +119,7 @@ def test_finding_8_nothing_invisible_makes_two_values_look_alike(platform: str) 
 
 
 @ON_EVERY_PLATFORM
-def test_finding_8_what_looks_alike_is_told_apart(platform: str) -> None:
+def test_finding_8_look_alike_values_are_told_apart(platform: str) -> None:
     alike = [
         "INV-42",
         "INV\u201142",
@@ -183,7 +183,7 @@ async def test_finding_11_a_value_in_done_is_no_markdown_and_is_quoted(platform:
     assert seen_there.strip().replace('"', "“", 1).replace('"', "”", 1) == f"Paid [“{literal}”] now."
 
 
-def test_finding_11_value_in_a_settled_slack_note_names_nobody() -> None:
+def test_finding_11_value_in_a_settled_slack_note_is_no_mention() -> None:
     for value in ("slack:T1:U7", "<@U7>"):
         action = of({"it": value}, "Tell {it}?", address=GROUP)
         by_id = done(action, None)
@@ -195,12 +195,12 @@ def test_finding_11_value_in_a_settled_slack_note_names_nobody() -> None:
         assert "'user_id': 'U9'" in str(part.arguments["blocks"])
 
 
-# ── what is too long for a message ──
+# ── questions too long for a message ──
 
 LONG = of({"it": "word " * 800 + "end"}, "Send {it}?", filed=True)
 
 
-def test_what_is_too_long_is_a_file_that_is_always_the_same() -> None:
+def test_too_long_question_is_a_file_that_is_always_the_same() -> None:
     assert is_long(LONG) and not is_long(of({"it": "word " * 500}, "Send it?"))
     file = attached(LONG)
     assert (file.filename, file.size) == ("K7PA.txt", len(full_text(LONG).encode()))
@@ -215,7 +215,7 @@ def test_the_file_has_every_row() -> None:
     assert full_text(action) == "\n".join(["Send it?", "", *rows, ""])
 
 
-def test_right_to_left_row_of_the_file_moves_nothing_around_it() -> None:
+def test_right_to_left_row_of_the_file_keeps_the_order_around_it() -> None:
     args: dict[str, Json] = {"note": "שלום" * 1_000, "lines": ["א", 5], "הערה": "a b", "copies": 2}
     text = full_text(of(args, "Print {note} {copies} times?"))
     assert text.startswith(f"Print \u2068“{args['note']}”\u2069 2 times?\n\n")
@@ -239,7 +239,7 @@ def test_markdown_that_would_be_slow_to_read_is_a_file_too() -> None:
 
 
 async def propose_long(private: Table) -> tuple[ConversationActions, PendingAction]:
-    """A question that is too long, shown; nothing is written yet."""
+    """Show a question too long for a message, without a commit."""
     actions = await private.actions()
     proposed = private.proposed(actions, "4" * 4_000, tool=deletion())
     actions.ask(proposed)
@@ -249,7 +249,7 @@ async def propose_long(private: Table) -> tuple[ConversationActions, PendingActi
 
 
 async def ask_long(private: Table) -> PendingAction:
-    """A question that is too long, delivered."""
+    """Deliver a question too long for a message."""
     actions, proposed = await propose_long(private)
     await private.write(actions)
     await private.deliver(proposed)
@@ -277,7 +277,7 @@ async def test_file_of_a_long_prompt_is_sent_first_and_is_required(private: Tabl
     assert one.body["shows"] == []
 
 
-async def test_no_button_confirms_it_and_none_is_made(private: Table) -> None:
+async def test_long_prompt_has_no_button_that_confirms(private: Table) -> None:
     action = await ask_long(private)
     assert {token.intent for token in action.tokens} == {"cancel", "change"}
 
@@ -302,7 +302,7 @@ async def test_old_confirm_button_of_a_long_prompt_shows_it_again(private: Table
     assert_shown_again(actions, action)
 
 
-async def test_its_code_confirms_it(private: Table) -> None:
+async def test_code_of_a_long_prompt_confirms_it(private: Table) -> None:
     action = await ask_long(private)
     actions = await private.actions()
     assert deciding.code(actions, action.code, reads("confirm"), ANA, actions.now, "en")
@@ -310,7 +310,7 @@ async def test_its_code_confirms_it(private: Table) -> None:
 
 
 @pytest.mark.parametrize("how", ["word", "reply", "code", "button"])
-async def test_a_no_refuses_it_in_any_way(private: Table, how: str) -> None:
+async def test_no_in_any_form_refuses_a_long_prompt(private: Table, how: str) -> None:
     actions, action = await propose_long(private)
     token = actions.says[-1].reply.buttons[0].token
     await private.write(actions)
@@ -329,7 +329,7 @@ async def test_a_no_refuses_it_in_any_way(private: Table, how: str) -> None:
     assert actions.by_id[action.pending_action_id].reason == "refused"
 
 
-async def test_where_no_file_can_be_shown_nobody_is_asked(private: Table) -> None:
+async def test_too_long_question_is_refused_where_files_are_not_shown(private: Table) -> None:
     actions = await private.actions()
     actions.shows_files = False
     refused = private.propose(actions, "4" * 4_000)

@@ -1,4 +1,4 @@
-"""A line under thanks or a closing is dropped only if it is the person's own name."""
+"""A line under thanks or a closing is dropped only as the person's own name."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_line_under_thanks_is_a_name_or_makes_unclear(lang: str) -> None:
     assert [text for text in wrong if reads_as_answer(text, lang)] == []
 
 
-def test_what_is_no_name_of_the_person_makes_the_text_unclear() -> None:
+def test_line_other_than_the_persons_name_makes_it_unclear() -> None:
     assert [text for text, name in OWN if PARSER.classify(text, "en", name=name) != "confirm"] == []
     assert [text for text, name in FOREIGN if PARSER.classify(text, "en", name=name) != "unclear"] == []
 

@@ -1,4 +1,4 @@
-"""The calls that a standing permission covers: an argument without a rule is as shown, a bounded one is a number."""
+"""The calls covered by a standing permission: an argument without a rule is as shown, a bounded one is a number."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def paying(rule: Standing, **options: Any) -> Tool:
 
 
 def giving(paid: Tool, args: dict[str, Any], **changes: Any) -> PendingAction:
-    """Return a launched action that gave the permission that the rule of its tool allows."""
+    """Return a launched action with the permission allowed by the rule of the tool."""
     rule = paid.confirm.standing if paid.confirm is not None else None
     assert rule is not None
     offer = StandingOffer(
@@ -126,7 +126,7 @@ def test_no_number_past_its_bound_is_covered(amount: float, bound: float) -> Non
 
 
 @pytest.mark.parametrize("amount", [True, False, float("nan"), float("inf"), "NaN", "many", None, [1], {"a": 1}])
-def test_what_is_no_number_is_refused_before_it_is_compared(amount: Any) -> None:
+def test_value_that_is_no_number_is_refused_before_comparison(amount: Any) -> None:
     paid = paying(Standing(**LONG, most={"amount": 100}))
     with pytest.raises(ToolValidationError):
         paid.validate(SHOWN | {"amount": amount})
@@ -148,7 +148,7 @@ def test_decimal_is_compared_exactly(value: Any, covered: bool) -> None:
 
 @pytest.mark.parametrize("name", ["limit", "rate"])
 def test_bounded_argument_that_was_not_given_is_asked(name: str) -> None:
-    """The tool takes its own default then, which nobody was shown."""
+    """The tool takes a default never shown to a person."""
     parameters = [ToolParameter("limit", int, "Most.", required=False), ToolParameter("rate", "number", "Rate.")]
     rule = Confirm("Set?", standing=Standing(**LONG, most={name: 5}, free=[other(name)]))
     set_it = Tool.from_schema("set", "Set it.", parameters, lambda **args: None, confirm=rule)
@@ -172,7 +172,7 @@ def test_optional_number_that_is_none_is_asked() -> None:
     assert not covers(giver, call(pay, {}), pay)
 
 
-# ── what else has to be the same ──
+# ── other parts that have to be the same ──
 
 
 def test_another_person_tool_version_or_template_is_asked() -> None:
@@ -222,8 +222,8 @@ def test_preview_that_was_compared_still_is_once_it_is_volatile() -> None:
 # ── a record that is put back while its action runs ──
 
 
-async def test_running_action_that_was_tampered_with_permits_nothing(private: Table) -> None:
-    """It ends in a record of our own, so that its seal holds again: the end of the permission is part of it."""
+async def test_tampered_running_action_permits_no_call(private: Table) -> None:
+    """The action ends in a newly sealed record, including the end of the permission."""
     rule = Standing(**LONG, free=["invoice_id"])
     erased = deletion(Confirm("Delete invoice {invoice_id}?", standing=rule))
     asked = await private.asked(tool=erased)

@@ -30,7 +30,7 @@ def test_tokens_and_ids_never_repeat() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "07", "0" * 23, "0" * 25, "x7" + "A" * 22, "٠٧" + "A" * 22, "é" * 24])
-def test_what_is_no_token_of_ours_names_no_partition(token: str) -> None:
+def test_foreign_token_names_no_partition(token: str) -> None:
     assert token_partition(token) is None
 
 
@@ -47,9 +47,9 @@ def test_a_code_is_four_clear_characters_with_a_digit() -> None:
     assert not set("0O1IL2Z5S8B") & set(CODE_LETTERS)
 
 
-def test_a_code_is_none_of_those_taken() -> None:
+def test_new_code_is_none_of_the_taken_ones() -> None:
     class AllButOne(set[str]):
-        """Holds every code but the fiftieth it is asked for."""
+        """Holds every code but the fiftieth asked for."""
 
         asked = 0
 

@@ -1,4 +1,4 @@
-"""The states of an action: which way leads where, and that no other way leads anywhere."""
+"""The states of an action: the allowed transitions, and the refusal of all others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def running(**changes: Any) -> PendingAction:
 
 
 @pytest.mark.ledger("PEND-13")
-def test_its_time_begins_when_the_prompt_is_delivered() -> None:
+def test_answer_window_begins_when_the_prompt_is_delivered() -> None:
     asked = record()
     assert (asked.shown_at, asked.expires_at) == (None, None)
     assert not expired(asked, after(10**6))
@@ -124,7 +124,7 @@ def test_the_words_of_the_seed_for_each_state() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_only_what_is_pending_is_approved(state: Any) -> None:
+def test_only_a_pending_action_is_approved(state: Any) -> None:
     action = shown(state=state)
     if state == "pending":
         assert approve(action, str(ANA), "Ana", NOW).decided_name == "Ana"
@@ -145,13 +145,13 @@ def test_only_before_launch_can_it_be_closed(state: Any) -> None:
             close(action, "refused", NOW)
 
 
-def test_an_end_that_nobody_decided_names_nobody() -> None:
+def test_end_without_a_decision_names_no_person() -> None:
     closed = close(shown(), "expired", after(901))
     assert (closed.decided_by, closed.decided_at) == (None, None)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_only_what_is_approved_is_launched(state: Any) -> None:
+def test_only_an_approved_or_running_action_is_launched(state: Any) -> None:
     action = shown(state=state, fence=4)
     if state in ("approved", "running"):
         started = launch(action, 5, after(9))
@@ -162,7 +162,7 @@ def test_only_what_is_approved_is_launched(state: Any) -> None:
 
 
 @pytest.mark.parametrize("fence", [0, 4, 5])
-def test_an_old_fence_launches_nothing(fence: int) -> None:
+def test_old_fence_launches_no_action(fence: int) -> None:
     with pytest.raises(WrongState):
         launch(running(), fence, NOW)
 
@@ -195,7 +195,7 @@ def test_only_the_fence_that_launched_ends_it(state: Any) -> None:
             finish(action, 5, "done", None, NOW)
 
 
-def test_a_late_done_beats_what_was_taken_for_not_done() -> None:
+def test_late_done_replaces_an_assumed_failure() -> None:
     unknown = finish(running(), 5, "unknown", "the worker died", NOW)
     by_hand = settle(unknown, "failed", f"{SETTLED_BY}operator", NOW)
     assert finish(by_hand, 5, "done", "deleted", after(3)).state == "done"
@@ -208,7 +208,7 @@ def test_a_late_done_beats_what_was_taken_for_not_done() -> None:
         finish(raised, 5, "done", None, after(3))
 
 
-def test_what_is_unknown_stays_so_until_somebody_knows() -> None:
+def test_unknown_action_stays_unknown_until_an_outcome_is_known() -> None:
     unknown = finish(running(), 5, "unknown", "the worker died", NOW)
     with pytest.raises(WrongState):
         finish(unknown, 5, "unknown", None, NOW)
@@ -217,6 +217,6 @@ def test_what_is_unknown_stays_so_until_somebody_knows() -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "unknown"])
-def test_only_what_is_unknown_is_settled_by_hand(state: Any) -> None:
+def test_only_an_unknown_action_is_settled_by_hand(state: Any) -> None:
     with pytest.raises(WrongState):
         settle(running(state=state), "done", "by hand", NOW)

@@ -22,21 +22,21 @@ FOLDER = Path(__file__).parent / "corpus"
 CORPUS = tomllib.loads((FOLDER / "verbs.toml").read_text(encoding="utf-8"))
 ENDING = tomllib.loads((FOLDER / "ending.toml").read_text(encoding="utf-8"))
 ENDS = ("cancel", "close", "drop", "leave", "reject", "skip", "stop", None)
-"""Verbs of questions that would end something, and the unknown verb, which may be "pause"."""
+"""Verbs of questions about ending something, and the unknown verb, possibly "pause"."""
 DRAWN = 30
-"""The texts with a place for a verb that are drawn each day."""
+"""The daily drawn texts with a place for a verb."""
 SAID: dict[str, list[tuple[str, str, str]]] = CORPUS["said"]
 
 
 def misread(verb: str | None, cases: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """The cases of a language, a text and its meaning that are read otherwise."""
+    """Return the misread cases, each of a language, a text and a meaning."""
     return [(lang, text) for lang, text, means in cases if PARSER.classify(text, lang, verb=verb) != means]
 
 
 @pytest.mark.parametrize("verb", SAID)
 def test_a_phrase_counts_for_its_own_verb_alone(verb: str) -> None:
     assert misread(verb, SAID[verb]) == []
-    # "keep it" is a no to whatever else is asked
+    # "keep it" is a no to any other question
     unclear = [(lang, text, "unclear") for lang, text, _ in SAID[verb] if "keep" not in text]
     assert {other: misread(other, unclear) for other in (*VERBS - {verb}, None) if misread(other, unclear)} == {}
 
@@ -47,7 +47,7 @@ def test_a_word_without_a_verb_counts_for_every_question(verb: str | None) -> No
 
 
 @pytest.mark.parametrize("verb", sorted(NO_VERBS))
-def test_a_question_whose_verb_is_a_no_is_not_refused_by_one(verb: str) -> None:
+def test_question_with_a_no_as_verb_is_not_refused_by_a_no(verb: str) -> None:
     """Said to "Cancel the order?", "drop it" may be a yes."""
     doubtful = [(lang, text, "unclear") for lang, text in CORPUS["no_class"]]
     assert misread(verb, doubtful) == []
@@ -66,7 +66,7 @@ def test_no_phrase_to_go_on_is_a_yes_to_a_question_that_ends(lang: str) -> None:
 
 
 def test_to_go_on_is_no_yes_to_a_question_that_ends(lang: str) -> None:
-    """Said to "Stop the delivery?", "continue" may be a no: phrases of the tables with such a word."""
+    """Said to "Stop the delivery?", "continue" may be a no: phrases of the tables with this kind of word."""
     said, texts = ENDING["said"][lang], sorted(words_of(lang).slots)
     phrases = going_on(lang, random.Random(lang).sample(texts, min(DRAWN, len(texts))))
     phrases += [(text, verb) for text in said for verb in ENDS]
@@ -76,9 +76,9 @@ def test_to_go_on_is_no_yes_to_a_question_that_ends(lang: str) -> None:
 
 
 def going_on(lang: str, texts: Iterable[str]) -> list[tuple[str, str | None]]:
-    """The phrases of the tables with a word that means to go on, with the verb of their question.
+    """The phrases of the tables with a word for going on, and the verb of the question.
 
-    `texts`: those with a place for a verb.
+    `texts`: the phrases with a place for a verb.
     """
     words = words_of(lang)
     stems = [fold(f"|{stem}|").replace("| ", " ").replace(" |", " ").strip("|") for stem in ENDING["words"][lang]]
@@ -95,7 +95,7 @@ def going_on(lang: str, texts: Iterable[str]) -> list[tuple[str, str | None]]:
     return [(text, verb) for text, verb in phrases if any(stem in f" {text} " for stem in stems)]
 
 
-def test_not_to_want_it_is_no_refusal_to_end_it(lang: str) -> None:
+def test_not_wanting_is_unclear_to_a_question_that_ends(lang: str) -> None:
     """Said to "Cancel the order?", "I don't want it" may be a yes."""
     phrases = [(text, verb) for text in ENDING["unwanted"][lang] for verb in ENDS if verb is not None]
     assert [(text, verb) for text, verb in phrases if PARSER.classify(text, lang, verb=verb) != "unclear"] == []

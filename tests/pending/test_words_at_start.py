@@ -1,4 +1,4 @@
-"""The words of a language cost next to nothing before its first message, and little at it."""
+"""The words of a language cost next to no time before the first message, and little at the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checker for each server: what it refuses of a conversation as it is sent to it."""
+"""A checker for each server: the refusals of a conversation in the sent form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MISTRALS = frozenset({"user_after_tool", "call_ids"})
 
 
 def refusals(request: Request, model: str = "m") -> dict[str, Fail]:
-    """What each server refuses of this request, by the server's name."""
+    """Return the refusals of this request, by the server's name."""
     request = replace(request, timeout_seconds=None)  # an argument of the library
     found = {
         "openai": openai.refusal_of({"model": model, "messages": chat_messages(request, model)}),

@@ -1,4 +1,4 @@
-"""A vendor's server, and a provider for it. A test that names no vendor is run with each."""
+"""A vendor's server, and a provider for the server. A test without a named vendor runs with each."""
 
 from __future__ import annotations
 

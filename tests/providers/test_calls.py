@@ -1,4 +1,4 @@
-"""Calls that come in pieces: the same calls as the model made, or none of them; never other arguments."""
+"""Calls in pieces: the same calls as the model made, or none of them; never other arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Piece = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """How a server sends the calls of a reply."""
+    """The form of the calls of a reply from a server."""
 
     index: Literal["own", "none", "zero", "drifts", "back"]
     ids: Literal["first", "each", "none", "same"]
@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def is_ordered(self) -> bool:
-        """True if an index or an id says of each piece where it belongs, or there is no doubt about it."""
+        """True if an index or an id gives the place of each piece, or the place is certain."""
         return self.index == "own" or self.ids == "each"
 
 
@@ -53,7 +53,7 @@ SHAPES = st.builds(
 
 
 def pieces(calls: list[tuple[str, dict[str, Any]]], shape: Shape, data: st.DataObject) -> list[Piece]:
-    """Return the pieces in which a server of this shape sends these calls."""
+    """Return the pieces of these calls from a server of this shape."""
     rows = []
     for number, (name, args) in enumerate(calls):
         text = json.dumps(args) if args else shape.empty
@@ -179,7 +179,7 @@ IN_DOUBT: dict[str, list[Piece]] = {
 }
 
 
-def test_deviations_whose_meaning_is_clear_give_the_calls() -> None:
+def test_deviations_with_a_clear_meaning_give_the_calls() -> None:
     wrong = {}
     for what, (sent, calls) in SENT.items():
         got = assembled(sent)

@@ -1,4 +1,4 @@
-"""What a compatible server does not take is left out, and nothing else is."""
+"""Parameters refused by a compatible server are left out, and no others."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_schema_becomes_an_instruction_where_it_is_refused(name: str, ke
         await provider.close()
 
 
-async def test_what_the_operator_set_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parameters_excluded_by_the_operator_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Dialect("groq", "stream_options", "temperature") as server:
         server.script(["hello"])
         environ = {"OPENAI_BASE_URL": server.url, "OPENAI_COMPAT": "stream_options, temperature"}
@@ -176,11 +176,11 @@ async def test_a_call_that_the_model_spoiled_is_tried_again() -> None:
         ({"detail": [{"loc": ["body", "tools", 0, "temperature"], "msg": "extra fields not permitted"}]}, None),
     ],
 )  # fmt: skip
-def test_a_refusal_names_what_it_is_about(body: Any, name: str | None) -> None:
+def test_refused_parameter_is_read_from_the_refusal(body: Any, name: str | None) -> None:
     assert refused_in(body, {"temperature", "max_tokens", "stream_options"}) == name
 
 
-async def test_a_failed_call_of_the_model_leaves_nothing_out() -> None:
+async def test_failed_call_of_the_model_leaves_no_parameter_out() -> None:
     async with Dialect("groq") as server:
         text = "tool call validation failed: additionalProperties 'temperature' not allowed"
         server.script([Fail(400, "tool_use_failed", text), "hello"])

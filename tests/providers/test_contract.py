@@ -33,7 +33,7 @@ COUNT = ToolSpec(
 
 @dataclass
 class Case:
-    """A provider, and a way to say what its model answers to the next requests; the requests ask for just that."""
+    """A provider, and a function setting the model's next answers; the requests ask for these answers."""
 
     provider: Provider
     answers: Callable[[Next], None]
@@ -101,7 +101,7 @@ class ProviderContract:
         assert response.finish == "stop"
 
     async def test_own_echo_goes_back_with_the_reply(self, case: Case) -> None:
-        """A reply is remembered whole, through JSON, and its provider takes it again with the result."""
+        """A reply is remembered whole, through JSON, and the provider takes the reply again with the result."""
         case.answers("call")
         reply = (await case.provider.complete(ONE)).message
         kept = replace(reply, echo=json.loads(json.dumps(reply.echo)))
@@ -182,7 +182,7 @@ class TestDemo(ProviderContract):
 
 
 class Scripted(Case):
-    """A script is written before it is played: the one of the answers that are still to come is written anew."""
+    """A script is fixed before the play: each new answer replaces the script of the remaining answers."""
 
     WORDS: ClassVar[dict[Next, str | list[ScriptedCall]]] = {
         "text": "Twelve sheep, all told.",

@@ -1,4 +1,4 @@
-"""The offline demo with bots it has never seen: it has only their tools' names, descriptions and schemas."""
+"""The offline demo with bots never seen before: the input is the names, descriptions and schemas of the tools."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ INVOICES = [
 
 
 class Chat:
-    """A conversation with the demo; tools answer with what `results` has for them, else with "ok"."""
+    """A conversation with the demo; tools answer with their entry in `results`, else with "ok"."""
 
     def __init__(
         self, tools: Sequence[ToolSpec], language: str = "en", results: Mapping[str, str] | None = None
@@ -109,7 +109,7 @@ class Chat:
         return [(call.name, dict(call.args)) for call in (await self.says(text)).tool_calls]
 
     async def told(self) -> str:
-        """What it says once the results are there."""
+        """Return the demo's text after the results."""
         return (await self._asked()).content
 
     async def _asked(self) -> Response:
@@ -266,7 +266,7 @@ async def test_to_record_a_payment_is_to_pay(text: str, calls: list[dict[str, Js
         "\0\ud800 🙂",
     ],
 )
-async def test_what_is_not_clearly_asked_for_is_not_done(text: str) -> None:
+async def test_unclear_order_calls_no_tool(text: str) -> None:
     response = await Chat(INVOICES).says(text)
     assert response.tool_calls == ()
     assert response.content
@@ -278,7 +278,7 @@ async def test_a_verb_that_reads_does_not_hide_one_that_harms() -> None:
     assert await Chat([purge]).calls("find and erase the logs") == [("find_and_erase_logs", {})]
 
 
-async def test_a_number_beyond_what_json_holds_is_none() -> None:
+async def test_number_beyond_json_is_no_argument() -> None:
     response = await Chat(OFFICE).says(f"transfer {'9' * 400} to Bob")
     assert response.tool_calls == ()
     assert "amount" in response.content or "understand" in response.content
@@ -340,7 +340,7 @@ async def test_an_order_that_was_answered_is_not_taken_again() -> None:
     assert await chat.calls("delete INV-7") == [("delete_invoice", {"invoice_id": "INV-7"})]
 
 
-async def test_it_is_the_last_thing_that_was_mentioned() -> None:
+async def test_pronoun_refers_to_the_last_mentioned_id() -> None:
     chat = Chat(INVOICES)
     await chat.says("what about INV-7?")
     assert await chat.calls("send it as PDF") == [("send_invoice_pdf", {"invoice_id": "INV-7"})]
@@ -348,7 +348,7 @@ async def test_it_is_the_last_thing_that_was_mentioned() -> None:
     assert await chat.calls("bórrala") == [("delete_invoice", {"invoice_id": "INV-7"})]
 
 
-async def test_it_refers_to_nothing_after_several_were_mentioned() -> None:
+async def test_pronoun_refers_to_no_id_after_several_were_mentioned() -> None:
     chat = Chat(INVOICES, results={"list_invoices": '[{"id": "INV-1"}, {"id": "INV-2"}]'})
     await chat.says("list invoices")
     await chat.told()
@@ -427,11 +427,11 @@ async def test_help_comes_from_the_tools_descriptions() -> None:
         ("pt", "Para **delete invoice** ainda falta: invoice id."),
     ],
 )
-async def test_it_speaks_the_conversations_language(language: str, asked: str) -> None:
+async def test_demo_speaks_the_language_of_the_conversation(language: str, asked: str) -> None:
     assert (await Chat(INVOICES, language).says("delete an invoice")).content == asked
 
 
-async def test_an_event_with_nobody_asking_is_told() -> None:
+async def test_event_without_a_question_is_told() -> None:
     provider = DemoProvider(today=lambda: WEDNESDAY)
     messages = [
         ModelMessage(role="user", content="delete INV-42"),
@@ -442,7 +442,7 @@ async def test_an_event_with_nobody_asking_is_told() -> None:
 
 
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.sampled_from([HOTEL, OFFICE, INVOICES]))
-async def test_it_never_fails_and_calls_only_what_there_is(texts: list[str], tools: Sequence[ToolSpec]) -> None:
+async def test_demo_never_fails_and_calls_only_existing_tools(texts: list[str], tools: Sequence[ToolSpec]) -> None:
     chat = Chat(tools)
     for text in texts:
         response = await chat.says(text)
@@ -454,7 +454,7 @@ async def test_it_never_fails_and_calls_only_what_there_is(texts: list[str], too
             assert set(required) <= call.args.keys() <= set(properties)
 
 
-def test_its_source_knows_no_bot() -> None:
+def test_source_of_the_demo_names_no_tool_of_a_bot() -> None:
     source = "\n".join(path.read_text() for path in Path(gateway.providers.demo.__file__).parent.glob("*.py")).lower()
     names = [spec.name for spec in (*HOTEL, *OFFICE, *INVOICES)]
     assert not [name for name in (*names, "factura", "fatura") if name in source]

@@ -1,4 +1,4 @@
-"""The stand-ins for the vendors' servers refuse what the real ones refuse, so that our tests mean something."""
+"""The stand-ins refuse the same requests as the vendors' servers, so that our tests mean something."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_fake_server_refuses_a_wrong_key(vendor: Vendor, headers: dict[str
         assert (await vendor.post(model, body, headers))[0] == status
 
 
-# ── what was thought: each break of the rule in the vendor's words ──
+# ── thoughts: each break of the rule in the vendor's words ──
 
 ASK = {"model": "claude-test", "max_tokens": 9, "messages": [USER]}
 

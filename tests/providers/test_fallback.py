@@ -1,4 +1,4 @@
-"""A chain of providers: which one is asked, when one is skipped, and what the run is told of it."""
+"""A chain of providers: the order of calls, the skipped providers, and the run's events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def busy(name: str = "first", *, retryable: bool = True, **more: Any) -> Provide
 
 @dataclass
 class Time:
-    """A clock that stands still until the test moves it."""
+    """A clock standing still between the moves of the test."""
 
     now: float = 0.0
 
@@ -292,7 +292,7 @@ async def test_exactly_one_call_probes_and_the_others_skip() -> None:
 
 @pytest.mark.ledger("FALL-06")
 @each("ends", ["cancelled", "refused", "closed"])
-async def test_a_probe_that_says_nothing_leaves_room_for_another(ends: str) -> None:
+async def test_inconclusive_probe_leaves_room_for_another(ends: str) -> None:
     chain = Chain(max_failures=1)
     await chain.ask()
     chain.time.now = 60.0
@@ -467,7 +467,7 @@ async def test_a_run_that_has_shown_text_is_not_asked_again() -> None:
 
 
 @pytest.mark.ledger("FALL-08")
-async def test_several_agents_share_a_chain_and_know_who_answered() -> None:
+async def test_agents_sharing_a_chain_know_the_answering_provider() -> None:
     chain = Chain(max_failures=2)
     agents = [Agent(provider=chain.provider) for _ in range(3)]
     results = [await agent.run("hello") for agent in agents]
@@ -502,7 +502,7 @@ async def test_a_person_is_told_of_an_outage_in_neutral_words() -> None:
 
 
 class Enforcing(Stand):
-    """A Stand whose vendor enforces JSON Schemas."""
+    """A Stand with a vendor enforcing JSON Schemas."""
 
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
         return True
@@ -541,7 +541,7 @@ async def test_an_async_callback_is_awaited() -> None:
 
 
 @pytest.mark.ledger("FALL-03")
-async def test_an_error_of_the_callback_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_callback_error_is_logged_and_changes_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     def on_fallback(*told: object) -> None:
         raise RuntimeError("Ana's words")
 

@@ -1,4 +1,4 @@
-"""What goes with a request: files, a schema of the answer, and a beginning that the vendors' caches know."""
+"""The extras of a request: files, a schema of the answer, and a beginning known to the vendors' caches."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ NAMED: dict[str, Any] = {"a": {"type": "string"}}
         },
     ],
 )
-def test_what_no_vendor_enforces_is_said_by_instruction(schema: dict[str, Any]) -> None:
+def test_schema_that_no_vendor_enforces_becomes_an_instruction(schema: dict[str, Any]) -> None:
     assert strict_schema(schema) is None
 
 
@@ -255,7 +255,7 @@ def test_older_models_get_an_instruction(name: str, takes: bool) -> None:
     assert provider.takes_schema(schema, None) is takes
 
 
-# ── what stands first for the vendors' caches ──
+# ── the beginning of a request, for the vendors' caches ──
 
 
 LONG = "You switch lamps. " + "Never in the attic. " * 300
@@ -280,7 +280,7 @@ async def lamps(room: str) -> list[str]:
 
 
 def rendered(body: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The common part of a request, in the order in which the vendor reads it, and its messages one by one."""
+    """Return the common part of a request, in the vendor's order of reading, and the messages separately."""
     first = body.get("messages", [{}])[0]
     in_messages = [first] if first.get("role") == "system" else []
     system = body.get("system") or body.get("instructions") or in_messages
@@ -311,7 +311,7 @@ async def test_common_part_is_the_same_in_every_call(vendor: Vendor, model: Mode
         assert later[: len(earlier)] == earlier, "and what was said stays as it was said"
 
 
-# ── Anthropic caches what it is told to ──
+# ── Anthropic caches the marked parts ──
 
 
 async def bodies_of(*requests: Request, whole_api: bool | None = True) -> list[dict[str, Any]]:
@@ -348,7 +348,7 @@ async def test_single_short_call_costs_no_more() -> None:
     assert "cache_control" not in json.dumps(short)
 
 
-async def test_other_servers_are_told_nothing_of_caches() -> None:
+async def test_requests_to_other_servers_have_no_cache_control() -> None:
     (other,) = await bodies_of(replace(ASKED, system=LONG, messages=GOES_ON), whole_api=None)
     assert "cache_control" not in json.dumps(other)
 
@@ -403,7 +403,7 @@ async def test_a_server_that_is_busy_is_asked_once_more() -> None:
     ("fails", "code"),
     [([503, 503], "the server answered 503"), ([400], "the server answered 400"), ([{"words": 1}], "in another shape")],
 )
-async def test_a_failure_says_why_and_quotes_nothing(fails: list[object], code: str) -> None:
+async def test_failure_has_a_reason_and_no_key(fails: list[object], code: str) -> None:
     async with FakeTranscription(fails=fails) as fake:
         with pytest.raises(TranscriptionFailed, match=code) as failed:
             await words(fake)

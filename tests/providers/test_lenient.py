@@ -1,4 +1,4 @@
-"""What no reply depends on fails no answer, and an answer that is not whole is none."""
+"""An unneeded part of a reply fails no answer, and an incomplete answer is none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HI: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def test_a_good_answer_is_not_lost_for_what_nobody_needs() -> None:
+def test_good_answer_is_not_lost_for_unneeded_parts() -> None:
     lost = {}
     for what, chunks in HI.items():
         answer = OpenAIAnswer()

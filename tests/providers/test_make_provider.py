@@ -1,4 +1,4 @@
-"""A provider is found by its spec, and what is missing is said with its mend."""
+"""A provider is found by the spec, and a missing part is reported with the remedy."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.agent.scripted import Script, Turn
 from tests.providers.vendors import ASKED
 
 
-def test_without_any_setting_it_is_the_offline_demo() -> None:
+def test_provider_without_any_setting_is_the_offline_demo() -> None:
     assert make_provider(environ={}).name == "demo"
     assert make_provider("demo", environ={"ASKFIRST_PROVIDER": "openai:gpt-5-mini"}).name == "demo"
 
 
 @pytest.mark.ledger("CFG-33")
-def test_the_environment_names_it() -> None:
+def test_environment_names_the_provider() -> None:
     environ = {"ASKFIRST_PROVIDER": "openai:gpt-5-mini", "OPENAI_API_KEY": "sk-test"}
     assert make_provider(environ=environ).name == "openai"
 
@@ -76,7 +76,7 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         (":x", {}, None, "one of: demo, openai:MODEL, anthropic:MODEL"),
     ],
 )
-def test_what_is_missing_is_said(spec: str, environ: Mapping[str, str], env_var: str | None, says: str) -> None:
+def test_missing_setting_is_named(spec: str, environ: Mapping[str, str], env_var: str | None, says: str) -> None:
     with pytest.raises(ProviderConfigurationError) as failed:
         make_provider(spec, environ=environ)
     assert says in str(failed.value)
@@ -127,7 +127,7 @@ def asks(text: str) -> Request:
     return Request(messages=[ModelMessage(role="user", content=text)])
 
 
-async def test_it_says_calls_and_raises_what_was_written() -> None:
+async def test_scripted_provider_follows_its_script() -> None:
     script = ScriptedProvider(
         [
             "Hello, Ana.",
@@ -163,7 +163,7 @@ async def test_leaving_the_script_is_loud_and_kept() -> None:
         script.assert_used_up()
 
 
-async def test_what_was_never_reached_is_named() -> None:
+async def test_unreached_steps_of_a_script_are_named() -> None:
     with pytest.raises(AssertionError, match=r"never reached: .*only this"):
         ScriptedProvider(["only this"]).assert_used_up()
 
@@ -190,7 +190,7 @@ async def test_local_provider_repeats_the_last_message_without_usage() -> None:
     )
 
 
-# ── One call to a provider: what an author leaves out, errors of other types, wrong values, time limits ──
+# ── One call to a provider: omitted methods, errors of other types, wrong values, time limits ──
 
 
 each = pytest.mark.parametrize
@@ -198,7 +198,7 @@ either_way = each("stream", [False, True])
 
 
 class Whole:
-    """A provider with no more than it needs."""
+    """A provider with the required method alone."""
 
     name = "whole"
 
@@ -224,7 +224,7 @@ class Sync:
 
 
 class Raises(Script):
-    """A provider that raises errors of its library's own types."""
+    """A provider raising errors of the library's own types."""
 
     def __init__(self, error: BaseException, *, after: int = 0) -> None:
         super().__init__([], name="house")
@@ -252,7 +252,7 @@ async def ends(agent: Agent, *, stream: bool) -> AgentResult:
     return last
 
 
-# ── what an author leaves out ──
+# ── methods omitted by an author ──
 
 
 @pytest.mark.ledger("RUN-13")
@@ -297,7 +297,7 @@ def test_a_provider_with_all_methods_stays_itself() -> None:
     assert Agent().using(whole).provider is whole
 
 
-def test_an_object_that_completes_nothing_is_refused() -> None:
+def test_object_without_complete_is_refused() -> None:
     with pytest.raises(WrongOption, match="provider"):
         Agent(provider=object())  # type: ignore[arg-type]
 
@@ -314,7 +314,7 @@ async def test_an_error_of_another_type_is_a_told_reason(stream: bool) -> None:
 
 
 @either_way
-async def test_such_an_error_is_told_once_and_not_retried(stream: bool) -> None:
+async def test_error_of_another_type_is_told_once_and_not_retried(stream: bool) -> None:
     error = HouseError("Ana's words")
     turn = Turn(model := Raises(error), [])
     with pytest.raises(ProviderFault) as failed:
@@ -392,7 +392,7 @@ async def test_an_error_of_the_listener_is_not_the_providers() -> None:
         await Agent(provider=Script([["hello"]])).run("hello", on_text=on_text)
 
 
-async def test_what_streamed_before_an_error_is_not_asked_for_again() -> None:
+async def test_stream_broken_after_some_text_is_not_retried() -> None:
     heard: list[str] = []
     turn = Turn(model := Raises(ConnectionResetError(), after=2), [])
     with pytest.raises(ProviderError, match="not reached: ConnectionResetError"):

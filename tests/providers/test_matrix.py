@@ -1,4 +1,4 @@
-"""Each kind of transcript in the form of each server: none refuses it, also after a change of the vendor."""
+"""Each kind of transcript in the form of each server: no server refuses it, also after a change of the vendor."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_no_server_refuses_any_transcript() -> None:
 
 
 @pytest.mark.parametrize("echo", ECHOES)
-def test_no_server_refuses_what_another_one_gave(echo: str) -> None:
+def test_no_server_refuses_the_echo_of_another(echo: str) -> None:
     messages = [user("hi"), called("c1", echo=ECHOES[echo]), result("c1", "asked"), event(), user("thanks")]
     assert refusals(Request(messages=messages)) == {}
 

@@ -1,4 +1,4 @@
-"""What is OpenAI's or Anthropic's alone: requests, histories, and what their servers get wrong."""
+"""The parts of OpenAI or Anthropic alone: requests, histories, and faults of the servers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ HELLO = [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
 
 
 @ANTHROPIC_ALONE
-async def test_settings_are_passed_on_except_those_the_api_lacks(model: ModelServer, provider: Provider) -> None:
+async def test_settings_are_passed_on_unless_the_api_lacks_them(model: ModelServer, provider: Provider) -> None:
     model.script(["a", "b", "c"])
     for request in (
         Request(messages=ASKED.messages, temperature=0.0),

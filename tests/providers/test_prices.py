@@ -1,4 +1,4 @@
-"""What a call costs: by the vendors' prices where they are certain, and unknown everywhere else."""
+"""The cost of a call: by the vendors' prices if certain, and unknown otherwise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ each = pytest.mark.parametrize
 
 
 def used(model: str, plain: int = 0, completion: int = 0, *, read: int = 0, written: int = 0) -> Usage:
-    """A call with these tokens; those of the cache are not in `plain`."""
+    """A call with these tokens; `plain` excludes the tokens of the cache."""
     return Usage(
         prompt_tokens=plain + read + written,
         completion_tokens=completion,
@@ -72,7 +72,7 @@ def test_tokens_of_a_cache_have_their_own_price(url: str, usage: Usage, cost: fl
 
 
 def test_long_prompt_has_its_price_for_all_tokens() -> None:
-    """The length is that of the whole prompt, from the cache or not."""
+    """The length counts the whole prompt, from the cache or not."""
     last = used("claude-sonnet-4-5", 100_000, 1000, read=100_000)
     over = used("claude-sonnet-4-5", 100_001, 1000, read=100_000)
     assert cost_usd(last, ANTHROPIC_URL, NOW) == pytest.approx(0.3 + 0.03 + 0.015)
@@ -98,7 +98,7 @@ def test_price_is_that_of_the_day_of_the_call() -> None:
     assert cost_usd(usage, OPENAI_URL, at("2025-06-09T23:59:59")) == 10
     assert cost_usd(usage, OPENAI_URL, at("2025-06-10T00:00:00")) == 2
     assert cost_usd(usage, OPENAI_URL, at("2025-06-09T23:59:59")) == 10
-    # The data has the prices of this tier from 2026-10-12 on, and not those before.
+    # The data has the prices of this tier from 2026-10-12 on, and no earlier prices.
     assert cost_usd(usage, OPENAI_URL, at("2026-10-11T23:59:59"), "flex") is None
     assert cost_usd(usage, OPENAI_URL, at("2026-10-12T00:00:00"), "flex") == 1
 
@@ -245,7 +245,7 @@ def of_anthropic(counts: Any, last: Any = None) -> Usage:
 
 @pytest.mark.ledger("USE-03")
 def test_cached_tokens_are_in_the_prompt_of_openai_alone() -> None:
-    """The same call, as each vendor counts it: 1,000 tokens of which 800 came from the cache."""
+    """The same call, as each vendor counts it: 1,000 tokens, 800 of them from the cache."""
     ours = of_openai(
         {
             "prompt_tokens": 1000,
@@ -315,7 +315,7 @@ PRICES = [
 
 @pytest.fixture
 def with_a_price(vendor: Vendor, model: ModelServer) -> Iterator[None]:
-    """The data has the prices of the vendor's server of this test."""
+    """Put prices of this test's vendor server into the data."""
     info = ModelInfo(id=vendor.model, match=ClauseEquals(vendor.model), prices=PRICES)
     here = PricedProvider(id="here", name="here", api_pattern=re.escape(model.url), models=[info])
     set_custom_snapshot(DataSnapshot(providers=[here], from_auto_update=False))
@@ -336,7 +336,7 @@ async def test_call_has_its_price_either_way(vendor: Vendor, model: ModelServer,
     await provider.close()
     for usage in (reply.usage for reply in replies):
         assert usage.cached_prompt_tokens == 1, "as the fakes count"
-        # A token that was written has no price of its own here: it costs what others do.
+        # A written token has no separate price here: the usual price applies.
         dollars = (usage.prompt_tokens - 1) * 10 + 1 * 1 + usage.completion_tokens * 20
         assert usage.cost_usd == pytest.approx(dollars * times / MILLION)
         assert (usage.model, usage.provider) == (vendor.model, vendor.name)

@@ -122,7 +122,7 @@ def test_the_words_are_bounded_and_have_no_keys(body: Any, says: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_the_operator_reads_what_the_server_said_in_one_line(
+async def test_servers_words_are_logged_in_one_line_for_the_operator(
     dialect: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Dialect(dialect, "tools") as server:

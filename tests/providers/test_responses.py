@@ -1,7 +1,7 @@
-"""OpenAI's reasoning models through the Responses API: what is sent, what goes back, and what fails on the way.
+"""OpenAI's reasoning models through the Responses API: the requests, the returned reasoning, and the failures.
 
-The stand-in for the vendor's server refuses what the vendor refuses: reasoning that is missing, changed, another
-model's, or apart from the item that it led to (tests/fakes/openai_responses.py).
+The stand-in refuses the same reasoning as the vendor's server: missing, changed, of another model, or apart from the
+item after it (tests/fakes/openai_responses.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def turn(provider: Provider, *messages: ModelMessage, journal: Notebook | 
 
 
 def remembered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """As the transcript gives them back."""
+    """Return the messages read from a transcript."""
     return Transcripts().read("c", [encode(line) for line in to_entries(messages)])
 
 
@@ -79,7 +79,7 @@ def types(model: FakeResponses) -> list[str]:
 # ── a request ──
 
 
-async def test_only_what_is_asked_for_is_sent_and_nothing_is_stored(model: FakeResponses, provider: Provider) -> None:
+async def test_only_set_fields_are_sent_and_storing_is_off(model: FakeResponses, provider: Provider) -> None:
     model.script(["a", "b"])
     await provider.complete(Request(messages=ASKED.messages, temperature=0.0))
     await provider.complete(replace(ASKED, max_tokens=50, temperature=0.5))
@@ -120,7 +120,7 @@ async def test_one_bot_has_one_cache_key_for_all_its_conversations(model: FakeRe
     ],
 )
 @pytest.mark.parametrize("whole_api", [True, False])
-async def test_only_the_vendors_own_reasoning_models_use_it(name: str, path: str, whole_api: bool) -> None:
+async def test_only_the_vendors_own_reasoning_models_use_this_api(name: str, path: str, whole_api: bool) -> None:
     async with FakeResponses() as model:
         provider = OpenAIProvider(name, api_key=model.key, base_url=model.url, whole_api=whole_api)
         if whole_api and path == "responses":
@@ -252,7 +252,7 @@ async def test_reasoning_between_calls_keeps_its_place(model: FakeResponses, pro
     assert types(model)[1:7] == ["reasoning", "message", "reasoning", "function_call", "reasoning", "function_call"]
 
 
-async def test_a_turn_that_is_taken_over_gives_it_back(model: FakeResponses, provider: Provider) -> None:
+async def test_turn_after_a_take_over_sends_the_reasoning_back(model: FakeResponses, provider: Provider) -> None:
     notebook = Notebook()
     model.script([Say(calls=[OFF], thinks="The hall."), "It is off."])
     await turn(provider, user("off please"), journal=notebook)
@@ -272,7 +272,7 @@ async def test_the_transcript_keeps_the_reasoning_of_calls(model: FakeResponses,
     assert types(model) == ["user", "reasoning", "function_call", "function_call_output", "assistant", "user"]
 
 
-async def test_another_model_gets_the_calls_without_it(model: FakeResponses, provider: Provider) -> None:
+async def test_another_model_gets_the_calls_without_the_reasoning(model: FakeResponses, provider: Provider) -> None:
     model.script([Say("At once.", [OFF], thinks="The hall."), "ok"])
     reply = (await provider.complete(ASKED)).message
     await provider.complete(replace(ASKED, model="gpt-5-other", messages=[*ASKED.messages, reply]))
@@ -316,7 +316,7 @@ async def test_reasoning_that_cannot_be_read_any_more_is_left_out(model: FakeRes
     ("content", "calls"),
     [("Changed.", None), ("<gateway_event>", None), ("At once.", ()), ("At once.", (ToolCall(call_id="x", name="y"),))],
 )
-async def test_a_reply_that_was_changed_goes_back_without_it(
+async def test_changed_reply_goes_back_without_the_reasoning(
     model: FakeResponses, provider: Provider, content: str, calls: tuple[ToolCall, ...] | None
 ) -> None:
     model.script([Say("At once.", [OFF], thinks="The hall."), "ok"])
@@ -378,7 +378,7 @@ OUT = {"type": "function_call_output", "call_id": "call_1_1", "output": "off"}
         ([OUT], "No tool call found for function call output with call_id call_1_1."),
     ],
 )
-async def test_fake_server_refuses_what_the_vendor_refuses(
+async def test_fake_server_refuses_the_same_items_as_the_vendor(
     model: FakeResponses, provider: Provider, items: list[Mapping[str, Any]], says: str | None
 ) -> None:
     model.script([Say(calls=[OFF], thinks="The hall."), "ok"])

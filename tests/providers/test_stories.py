@@ -1,4 +1,4 @@
-"""Whole conversations, through the real bot: with questions open and settled, each vendor takes what it is sent."""
+"""Whole conversations, through the real bot: with questions open and settled, each vendor takes the requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def books(provider: Provider) -> ChannelAgent:
 
 
 def told(vendor: Vendor, body: dict[str, Any]) -> list[str]:
-    """The events in a request, as the vendor is told them."""
+    """Return the events in a request, in the vendor's form."""
     texts: list[str] = []
     for message in body[vendor.history]:
         if "role" not in message:
@@ -85,7 +85,7 @@ async def test_thoughts_on_the_way_stay_off_the_chat(vendor: Vendor, model: Mode
 
 @pytest.mark.ledger("CALL-12")
 async def test_a_request_begins_with_the_one_before_it(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
-    """Instructions, tools and all that was said stay as they were: the vendors keep what they read of them."""
+    """Instructions, tools and earlier messages stay unchanged: the vendors cache the beginning."""
     async with ChatDriver(books(provider)) as chat:
         model.script([Say(calls=[LIST], thinks="Hm."), "Two.", Say("Yes.", thinks="Sure."), "Bye."])
         for words in ("which invoices are there?", "sure?", "bye"):
@@ -97,7 +97,7 @@ async def test_a_request_begins_with_the_one_before_it(vendor: Vendor, model: Mo
 
 
 async def test_a_turn_that_broke_off_is_gone_on_from(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
-    """What was done before the model failed stands in the transcript, with what was thought."""
+    """The transcript has the calls before the model's failure, with the thoughts."""
     async with books(provider) as bot:
         model.script([Say(calls=[LIST], thinks="Which ones?"), Fail(500)])
         with pytest.raises(ProviderError):

@@ -1,4 +1,4 @@
-"""Tool calls as text: the contract, the reader of a call, and a stream that never shows one."""
+"""Tool calls as text: the contract, the reader of a call, and a stream never showing a call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OFF = 'TOOL_CALL {"tool_name": "switch", "parameters": {"lamp": "hall"}}'
 
 @dataclass
 class Says:
-    """A provider that gives these pieces of text, and keeps the request."""
+    """A provider with these pieces of text; the request is kept."""
 
     pieces: list[str]
     finish: Any = "stop"
@@ -108,7 +108,7 @@ def test_text_before_a_call_is_kept() -> None:
         "TOOL_CALL",
     ],
 )
-def test_without_an_object_behind_the_marker_nothing_is_called(text: str) -> None:
+def test_marker_without_an_object_behind_it_is_no_call(text: str) -> None:
     assert call_in(text, "1") == (text, None)
 
 
@@ -179,7 +179,7 @@ async def test_a_stream_shows_the_same_text_and_never_a_call(text: str, sizes: l
 
 @given(TEXTS)
 async def test_text_that_begins_no_call_is_shown_at_once(text: str) -> None:
-    """Only the marker and what may stand behind it waits, with the space before it."""
+    """Only the marker and a possible call behind it waits, with the space before."""
     shown = "".join((await streamed(TextCallsProvider(Says([text, "."]))))[0])
     assert shown == call_in(f"{text}.", "1")[0]
 

@@ -1,7 +1,7 @@
-"""What a model thought goes back with the reply it was thought for, and nowhere else.
+"""A model's thoughts go back with their reply, and nowhere else.
 
-The stand-in for Anthropic's server refuses what the vendor refuses: a thought that is missing, changed, moved behind
-other words, or left at the end of a message (tests/fakes/schemas.py).
+The stand-in refuses the same thoughts as Anthropic's server: missing, changed, moved behind other words, or left at the
+end of a message (tests/fakes/schemas.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def _keeps_nothing(artifact: object) -> Any:
 
 
 def remembered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """As the transcript gives them back."""
+    """Return the messages read from a transcript."""
     return Transcripts().read("c", [encode(line) for line in to_entries(messages)])
 
 
@@ -189,7 +189,7 @@ async def test_documented_events_go_back_as_the_documented_message(model: ModelS
 
 
 @only_anthropic
-async def test_a_turn_that_is_taken_over_gives_them_back(model: ModelServer, provider: Provider) -> None:
+async def test_turn_after_a_take_over_sends_the_thoughts_back(model: ModelServer, provider: Provider) -> None:
     notebook = Notebook()
     model.script([Say(calls=[OFF], thinks="The hall."), "It is off."])
     await turn(lamps(provider), user("off please"), journal=notebook)
@@ -213,7 +213,7 @@ async def test_resumed_turn_with_new_instructions_drops_its_thoughts(model: Mode
     assert [types(reply) for reply in replies(model)] == [["tool_use"]]
 
 
-def test_a_reply_of_a_release_that_kept_none_is_read() -> None:
+def test_reply_of_a_release_without_thoughts_is_read() -> None:
     notebook = Notebook(
         [{"reply": {"content": "Hello.", "tool_calls": [], "usage": {}, "model": "m", "finish": "stop"}}]
     )
@@ -226,7 +226,7 @@ def test_a_reply_of_a_release_that_kept_none_is_read() -> None:
 async def two_turns(
     model: ModelServer, first: Agent, second: Agent, *, between: Sequence[ModelMessage] = ()
 ) -> list[list[dict[str, Any]]]:
-    """What goes back of a first turn, in which a lamp was switched, in a second."""
+    """Return the replies of a first turn, with a switched lamp, as sent in a second turn."""
     begin = [user("off please")]
     model.script([Say(calls=[OFF], thinks="The hall."), Say("It is off.", thinks="Done, then."), "Any time."])
     done = await turn(first, *begin)
@@ -236,14 +236,14 @@ async def two_turns(
 
 
 @only_anthropic
-async def test_the_transcript_keeps_them(model: ModelServer, provider: Provider) -> None:
+async def test_transcript_keeps_the_thoughts(model: ModelServer, provider: Provider) -> None:
     event = ModelMessage(role="event", content="The bill was paid.")
     sent = await two_turns(model, lamps(provider), lamps(provider), between=[event])
     assert [types(reply) for reply in sent] == [["thinking", "tool_use"], ["thinking", "text"]]
 
 
 @only_anthropic
-async def test_other_instructions_or_tools_do_without_them(model: ModelServer, provider: Provider) -> None:
+async def test_thoughts_are_left_out_for_other_instructions_or_tools(model: ModelServer, provider: Provider) -> None:
     plain = [["tool_use"], ["text"]]
     sent = await two_turns(model, lamps(provider), lamps(provider, "Be long-winded."))
     assert [types(reply) for reply in sent] == plain
@@ -252,7 +252,7 @@ async def test_other_instructions_or_tools_do_without_them(model: ModelServer, p
 
 
 @only_anthropic
-async def test_a_trimmed_history_does_without_them(model: ModelServer, provider: Provider) -> None:
+async def test_trimmed_history_has_no_thoughts(model: ModelServer, provider: Provider) -> None:
     model.script([Say("Hello.", thinks="Ana."), Say("Well.", thinks="Again."), "Yes."])
     agent, begin = lamps(provider), [user("hello")]
     heard = [*begin, *(await turn(agent, *begin)).messages, user("well?")]
@@ -263,7 +263,7 @@ async def test_a_trimmed_history_does_without_them(model: ModelServer, provider:
 
 
 @only_anthropic
-async def test_another_model_does_without_them(model: ModelServer, provider: Provider) -> None:
+async def test_another_model_gets_no_thoughts(model: ModelServer, provider: Provider) -> None:
     other = ANTHROPIC.provider("claude-other", api_key=model.key, base_url=model.url)
     sent = await two_turns(model, lamps(provider), lamps(other))
     await other.close()
@@ -271,8 +271,8 @@ async def test_another_model_does_without_them(model: ModelServer, provider: Pro
 
 
 @only_anthropic
-async def test_only_what_was_thought_behind_a_change_is_left_out(model: ModelServer, provider: Provider) -> None:
-    """As when the bot tells the model for one turn alone that a question is still open."""
+async def test_only_thoughts_behind_a_change_are_left_out(model: ModelServer, provider: Provider) -> None:
+    """As when the bot reports a still open question to the model for one turn alone."""
     agent, begin = lamps(provider), [user("hello")]
     model.script(
         [Say("Hello.", thinks="Ana."), Say("Later.", thinks="It is open."), Say("Well.", thinks="Now?"), "Yes."]
@@ -289,7 +289,7 @@ async def test_only_what_was_thought_behind_a_change_is_left_out(model: ModelSer
 
 @only_anthropic
 async def test_escaped_words_go_back_after_their_thoughts(model: ModelServer, provider: Provider) -> None:
-    """Nobody's words, the model's own included, open an event."""
+    """No words, the model's own included, open an event."""
     model.script([Say("<gateway_event>", [OFF], thinks="Hm."), "ok"])
     reply = (await provider.complete(ASKED)).message
     await provider.complete(replace(ASKED, messages=[*ASKED.messages, reply]))
@@ -318,7 +318,7 @@ async def test_thoughts_between_words_that_were_changed_are_left_out(model: Mode
 
 @only_anthropic
 async def test_half_a_surrogate_pair_is_no_thought(model: ModelServer, provider: Provider) -> None:
-    """UTF-8 cannot hold it, and anything else would be a change."""
+    """UTF-8 cannot hold the half, and any replacement would be a change."""
     model.script([Say("Well.", thinks="\ud800"), "ok"])
     reply = (await provider.complete(ASKED)).message
     await provider.complete(replace(ASKED, messages=[*ASKED.messages, *remembered([user("x"), reply])[1:]]))
@@ -326,7 +326,7 @@ async def test_half_a_surrogate_pair_is_no_thought(model: ModelServer, provider:
     assert replies(model) == [[said("Well.")]]
 
 
-# ── what cannot go back ──
+# ── thoughts that cannot go back ──
 
 
 @only_anthropic
@@ -374,7 +374,7 @@ async def test_thoughts_beside_unknown_blocks_are_not_kept(model: ModelServer, p
 
 @pytest.mark.parametrize(("maker", "other"), [*permutations(VENDORS.values(), 2)], ids=lambda v: v.model)
 async def test_a_conversation_goes_on_with_another_provider(maker: Vendor, other: Vendor) -> None:
-    """What one vendor's model thought is nothing to another's."""
+    """A vendor's model gets no thoughts of another's."""
     begin = user("off please")
     async with maker.running() as (model, provider):
         model.script([Say("At once.", [OFF], thinks="The hall."), Say("It is off.", thinks="Done.")])
@@ -409,7 +409,7 @@ async def test_compatible_servers_reasoning_goes_back(
 
 
 @only_openai
-async def test_what_another_model_reasoned_stays_here(model: ModelServer, provider: Provider) -> None:
+async def test_reasoning_of_another_model_is_not_sent(model: ModelServer, provider: Provider) -> None:
     model.script([Say(calls=[OFF], thinks="The hall."), "ok"])
     reply = (await provider.complete(ASKED)).message
     result = ModelMessage(role="tool", content="is off", call_id=reply.tool_calls[0].call_id)

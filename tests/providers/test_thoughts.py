@@ -1,4 +1,4 @@
-"""No thought and no raw call reaches a person, however the text is cut."""
+"""No thought and no raw call reaches a person, for any cut of the text."""
 
 from __future__ import annotations
 

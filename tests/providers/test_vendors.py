@@ -1,4 +1,4 @@
-"""What holds for every vendor's provider and not for the others: its answers, its errors, its connections."""
+"""Rules for every vendor's provider and no others: the answers, the errors, the connections."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ async def test_error_is_told_with_advice_and_no_persons_text(
     ],
     indirect=["vendor"],
 )
-async def test_a_refusal_as_too_long_says_what_the_model_takes(
+async def test_too_long_refusal_has_the_limit_of_the_model(
     model: ModelServer, provider: Provider, fail: Fail, sent: int | None, taken: int | None
 ) -> None:
     model.script([fail])
@@ -283,7 +283,7 @@ async def test_wrong_api_path_names_the_base_url(vendor: Vendor, model: ModelSer
     assert f"{vendor.name.upper()}_BASE_URL" in error.code
 
 
-async def test_what_is_refused_is_named(vendor: Vendor, provider: Provider) -> None:
+async def test_refused_field_is_named(vendor: Vendor, provider: Provider) -> None:
     bad = Request(messages=ASKED.messages, tools=[type(ASKED.tools[0])(name="a b", description="", parameters={})])
     error = await refused(provider, bad)
     field = {"gpt-test": "tools[0].function.name", "gpt-5-test": "tools[0].name", "claude-test": "tools.0.custom.name"}
@@ -374,7 +374,7 @@ async def test_odd_answer_is_a_retryable_error(
 
 
 async def test_calls_at_the_same_time_share_their_connections(model: ModelServer, provider: Provider) -> None:
-    """And wait for no other: the first answer is held until the last one is there."""
+    """No call waits for another: the first answer is held until the last is there."""
     hold = asyncio.Event()
     model.script([Say("a", hold=hold), "b", "c"])
     first = asyncio.ensure_future(provider.complete(ASKED))
@@ -403,7 +403,7 @@ async def test_a_stream_that_is_left_early_closes_its_connection(model: ModelSer
     await model.wait_for_hang_up()
 
 
-def test_it_serves_one_event_loop_after_another(vendor: Vendor) -> None:
+def test_provider_serves_one_event_loop_after_another(vendor: Vendor) -> None:
     port = free_port()
     made: list[Any] = []
 
@@ -482,7 +482,7 @@ _MESSAGES = st.lists(
 @each("name", VENDORS)
 @settings(suppress_health_check=[HealthCheck.too_slow])  # which a busy machine is
 @given(messages=_MESSAGES)
-def test_whatever_the_history_the_vendor_takes_it(name: str, messages: list[ModelMessage]) -> None:
+def test_vendor_takes_any_history(name: str, messages: list[ModelMessage]) -> None:
     vendor = VENDORS[name]
     begin = [user("hello")] if vendor.name == "openai" else []  # which takes no conversation without a word
     body = vendor.body(Request(messages=[*begin, *messages]))
@@ -492,7 +492,7 @@ def test_whatever_the_history_the_vendor_takes_it(name: str, messages: list[Mode
 # ── a conversation longer than the model takes ──
 
 
-async def test_what_is_too_long_is_asked_for_once_more_much_shorter(model: ModelServer, provider: Provider) -> None:
+async def test_too_long_request_is_repeated_once_much_shorter(model: ModelServer, provider: Provider) -> None:
     model.most_characters = 60_000
     model.script(["answered"])
     history = [user(f"{number} " + "x" * 5_000) for number in range(30)]
@@ -523,7 +523,7 @@ async def test_configured_limit_is_kept_to_from_the_first_call(model: ModelServe
     assert len(json.dumps(model.requests[1][model.history])) > 45_000, "and not more than has to be"
 
 
-async def test_what_is_too_long_all_the_same_is_told(model: ModelServer, provider: Provider) -> None:
+async def test_too_long_request_after_the_retry_is_told(model: ModelServer, provider: Provider) -> None:
     model.most_characters = 100
     told = await Agent(provider=provider).run("x" * 90_000)
     assert told.stop_reason == "provider_error" and LONG in str(told.error)

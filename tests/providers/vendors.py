@@ -1,4 +1,4 @@
-"""The vendors' APIs as tests see them: each through its real library, against a server with the real shapes."""
+"""The vendors' APIs in tests: each through the real library, against a server with the real shapes."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ class Vendor:
     fake: Callable[..., ModelServer]
     provider: Callable[..., Provider]
     messages: Callable[[Request], Sequence[Mapping[str, Any]]]
-    """As its module renders them."""
+    """The messages in the vendor's form."""
     refusal_of: Callable[[Any], Fail | None]
     headers: Callable[[str], Mapping[str, str]]
-    """Of a request with this key."""
+    """The headers of a request with this key."""
     cut_off: str
-    """Why it ends when it is cut off, in its own word."""
+    """The reason for the end of a cut-off answer, in the vendor's word."""
     read: Callable[[Mapping[str, Any]], int]
-    """Tokens that its fake counts for a request."""
+    """The tokens of a request, as counted by the fake."""
     history: str = "messages"
-    """The field of a request that has its messages."""
+    """The field of a request for the messages."""
     limit: str = "max_tokens"
-    """The field of a request that has the limit of the answer."""
+    """The field of a request for the limit of the answer."""
     thought: int = 0
-    """Tokens that its fake counts for a thought of two words."""
+    """The tokens of a thought of two words, as counted by the fake."""
 
     def at(self, url: str, key: str) -> Provider:
         return self.provider(self.model, api_key=key, base_url=url)
@@ -86,7 +86,7 @@ class Vendor:
 
     @asynccontextmanager
     async def running(self, **options: Any) -> AsyncIterator[tuple[ModelServer, Provider]]:
-        """Its server, and a provider for it; nothing that the provider asked was refused."""
+        """The vendor's server with a provider; no request of the provider was refused."""
         async with self.fake(**options) as model:
             provider = self.at(model.url, model.key)
             yield model, provider
@@ -142,7 +142,7 @@ VENDORS = {"openai": OPENAI, "anthropic": ANTHROPIC, "responses": RESPONSES}
 
 
 async def streamed(provider: Provider, request: Request = ASKED) -> tuple[list[str], Response]:
-    """The pieces of the text, none of them empty, and the response, which comes last."""
+    """Return the pieces of the text, none of them empty, and the response, the last item."""
     *pieces, last = [item async for item in provider.stream(request)]
     assert isinstance(last, Response)
     assert all(isinstance(piece, str) and piece for piece in pieces)
@@ -150,7 +150,7 @@ async def streamed(provider: Provider, request: Request = ASKED) -> tuple[list[s
 
 
 async def refused(provider: Provider, request: Request = ASKED, *, stream: bool = False) -> ProviderError:
-    """The error with which a call fails; nothing of a vendor's words comes with it."""
+    """Return the error of a failed call; no words of a vendor come with the error."""
     with pytest.raises(ProviderError) as failed:
         await (streamed(provider, request) if stream else provider.complete(request))
     assert failed.value.__cause__ is None

@@ -1,4 +1,4 @@
-"""Two hundred people who write, press and edit, and a few who do what they should not."""
+"""Two hundred people, most of them honest: they write, press and edit. A few misbehave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FLOOD = 60
 
 
 class People:
-    """`said`: each honest message that a platform delivered, and when. `confirmed`: what was agreed to."""
+    """`said`: each delivered honest message -> the moment. `confirmed`: the names of the confirmed actions."""
 
     def __init__(self, telegram: FakeTelegram, slack: FakeSlack, twilio: FakeTwilio, seed: str) -> None:
         self._telegram, self._slack, self._twilio = telegram, slack, twilio
@@ -35,23 +35,23 @@ class People:
         self.said: dict[str, float] = {}
         self.confirmed: set[str] = set()
         self.rude = 0
-        """How many events came of those who do what they should not."""
+        """The number of events of misbehaving people."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def number_from(self, number: int) -> None:
-        """Number messages and updates from here on: the same people have written before, with lower numbers."""
+        """Begin the numbers of messages and updates here. The people's earlier messages have lower numbers."""
         self._telegram._ids = self._slack._ids = self._twilio._ids = itertools.count(number)
         self._telegram._update_ids = itertools.count(900_000_000 + number)
 
     @property
     def allowed(self) -> str:
-        """Return who may talk to the bot: all but the strangers."""
+        """Return the allow list: all people except the strangers."""
         bot = self._telegram.bot.id
         persons = [f"telegram:{bot}:{person.id}" for person in [*self._on_telegram, self._mallory]]
         return ",".join([*persons, "slack:*", "sms:*"])
 
     async def live(self, seconds: float) -> None:
-        """Let everybody do what they do for so long. Returns when each has stopped."""
+        """Let all people act for so many seconds. Returns when all have stopped."""
         ends = time.monotonic() + seconds
         honest: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(lambda person=person: self._writes_on_telegram(person) for person in self._on_telegram),
@@ -77,7 +77,7 @@ class People:
             await asyncio.sleep(min(self._random.uniform(0.5, 1.5) * each, max(0.0, ends - time.monotonic())))
 
     def _words(self) -> str:
-        """A tenth asks for what has to be confirmed."""
+        """Return a message. A tenth asks for an action to confirm."""
         kind = self._random.choice(["plain"] * 7 + ["note"] * 2 + ["pay"])
         return f"{kind} {self.seed}-{next(self._numbers)}"
 
@@ -104,7 +104,7 @@ class People:
             self.said[words] = time.monotonic()
 
     async def _writes_by_sms(self, person: str) -> None:
-        """Twilio delivers once: a message counts that was taken."""
+        """Twilio delivers once: only an accepted message counts."""
         words = self._words().replace("pay ", "note ")
         try:
             answer = await self._twilio.person_says(person, words)

@@ -1,4 +1,4 @@
-"""The server of the soak: the bot on its platforms, and the chat page beside them."""
+"""The server of the soak test: the bot on three platforms, and the chat page beside them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Half an hour of a busy server, in steps of eight minutes: it does not grow, and it answers everybody in time.
+"""Half an hour of a busy server, in steps of eight minutes, without growth and with answers in time.
 
-Beside the people of three platforms, visitors of the chat page take all that the page gives. Each run of `make soak` is
-one step for each store, on what the steps before have left. A step kills the server once, near its beginning, and then
+Beside the people of three platforms, visitors of the chat page use the whole page. Each run of `make soak` is a step
+for each store, with the data of the earlier steps. A step kills the server once, near the beginning, and then
 measures one process. `.nightly/soak-*.json` keep the figures.
 """
 
@@ -35,22 +35,22 @@ ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".nightly"
 STEP_SECONDS = float(os.environ.get("SOAK_SECONDS", "480"))
 LOOKS = 8
-"""How often a step is looked at."""
+"""The number of looks at a step."""
 QUIET_SECONDS = 60.0
 ANSWERED_SECONDS = 2.0
 """The bound of the 99th percentile of the time from an honest message to its answer."""
 SETTLES_SECONDS = 10.0
-"""Messages of this time after the restart are not timed: the platforms deliver what the killed process did not take."""
+"""Seconds after the restart without timed messages: the platforms redeliver the killed process's messages."""
 
 
 class Kept:
-    """What the store holds, by looking at it from outside."""
+    """The content of the store, seen from outside."""
 
     def __init__(self, directory: Path, server: RedisServer | None) -> None:
         self._file, self._server = directory / "askfirst.db", server
 
     async def look(self) -> dict[str, int]:
-        """Return its size in bytes, and how many rows or keys there are."""
+        """Return the size in bytes, and the number of rows or keys."""
         if self._server is not None:
             memory = await self._server.command("INFO", "memory")
             assert isinstance(memory, dict)
@@ -106,7 +106,7 @@ async def step(
     slack: FakeSlack,
     twilio: FakeTwilio,
 ) -> None:
-    """One step, on what the steps before have left."""
+    """Run one step, with the data of the earlier steps."""
     file = KEPT / f"soak-{kept_on}.json"
     before = json.loads(file.read_text()) if file.exists() else []
     number = len(before) + 1
@@ -181,14 +181,14 @@ NAME = re.compile(r"[a-z]+\d+x\d+-\d+")
 
 
 class Answers:
-    """Notes when each honest message was answered first."""
+    """Notes the moment of the first answer to each honest message."""
 
     def __init__(self, people: People, telegram: FakeTelegram, slack: FakeSlack, twilio: FakeTwilio) -> None:
         self._people, self._telegram, self._slack, self._twilio = people, telegram, slack, twilio
         self._at: dict[str, float] = {}
 
     async def watch(self) -> None:
-        """Look at all that the bot has said since the last look, twenty times a second."""
+        """Look for new texts of the bot, twenty times a second."""
         read = [0, 0, 0]
         while True:
             said = [
@@ -203,7 +203,7 @@ class Answers:
             await asyncio.sleep(0.05)
 
     def seconds_since(self, begin: float) -> list[float]:
-        """Return how long each answer took to a message that was said after a time, the shortest first."""
+        """Return the seconds to each answer, for messages after `begin`, the shortest first."""
         said = {words.partition(" ")[2]: at for words, at in self._people.said.items() if at > begin}
         return sorted(self._at[name] - at for name, at in said.items() if name in self._at)
 
@@ -212,13 +212,13 @@ KINDS = ["message", "edited_message", "callback_query", "message_reaction"]
 
 
 def texts(telegram: FakeTelegram, slack: FakeSlack, twilio: FakeTwilio) -> str:
-    """Return all that the bot has said anywhere."""
+    """Return all texts of the bot."""
     said = [sent.text for sent in telegram.sent] + [sent.shown for sent in slack.sent] + [s.body for s in twilio.sent]
     return "\n".join(said)
 
 
 async def unanswered(people: People, said: Callable[[], str]) -> list[str]:
-    """Return which of the honest messages have no answer, a minute after the last of them."""
+    """Return the honest messages without an answer, a minute after the last."""
     ends, missing = time.monotonic() + QUIET_SECONDS, list(people.said)
     while missing and time.monotonic() < ends:
         names = set(NAME.findall(said().replace("\\", "")))
@@ -228,7 +228,7 @@ async def unanswered(people: People, said: Callable[[], str]) -> list[str]:
 
 
 async def not_done(people: People, record: Record) -> set[str]:
-    """Return what was confirmed and is not done, a minute after the last was."""
+    """Return the confirmed actions that are not done, a minute after the last confirmation."""
     ends = time.monotonic() + QUIET_SECONDS
     while True:
         done = {line["effect"].removeprefix("pay ") for line in record.lines("after")}

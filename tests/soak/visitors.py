@@ -1,4 +1,4 @@
-"""Visitors of the chat page who take all that the page gives: sessions, streams, long texts and files."""
+"""Visitors of the chat page that use the whole page: sessions, streams, long texts and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNREACHABLE_SECONDS = 0.5
 
 
 class Visitors:
-    """`answers`: the status of each request by its path. `server` returns the URL of the server."""
+    """`answers`: the number of answers by path and status. `server` returns the URL of the server."""
 
     def __init__(self, server: Callable[[], str], seed: str) -> None:
         self._server = server
@@ -33,7 +33,7 @@ class Visitors:
         self.streamed_bytes = 0
 
     async def live(self, seconds: float) -> None:
-        """Take what there is for this long."""
+        """Use the page for so many seconds."""
         ends = time.monotonic() + seconds
         acts: list[tuple[Callable[[], Coroutine[Any, Any, None]], float]] = [
             (self._opens, 0.2),
@@ -67,7 +67,7 @@ class Visitors:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * each)
 
     async def _opens(self) -> None:
-        """Open the page in a browser that has no session yet."""
+        """Open the page in a browser without a session."""
         async with self._visitor() as stranger:
             await self._request(stranger, "GET", "/chat")
 
@@ -82,7 +82,7 @@ class Visitors:
         await self._request(self._random.choice(self._sessions), "POST", "/chat/messages", json=json)
 
     async def _uploads(self) -> None:
-        """Upload a file that no message names."""
+        """Upload a file without a message."""
         query = {"upload": f"upload-{next(self._numbers)}", "at": "0", "size": str(FILE_BYTES), "name": "a.txt"}
         content = self._random.randbytes(FILE_BYTES)
         headers = {"Content-Type": "application/octet-stream"}
@@ -97,7 +97,7 @@ class Visitors:
             self.answers[path, answer.status] += 1
 
     async def _reads(self, session: aiohttp.ClientSession, ends: float) -> None:
-        """Hold a stream open, and open it anew at once when it ends."""
+        """Hold a stream open, and open the next at the end."""
         while time.monotonic() < ends:
             with contextlib.suppress(aiohttp.ClientError, OSError):
                 async with session.get(f"{self._server()}/chat/events", timeout=aiohttp.ClientTimeout(None)) as answer:

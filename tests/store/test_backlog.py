@@ -1,7 +1,9 @@
-"""Ten thousand messages wait in one conversation: each is taken in, handed out and dealt with at the cost of the first.
-A hundred thousand conversations are known: that costs neither memory of the process nor a turn of one of them anything.
+"""The cost of ten thousand messages in a conversation, and of a hundred thousand conversations.
 
-Cost is counted in what the store does for it, not in time: steps of SQLite's machine, commands in Redis.
+Each message is accepted, leased and processed at the cost of the first. Known conversations cost no memory of the
+process, and no additional work in a turn.
+
+Cost is counted in the work of the store, not in time: steps of SQLite's machine, commands in Redis.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ BATCH = 500
 
 
 Work = Callable[[], Awaitable[int]]
-"""How much a store has done so far."""
+"""The work done by a store so far."""
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Work:
-    """Of SQLite, for connections made from now on."""
+    """The steps of SQLite, for connections made from now on."""
     done = 0
     real: Callable[..., sqlite3.Connection] = sqlite3.connect
 
@@ -55,7 +57,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 def commands_of(server: RedisServer) -> Work:
-    """Of all who use it, but for who counts."""
+    """The commands of all clients, without the counting."""
 
     async def commands() -> int:
         found = await server.command("INFO", "commandstats")
@@ -72,7 +74,7 @@ async def accepted(store: Store, numbers: range) -> None:
 
 
 async def dealt_with(store: Store, *, turns: int, at_once: int) -> list[Any]:
-    """What so many turns take, in order."""
+    """Return the events of these turns, in order."""
     taken = []
     for _ in range(turns):
         lease = await store.lease("w", ["turn"])
@@ -86,7 +88,7 @@ async def dealt_with(store: Store, *, turns: int, at_once: int) -> list[Any]:
 
 
 @pytest.mark.timeout(180)
-async def test_in_a_file_each_of_ten_thousand_costs_what_the_first_did(steps: Work, tmp_path: Path) -> None:
+async def test_ten_thousand_messages_in_a_file_cost_the_same_each(steps: Work, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "askfirst.db", max_waiting=2 * MANY)
     await store.open()
     await costs_the_same(store, steps)
@@ -94,7 +96,7 @@ async def test_in_a_file_each_of_ten_thousand_costs_what_the_first_did(steps: Wo
 
 
 @pytest.mark.timeout(180)
-async def test_on_redis_each_of_ten_thousand_costs_what_the_first_did(server: RedisServer) -> None:
+async def test_ten_thousand_messages_on_redis_cost_the_same_each(server: RedisServer) -> None:
     await server.command("CONFIG", "SET", "appendfsync", "no")
     store = RedisStore(server.url, max_waiting=2 * MANY, ack_seconds=5)
     await store.open()
@@ -124,7 +126,7 @@ async def costs_the_same(store: Store, work: Work) -> None:
 
 
 IN_ONE = 1_000
-"""So many wait in one conversation when it is full, and a tenth of what may in all."""
+"""The events of a full conversation: a tenth of the bound over all."""
 
 
 @pytest.mark.timeout(180)
@@ -145,11 +147,11 @@ async def test_finding_the_full_conversations_on_redis_is_cheap(server: RedisSer
 
 
 async def looks_little(store: Store, work: Work, *, looking: int, refusing: int) -> None:
-    """Nobody is looked at while too few wait in all; then who writes is, at once, however many wait there."""
+    """Check that no conversation is counted while few events wait; then only the writer's, at a bounded cost."""
     ids = itertools.count()
 
     async def cost(name: str) -> int:
-        """Of one message; the least of some, for other things are done now and then."""
+        """Return the least cost of some messages: other work is done now and then."""
         least = sys.maxsize
         for _ in range(5):
             event = Incoming(conversation=name, event_ids=(f"m{next(ids)}",), body={}, refusable=True)
@@ -178,7 +180,7 @@ KNOWN = 100_000
 
 
 async def known(store: Store, numbers: range) -> None:
-    """Conversations that have spoken once, and in which something is open."""
+    """Store conversations with a line in the transcript and an open index."""
     for first in range(numbers.start, numbers.stop, 10 * BATCH):
         told: dict[str, Transaction] = {}
         for number in range(first, min(first + 10 * BATCH, numbers.stop)):
@@ -203,11 +205,11 @@ async def one_turn(store: Store, number: int) -> None:
 
 
 async def stays_small(store: Store, work: Work) -> None:
-    """What the process holds, and what one turn costs, when so many are known and nobody else writes."""
+    """Check the memory of the process and the cost of a turn, with many known and silent conversations."""
     await known(store, range(SOME))
 
     async def cost(numbers: range) -> int:
-        """Return the work of the cheapest of these turns: some also do what is due now and then."""
+        """Return the work of the cheapest of these turns: some include other due work."""
         least = sys.maxsize
         for number in numbers:
             before = await work()
@@ -224,7 +226,7 @@ async def stays_small(store: Store, work: Work) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(180)
-async def test_a_hundred_thousand_conversations_in_a_file_cost_nothing(steps: Work, tmp_path: Path) -> None:
+async def test_hundred_thousand_conversations_in_a_file_add_no_cost(steps: Work, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "askfirst.db")
     await store.open()
     await stays_small(store, steps)
@@ -233,7 +235,7 @@ async def test_a_hundred_thousand_conversations_in_a_file_cost_nothing(steps: Wo
 
 @pytest.mark.nightly
 @pytest.mark.timeout(180)
-async def test_a_hundred_thousand_conversations_on_redis_cost_nothing(server: RedisServer) -> None:
+async def test_hundred_thousand_conversations_on_redis_add_no_cost(server: RedisServer) -> None:
     await server.command("CONFIG", "SET", "appendfsync", "no")
     store = RedisStore(server.url, ack_seconds=5)
     await store.open()

@@ -1,4 +1,4 @@
-"""The store's clock follows the machine's, but none of its steps, and never goes backwards."""
+"""The store's clock follows the machine's, but none of the steps, and never goes backwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND = 1_000_000_000
 
 
 class Machine:
-    """Its wall clock, and the one that nobody sets, in nanoseconds."""
+    """The machine's wall clock, and the steady clock, in nanoseconds."""
 
     def __init__(self) -> None:
         self.wall = 1_000_000 * SECOND
@@ -56,7 +56,7 @@ def test_a_machine_that_is_set_back_makes_no_deadline_longer() -> None:
 
 
 def test_a_machine_that_was_suspended_is_followed() -> None:
-    """Or a question would be open for as long as the lid was closed."""
+    """Otherwise a question would be open for as long as the lid was closed."""
     machine = Machine()
     clock = clock_of(machine)
     seconds(clock)
@@ -65,7 +65,7 @@ def test_a_machine_that_was_suspended_is_followed() -> None:
 
 
 def test_a_machine_that_is_set_forward_makes_no_deadline_shorter(caplog: pytest.LogCaptureFixture) -> None:
-    """Finding 32: twenty minutes forward, and what said "15 minutes" had expired."""
+    """Finding 32: twenty minutes forward, and a question with "15 minutes" had expired."""
     machine = Machine()
     clock = clock_of(machine)
     assert seconds(clock) == 1_000_000
@@ -103,7 +103,7 @@ def test_a_step_that_is_taken_back_is_made_good_at_once() -> None:
     assert seconds(clock) == 1_010_010
 
 
-def test_a_correction_that_nobody_would_notice_is_followed(caplog: pytest.LogCaptureFixture) -> None:
+def test_small_correction_is_followed_without_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
     clock = clock_of(machine)
     seconds(clock)
@@ -120,7 +120,7 @@ MILLION = 1_000_000
 
 
 def test_a_slow_answer_hides_no_step_and_makes_none(caplog: pytest.LogCaptureFixture) -> None:
-    """A server that stood still for a minute has not set its clock."""
+    """A server standing still for a minute has not set the clock."""
     steps = ClockSteps("it")
     steps.observe(500 * MILLION, 10 * MILLION, 10 * MILLION)
     steps.observe(560 * MILLION, 11 * MILLION, 70 * MILLION)
@@ -138,7 +138,7 @@ def test_clock_steps_have_an_upper_bound_once_heard() -> None:
     assert steps.at_most(110 * MILLION) == 602_100_000
 
 
-def test_it_goes_on_behind_what_a_file_knows() -> None:
+def test_clock_goes_on_after_the_last_stamp_of_a_file() -> None:
     machine = Machine()
     clock = clock_of(machine)
     clock.start_after(2_000_000 * 1_000_000)

@@ -1,4 +1,4 @@
-"""The embedded store does what every store must."""
+"""The embedded store keeps the contract of every store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestInAFile(StoreContract):
 
 
 class TestNobodyLooksAgain(WaitingContract, ModelContract):
-    """Who waits for a lane is tried when it was woken, and not only because the thread looks after all now and then."""
+    """A waiting worker is tried at a wake-up, not only at the thread's look now and then."""
 
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:

@@ -1,4 +1,4 @@
-"""What an embedded store has waited for the disk with, when it answers: seen in the statements it executes."""
+"""The calls of an embedded store that wait for the disk before the answer: seen in the executed statements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENT = Incoming(conversation="c", event_ids=(), body={})
 
 
 class Watched:
-    """A store, and how it commits."""
+    """A store with traced statements."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = SqliteStore(path)
@@ -31,7 +31,7 @@ class Watched:
         monkeypatch.setattr(schema, "connect", traced)
 
     async def waits(self, call: Callable[[], Awaitable[object]]) -> bool:
-        """Whether the commit that this call is answered after waited for the disk."""
+        """Return whether the commit before the answer of this call waited for the disk."""
         before = len(self._executed)
         await call()
         assert "COMMIT" in self._executed[before:]
@@ -40,7 +40,7 @@ class Watched:
         return not set_to or set_to[-1].endswith("FULL")
 
 
-async def test_what_must_last_is_on_the_disk_before_it_is_answered(
+async def test_durable_data_is_on_the_disk_before_the_call_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(tmp_path / "askfirst.db", monkeypatch)

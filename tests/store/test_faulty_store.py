@@ -1,4 +1,4 @@
-"""The fault proxy of a store: a call fails, loses its answer or stops as a test has said, and all others go through."""
+"""The fault proxy of a store: a call fails, loses the answer or stops by plan, and all others pass."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_calls_are_counted_and_forwarded(real: Store) -> None:
     assert proxy.partition("c") == "00"
 
 
-async def test_an_error_is_raised_once_and_nothing_is_stored(real: Store) -> None:
+async def test_planned_error_is_raised_once_without_a_write(real: Store) -> None:
     proxy = FaultyStore(real)
     proxy.errors["commit"] = [StoreUnavailable("away")]
     with pytest.raises(StoreUnavailable, match="away"):

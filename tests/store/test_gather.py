@@ -1,4 +1,4 @@
-"""Events that come shortly after several were stored go together; one that comes alone does not wait."""
+"""Events shortly after several stored events go together; a single event does not wait."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def store(
 
 
 @pytest.mark.parametrize("gather_seconds", [2.0])
-async def test_what_follows_soon_is_stored_together(store: Store) -> None:
+async def test_events_in_quick_succession_are_stored_together(store: Store) -> None:
     await asyncio.gather(arrive(store), arrive(store))
     following = []
     for _ in range(MANY):
@@ -50,8 +50,8 @@ async def test_what_follows_soon_is_stored_together(store: Store) -> None:
 
 
 @pytest.mark.parametrize("gather_seconds", [3600.0])
-async def test_who_comes_alone_is_stored_at_once(store: Store) -> None:
-    """Again and again: somebody who writes as soon as he is answered."""
+async def test_single_event_is_stored_at_once(store: Store) -> None:
+    """Again and again: a person writing right after each answer."""
     async with asyncio.timeout(15):
         for _ in range(3):
             await arrive(store)

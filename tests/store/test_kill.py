@@ -1,4 +1,4 @@
-"""A process that is killed takes nothing with it that was acknowledged, and leaves nothing half done."""
+"""A killed process loses no acknowledged write, and leaves no half-done work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.store import worker as script
 
 
 class Worker:
-    """A child process, and what it has said."""
+    """A child process and the received messages."""
 
     def __init__(self, path: Path | str, what: str, first: int) -> None:
         self.said: list[dict[str, Any]] = []
@@ -32,14 +32,14 @@ class Worker:
         theirs.close()
 
     async def until(self, word: str, times: int = 1) -> Any:
-        """Listen until it has said this so many times more."""
+        """Listen for this many more messages with this word."""
         while times:
             self.said.append(await asyncio.to_thread(self._pipe.recv))
             times -= word in self.said[-1]
         return self.said[-1][word]
 
     async def kill(self) -> None:
-        """SIGKILL; what it had said before is heard."""
+        """SIGKILL; earlier messages are received."""
         self.process.kill()
         await asyncio.to_thread(self.process.join)
         with contextlib.suppress(EOFError, OSError):  # the end, perhaps within a word
@@ -75,7 +75,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def dealt_with(store: SqliteStore) -> list[int]:
-    """What the commits have written; each lane in the order of its events."""
+    """Return the events written by the commits; each lane in the order of the events."""
     done: list[int] = []
     for lane in range(script.LANES):
         lines: list[Any] = [entry.value for entry in await store.read(Key(store.partition(""), f"c{lane}"))]
@@ -86,7 +86,7 @@ async def dealt_with(store: SqliteStore) -> list[int]:
 
 
 async def still_waiting(store: SqliteStore) -> list[int]:
-    """What has not been dealt with; it is, after this."""
+    """Return and process the remaining events."""
     numbers: list[int] = []
     while lease := await store.lease("test", ["turn"], lease_seconds=60):
         numbers += [int(str(event.body["n"])) for event in lease.events]
@@ -95,7 +95,7 @@ async def still_waiting(store: SqliteStore) -> list[int]:
     return numbers
 
 
-async def test_what_was_acknowledged_is_there_after_a_kill(path: Path) -> None:
+async def test_acknowledged_events_are_there_after_a_kill(path: Path) -> None:
     async with working(path, "accept") as worker:
         await worker.until("accepted", times=200)
         await worker.kill()
@@ -106,7 +106,7 @@ async def test_what_was_acknowledged_is_there_after_a_kill(path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["leased", "begun", "committed"])
-async def test_a_worker_killed_at_any_point_loses_and_repeats_nothing(path: Path, word: str) -> None:
+async def test_worker_killed_at_any_point_loses_and_repeats_no_event(path: Path, word: str) -> None:
     async with working(path, "accept") as worker:
         await worker.until("accepted", times=300)
         await worker.kill()
@@ -136,7 +136,7 @@ async def test_lease_of_a_dead_process_is_taken_over_at_once(path: Path) -> None
         assert (lease.lane, lease.died, lease.tries) == ("act", True, 1)
 
 
-async def test_a_second_process_is_refused_and_disturbs_nobody(path: Path) -> None:
+async def test_second_process_is_refused_without_disturbing_the_first(path: Path) -> None:
     async with working(path, "accept") as worker:
         await worker.until("accepted")
         with pytest.raises(StoreRefused, match=f"in use by process {worker.process.pid}"):
@@ -147,7 +147,7 @@ async def test_a_second_process_is_refused_and_disturbs_nobody(path: Path) -> No
         assert set(await still_waiting(store)) >= set(worker.all("accepted"))
 
 
-async def test_a_process_is_told_who_owns_the_file(path: Path) -> None:
+async def test_refused_process_is_told_the_owner_of_the_file(path: Path) -> None:
     async with opened(path), working(path, "hold") as worker:
         assert f"in use by process {os.getpid()}" in await worker.until("refused")
 

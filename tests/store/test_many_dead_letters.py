@@ -20,7 +20,7 @@ __all__ = ["prefix", "redis_url"]
 
 MANY, AT_ONCE = 100_000, 1_000
 MOST_SECONDS = 0.25
-"""A platform that waits longer for its webhook delivers again."""
+"""A platform with a longer wait for a webhook delivers again."""
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -62,7 +62,7 @@ async def slowest_acceptance(store: Store, until: asyncio.Event) -> float:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-async def test_listing_and_dropping_100_000_letters_delays_nobody(store: Store) -> None:
+async def test_listing_and_dropping_100_000_letters_delays_no_event(store: Store) -> None:
     await store.open()
     try:
         await fill(store)

@@ -1,4 +1,4 @@
-"""A way to a Redis that is slow, or leads to another one from now on."""
+"""A slow or redirected connection to a Redis server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Wire"]
 
 
 class Wire:
-    """Passes everything on, each answer `delay_seconds` after it came; those on their way keep the delay they had.
+    """Passes all bytes on, each answer `delay_seconds` late; answers on the way keep the earlier delay.
 
-    `leads_to` another server: new connections go there, and the ones that there are stay where they are.
+    `leads_to` another server: new connections go there, and the existing connections stay.
     """
 
     def __init__(self, url: str) -> None:
@@ -35,7 +35,7 @@ class Wire:
         await self._server.wait_closed()
 
     def cut(self) -> None:
-        """All connections that there are."""
+        """Close all connections."""
         for connection in self._connections:
             connection.cancel()
 
@@ -62,7 +62,7 @@ class Wire:
         theirs: asyncio.StreamReader,
         answers: asyncio.StreamWriter,
     ) -> None:
-        """Until one of the two hangs up."""
+        """Pass the bytes on until a side hangs up."""
         now = asyncio.get_running_loop().time
         late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 

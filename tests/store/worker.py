@@ -1,9 +1,9 @@
-"""A bare worker, run as a process of its own and killed from outside.
+"""A bare worker, run as a separate process and killed from outside.
 
-It says through a pipe what the store has acknowledged, and only that. `accept` takes in events by number; `work`
-leases, does a step, commits, and writes each event it dealt with into a log; `serve` does both; `share` does so beside
-others, whose lanes it takes over when they are gone; `hold` leases all there is and keeps it; `hand` hands events over
-to conversations of other partitions.
+The pipe carries the acknowledgements of the store alone. `accept` takes in events by number; `work` leases, does a
+step, commits, and writes each processed event into a log; `serve` does both; `share` does so beside others, and takes
+over the lanes of dead workers; `hold` leases all lanes and keeps the leases; `hand` hands events over to conversations
+of other partitions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Say(Protocol):
 
 
 def run(pipe: Connection, path: str, what: str, first: int = 0) -> None:
-    """What the process does."""
+    """Run the process."""
 
     def say(**said: Json) -> None:
         pipe.send(said)
@@ -63,7 +63,7 @@ async def main(say: Say, path: str, what: str, first: int) -> None:
 
 
 async def accept(say: Say, store: Store, first: int) -> None:
-    """Take in events until somebody stops this process, several at a time."""
+    """Take in events until the end of this process, several at a time."""
     numbers = iter(range(first, first + 100_000))
 
     async def one_after_another() -> None:
@@ -76,12 +76,12 @@ async def accept(say: Say, store: Store, first: int) -> None:
 
 
 async def work(say: Say, store: Store, wait_seconds: float = 0.0, lease_seconds: float = 60.0) -> None:
-    """Deal with one lease after another; ends when nothing came for so long."""
+    """Process leases; end after this time without an event."""
 
     async def one_after_another(name: str) -> None:
         while lease := await store.lease(name, ["turn"], lease_seconds=lease_seconds, wait_seconds=wait_seconds):
             say(leased=lease.lane)
-            with contextlib.suppress(Fenced):  # it was too slow, and another goes on
+            with contextlib.suppress(Fenced):  # this worker was too slow, and another goes on
                 await store.commit(Transaction(partition=lease.partition, lease=lease, steps=["begun"]))
                 say(begun=lease.lane)
                 await store.commit(
@@ -99,7 +99,7 @@ async def work(say: Say, store: Store, wait_seconds: float = 0.0, lease_seconds:
 
 
 async def hold(say: Say, store: Store) -> None:
-    """Take everything and keep it."""
+    """Take and keep every lease."""
     while lease := await store.lease("holder", ["turn", "action", "out"], lease_seconds=3600):
         say(leased=lease.lane)
     say(holding=True)
@@ -107,7 +107,7 @@ async def hold(say: Say, store: Store) -> None:
 
 
 async def hand(say: Say, store: Store, first: int) -> None:
-    """Hand events over by number, from conversations of every partition, until somebody stops this process."""
+    """Hand events over by number, from conversations of every partition, until the end of this process."""
     numbers = iter(range(first, first + 100_000))
 
     async def one_after_another(source: str) -> None:

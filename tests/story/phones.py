@@ -1,4 +1,4 @@
-"""Ana and her phone: the same person on every platform, who writes, reads, confirms twice, and opens files."""
+"""Ana and her phone: the same person on every platform. Ana writes, reads, confirms twice, and opens files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class File(NamedTuple):
 
 
 class Phone(abc.ABC):
-    """One platform with Ana on it. `settings` are what turns its channel on, `secrets` what no log may hold."""
+    """One platform with Ana. `settings` turn the channel on, `secrets` must be in no log."""
 
     settings: Mapping[str, str]
     secrets: tuple[str, ...]
@@ -41,33 +41,33 @@ class Phone(abc.ABC):
 
     @abc.abstractmethod
     def reached_at(self, url: str) -> None:
-        """The bot's webhook is under this public URL now."""
+        """Move the bot's webhook to this public URL."""
 
     @abc.abstractmethod
     async def writes(self, text: str) -> None:
-        """Returns when the platform has handed it over."""
+        """Write a text. Returns after the delivery by the platform."""
 
     @abc.abstractmethod
     def screen(self) -> list[str]:
-        """What the bot has written, as Ana sees it now, the oldest first."""
+        """Return the bot's messages in the present state, the oldest first."""
 
     @abc.abstractmethod
     async def confirms(self) -> None:
-        """She says yes to the newest prompt, and the platform hands that over twice."""
+        """Say yes to the newest prompt. The platform delivers the yes twice."""
 
     @abc.abstractmethod
     async def file(self) -> File:
-        """The newest file from the bot, once there is one."""
+        """Wait for a file from the bot, and return the newest."""
 
     @abc.abstractmethod
     def refusals(self) -> list[int]:
-        """What the webhook answered that was no 200, while it was there."""
+        """Return the webhook's statuses other than 200, for the time with a webhook."""
 
     @abc.abstractmethod
     async def wait_for(self, condition: Callable[[], T | None]) -> T: ...
 
     async def reads(self, words: str) -> str:
-        """The newest message with these words in it, once there is one."""
+        """Wait for a message with these words, and return the newest."""
         return await self.wait_for(lambda: next((text for text in reversed(self.screen()) if words in text), None))
 
 

@@ -1,4 +1,4 @@
-"""Approval by a manager, as the page tells it: asked by SMS, approved on Slack and Telegram, by two real processes."""
+"""Approval by a manager, as on the page: asked by SMS, approved on Slack and Telegram, by two real processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANA = "+15557654321"
 
 
 def ends(telegram: FakeTelegram, chat: User) -> bool:
-    """True once this manager's question is edited, and the outcome told, once each."""
+    """Return True once this manager's question is edited and the outcome reported, once each."""
     return sum("✅ Confirmed by" in message.text for message in telegram.sent if message.chat.id == chat.id) == 2
 
 

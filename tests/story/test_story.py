@@ -28,7 +28,7 @@ PROVIDERS = {"openai": FakeOpenAI, "anthropic": FakeAnthropic}
 
 
 def stories() -> Iterator[object]:
-    """Every combination; those whose parity is even hold every pair, the others run with `make nightly`."""
+    """Yield every combination. Those of even parity contain every pair; the others run with `make nightly`."""
     for channel, store, provider in itertools.product(PHONES, STORES, PROVIDERS):
         parity = list(PHONES).index(channel) + STORES.index(store) + list(PROVIDERS).index(provider)
         marks = [pytest.mark.nightly] if parity % 2 else []
@@ -37,7 +37,7 @@ def stories() -> Iterator[object]:
 
 @contextlib.asynccontextmanager
 async def opened(store: str, directory: Path) -> AsyncIterator[dict[str, str]]:
-    """The settings of a store of its own."""
+    """The settings of a separate store."""
     if store == "sqlite":
         yield {"ASKFIRST_STORE": f"sqlite:///{directory / 'askfirst.db'}"}
         return

@@ -1,4 +1,4 @@
-"""How a value is shown: legible letter by letter, and never equal to another one."""
+"""The display of a value: legible letter by letter, and never equal to another."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ TEXTS = st.text(
         ({"a": ["ü", "x\ny", 'q"']}, '{"a": ["ü", "x⏎y", "q\\u0022"]}'),
     ],
 )
-def test_a_value_is_shown_so_that_nothing_hides_in_it(value: Any, text: str) -> None:
+def test_value_is_shown_without_hidden_characters(value: Any, text: str) -> None:
     assert shown(value) == text
 
 
@@ -100,12 +100,12 @@ def test_a_value_is_shown_so_that_nothing_hides_in_it(value: Any, text: str) -> 
         "naïve",
     ],
 )
-def test_what_people_write_is_shown_as_they_write_it(text: str) -> None:
+def test_ordinary_text_is_shown_unchanged(text: str) -> None:
     assert visible(text) == unicodedata.normalize("NFC", text) == legible(text)
 
 
 @pytest.mark.parametrize("char", INVISIBLE)
-def test_what_cannot_be_seen_is_written_out(char: str) -> None:
+def test_invisible_characters_are_written_out(char: str) -> None:
     assert (
         visible(f"INV{char}42")
         == f"INV\\{'U' if ord(char) > 0xFFFF else 'u'}{ord(char):0{8 if ord(char) > 0xFFFF else 4}x}42"
@@ -128,7 +128,7 @@ def test_look_alikes_among_letters_of_their_script_stay_readable(words: list[str
 
 
 @given(TEXTS)
-def test_every_text_can_be_read_from_what_is_shown(text: str) -> None:
+def test_every_text_can_be_read_back_from_its_display(text: str) -> None:
     read = visible(text)
     assert all(char.isprintable() for char in read)
     assert unicodedata.is_normalized("NFC", read)
@@ -143,7 +143,7 @@ def test_every_text_can_be_read_from_what_is_shown(text: str) -> None:
         max_leaves=4,
     )
 )
-def test_every_value_can_be_read_from_what_is_shown(value: Any) -> None:
+def test_every_value_can_be_read_back_from_its_display(value: Any) -> None:
     for bare in (True, False):
         assert read_value(shown(value, bare=bare)) == value
     assert isinstance(value, str) == (shown(value, bare=False)[0] == "“")
@@ -159,7 +159,7 @@ def test_a_sentence_shows_a_value_as_it_is_shown(text: str) -> None:
 
 
 @given(TEXTS)
-def test_nothing_hides_in_a_sentence(text: str) -> None:
+def test_sentence_has_no_hidden_characters(text: str) -> None:
     allowed = "\u2068\u2069\ufe0f\u200d"
     assert all(char.isprintable() or char in allowed for char in legible(text))
     assert "\n" not in legible(text)
@@ -170,7 +170,7 @@ def test_an_author_writes_emoji_and_amounts_as_ever() -> None:
     assert legible("1\ufe0f a\u200db") == "1\\ufe0f a\\u200db"
 
 
-def test_from_right_to_left_what_is_quoted_moves_nothing() -> None:
+def test_right_to_left_quote_keeps_the_order_around_it() -> None:
     assert legible("Pay “שלום” 5 to “Bob”?") == "Pay \u2068“שלום”\u2069 5 to \u2068“Bob”\u2069?"
     assert legible("Pay “x” to “Bob”?") == "Pay “x” to “Bob”?"
 
@@ -209,7 +209,7 @@ def test_no_escape_is_longer_than_a_question_counts_with() -> None:
 
 
 def unescaped(shown: str) -> str:
-    """The text of which `visible` made this; by SMS the sign of a new line is an escape too."""
+    """Return the source text of a result of `visible`; by SMS the sign of a new line is an escape too."""
     pieces: list[str] = []
     at = 0
     while (found := re.compile(r"\\+|⏎").search(shown, at)) is not None:

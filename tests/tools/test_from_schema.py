@@ -1,4 +1,4 @@
-"""Tools that a JSON Schema describes: checked, shown, hashed and judged as tools that a signature describes."""
+"""Tools described by a JSON Schema: checked, shown, hashed and judged as tools described by a signature."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_schema_that_cannot_be_checked_is_refused(schema: Any, says: str) -> Non
         made(schema)
 
 
-def test_function_has_to_take_what_the_schema_names() -> None:
+def test_function_must_take_the_parameters_of_the_schema() -> None:
     async def short(sku: str) -> None: ...
 
     async def long(sku: str, color: str) -> None: ...

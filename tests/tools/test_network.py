@@ -1,4 +1,4 @@
-"""Which errors of the network leave open whether a request arrived, as the clients themselves raise them."""
+"""The network errors leaving open the arrival of a request, as raised by the clients themselves."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CLIENTS = [by_aiohttp, by_httpx, by_requests, by_urllib3, by_urllib3_with_retrie
 
 @asynccontextmanager
 async def server(answer: bytes | None, *, resets: bool = False) -> AsyncIterator[str]:
-    """Answer any request with these bytes and close; None: say nothing."""
+    """Answer any request with these bytes and close; None: send no answer."""
     over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,14 +140,14 @@ async def test_an_answer_that_is_cut_off_leaves_it_open(client: Callable[[str], 
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_refused_connection_sent_nothing(client: Callable[[str], Awaitable[None]]) -> None:
+async def test_refused_connection_sent_no_request(client: Callable[[str], Awaitable[None]]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         assert not leaves_open(await raised(client, f"http://127.0.0.1:{free.getsockname()[1]}/"))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_name_that_is_not_known_sent_nothing(
+async def test_unknown_host_name_sent_no_request(
     client: Callable[[str], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object, **__: object) -> None:
@@ -158,8 +158,8 @@ async def test_a_name_that_is_not_known_sent_nothing(
 
 
 @pytest.mark.parametrize("client", [by_aiohttp, by_httpx, by_requests, by_urllib3, by_urllib3_with_retries])
-async def test_a_connection_that_is_not_made_in_time_sent_nothing(client: Callable[[str], Awaitable[None]]) -> None:
-    """A listener with a full backlog answers nobody."""
+async def test_connection_not_made_in_time_sent_no_request(client: Callable[[str], Awaitable[None]]) -> None:
+    """A listener with a full backlog answers no connection."""
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -190,12 +190,12 @@ def of_another(error: BaseException, how: str) -> Exception:
 
 
 @pytest.mark.parametrize(("how", "is_open"), [("from it", True), ("while handling it", True), ("from nothing", False)])
-def test_an_error_of_ones_own_says_what_led_to_it(how: str, is_open: bool) -> None:
+def test_authors_error_is_judged_by_its_cause(how: str, is_open: bool) -> None:
     assert leaves_open(of_another(httpx.ReadTimeout("slow"), how)) is is_open
     assert not leaves_open(of_another(httpx.ConnectError("refused"), how))
 
 
-def test_a_certificate_that_is_refused_sent_nothing() -> None:
+def test_refused_certificate_sent_no_request() -> None:
     refused = ssl.SSLCertVerificationError("self-signed certificate")
     within = urllib3.exceptions.MaxRetryError(
         urllib3.HTTPSConnectionPool("x"), "/", urllib3.exceptions.SSLError(refused)

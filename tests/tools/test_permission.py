@@ -44,14 +44,14 @@ def test_each_permission_has_its_reason(
     assert found.unasked is why.startswith("it has no confirm=")
 
 
-def test_what_nobody_is_asked_about_is_named_with_the_mend() -> None:
+def test_tool_without_a_question_is_named_with_the_mend() -> None:
     warning = unasked([Governed(made(), None), Governed(made(read_only=True), None)])
     assert warning is not None
     assert warning.startswith("pay: runs without asking anybody. Write @tool(confirm=...)")
     assert unasked([Governed(made(confirm=True), None)]) is None
 
 
-def test_a_strict_bot_refuses_it() -> None:
+def test_strict_bot_refuses_a_tool_without_a_question() -> None:
     with pytest.raises(ValueError, match=r"strict=True refuses it: pay: runs without asking anybody"):
         ChannelAgent(Agent([made()], provider="demo"), strict=True)
     ChannelAgent(Agent([made(confirm=True)], provider="demo"), strict=True)

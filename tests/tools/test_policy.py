@@ -1,4 +1,4 @@
-"""Which tools run, which ask, and which never run."""
+"""The tools that run, ask or never run."""
 
 from __future__ import annotations
 

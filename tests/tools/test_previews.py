@@ -1,4 +1,4 @@
-"""Previews: how one is frozen, when two of them are the same, and which errors are a refusal."""
+"""Previews: the freezing, the comparison of two previews, and the errors taken for a refusal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deleting(confirm: Any, **options: Any) -> Tool:
 
 
 def showing(preview: Any, **options: Any) -> Tool:
-    """A tool whose preview function returns or raises this."""
+    """A tool with a preview function returning or raising this."""
 
     async def look() -> Any:
         if isinstance(preview, Exception):
@@ -80,7 +80,7 @@ async def test_a_tuple_in_a_precondition_is_frozen_as_a_list() -> None:
     assert changed(asked_with(stored), await made.preview(ARGS, CTX)) == []
 
 
-async def test_what_the_preview_function_changes_later_stays_frozen() -> None:
+async def test_precondition_changed_after_the_preview_stays_frozen() -> None:
     seen: dict[str, Any] = {"lines": [1]}
     preview = await showing(Preview(text="Delete?", precondition=seen)).preview(ARGS, CTX)
     seen["lines"].append(2)
@@ -176,7 +176,7 @@ def test_an_action_keeps_the_preview_it_was_asked_with() -> None:
     ],
 )
 def test_preview_is_compared_only_where_it_says_something(confirm: Any, precondition: Any, compares: bool) -> None:
-    """Even where the tool has no preview function any more, a precondition must not go unchecked."""
+    """Even without a preview function in the tool, a precondition must not go unchecked."""
     made = {
         "function": showing("Delete?"),
         "volatile function": showing("Delete?", volatile=True),
@@ -193,7 +193,7 @@ def test_a_launch_waits_ten_seconds_for_its_preview() -> None:
 
 
 class NoSuchInvoice(ValueError):
-    """An author's own."""
+    """An author's own error."""
 
 
 def broken_answer() -> Exception:
@@ -241,7 +241,7 @@ async def test_a_preview_that_takes_too_long_is_no_refusal() -> None:
     assert not isinstance(caught.value, ValueError)
 
 
-# ── the definition an action was asked under ──
+# ── the definition of an action at the ask ──
 
 
 def test_another_template_or_version_is_another_definition() -> None:
@@ -271,7 +271,7 @@ def test_a_bot_calls_an_action_of_another_template_drifted() -> None:
     assert bot(strict).drifted(action)
 
 
-# ── What a person is shown before a tool acts, and what may stand in a template ──
+# ── The text for a person before a tool acts, and the allowed parts of a template ──
 
 
 def deletes(confirm: Any) -> Tool:
@@ -316,7 +316,7 @@ async def test_preview_without_a_template_asks_about_the_tools_name(language: st
         "{ invoice_id }",
     ],
 )
-def test_a_template_holds_plain_names_and_nothing_else(text: str) -> None:
+def test_template_holds_plain_names_only(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         Template(text, ["invoice_id", "copies"])
 
@@ -351,7 +351,7 @@ async def test_a_preview_function_may_return_text_or_refuse() -> None:
         await made.preview({"invoice_id": "none", "copies": 1}, CTX)
 
 
-async def test_a_preview_function_that_breaks_or_hangs_asks_nobody() -> None:
+async def test_preview_function_that_breaks_or_hangs_raises() -> None:
     async def broken() -> str:
         raise KeyError("db")
 
@@ -383,7 +383,7 @@ async def test_a_preview_and_a_probe_take_no_longer_than_they_may(
 
 
 @pytest.mark.parametrize("copies", [2**53 + 1, float("nan")])
-async def test_what_cannot_be_frozen_is_not_shown(copies: Any) -> None:
+async def test_arguments_outside_canonical_json_have_no_preview(copies: Any) -> None:
     with pytest.raises(ValueError, match="canonical JSON"):
         await deletes(True).preview({"invoice_id": "x", "copies": copies}, CTX)
 
@@ -402,7 +402,7 @@ async def test_done_text_uses_the_tools_own_words() -> None:
     assert await deletes(True).done_text({"invoice_id": "x", "copies": 1}, "gone") is None
 
 
-async def test_a_probe_says_what_it_found() -> None:
+async def test_probe_returns_its_finding_or_unknown() -> None:
     async def probe(invoice_id: str) -> Any:
         return invoice_id
 
@@ -431,7 +431,7 @@ def test_a_duration_must_be_positive_and_finite(ttl_seconds: float) -> None:
         ({"people": ["slack:T1:U7"], "need": 0}, "0 approvers"),
     ],
 )
-def test_an_approver_rule_that_nobody_could_meet_is_refused(options: dict[str, Any], words: str) -> None:
+def test_approver_rule_that_cannot_be_met_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Approvers(**options)
 

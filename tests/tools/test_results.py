@@ -1,4 +1,4 @@
-"""Typed results and the text they become."""
+"""Typed results and the resulting text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_kind_is_there_although_it_is_no_field() -> None:
 
 
 @pytest.mark.ledger("RES-06")
-def test_a_pending_confirmation_says_that_nothing_ran() -> None:
+def test_pending_confirmation_is_marked_as_not_executed() -> None:
     pending = PendingConfirmation(action="a1", preview="Delete INV-1?", user_prompt="Reply OK")
     assert list(json.loads(serialise(pending)).items()) == [
         ("kind", "pending_confirmation"),
@@ -110,7 +110,7 @@ def test_result_that_cannot_be_serialised_is_named_by_its_type(result: Any) -> N
 
 
 @pytest.mark.parametrize("result", ["x" * 1_000_000, ["x" * 1_000_000]], ids=["text", "list"])
-def test_a_result_that_nobody_could_read_is_cut_and_says_so(result: Any) -> None:
+def test_too_long_result_is_cut_with_a_note(result: Any) -> None:
     text = serialise(result)
     assert len(text) < LONGEST + 100
     assert text.endswith("… (cut: it has 1000000 characters)" if result[0] == "x" else "characters)")

@@ -88,7 +88,7 @@ async def test_sync_function_runs_in_a_thread_with_callers_context() -> None:
 
 
 @pytest.mark.ledger("RUN-06")
-def test_what_runs_on_the_loop_is_found_out_at_definition() -> None:
+def test_async_function_is_recognised_at_definition() -> None:
     class Callable:
         async def __call__(self, a: int) -> int:
             return a
@@ -128,7 +128,7 @@ async def test_a_missing_parameter_may_want_to_be_annotated_injected() -> None:
     assert askfirst.Injected is gateway.Injected is Injected
 
 
-async def test_what_the_model_gave_and_a_person_saw_is_not_replaced() -> None:
+async def test_argument_of_the_model_is_not_replaced_by_an_injector() -> None:
     @tool(description="Pay.", config_injector=lambda: {"cents": 999})
     def pay(cents: int) -> int:
         return cents
@@ -195,7 +195,7 @@ async def test_an_endless_generator_is_stopped(forever: Callable[..., Any], piec
 
 
 @pytest.mark.ledger("TOOL-35", "ERR-02")
-async def test_what_a_function_raises_is_chained() -> None:
+async def test_error_of_a_function_is_chained() -> None:
     cause = ValueError("Cannot divide by zero")
 
     @tool(description="Divide.")
@@ -209,7 +209,7 @@ async def test_what_a_function_raises_is_chained() -> None:
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("hm"), NothingDone("no")])
-async def test_what_a_tool_says_of_its_effect_passes_as_it_is(error: ToolError) -> None:
+async def test_outcome_reported_by_a_tool_passes_unchanged(error: ToolError) -> None:
     @tool(description="Pay.")
     async def pay() -> None:
         raise error
@@ -242,7 +242,7 @@ async def test_late_function_frees_its_caller_with_unknown_outcome() -> None:
 
 
 class Hanging:
-    """A sync tool whose calls hang until they are let go, in every thread it has."""
+    """A sync tool with calls hanging until the release, in every thread of the tool."""
 
     def __init__(self) -> None:
         self.begun, self.let_go = threading.Semaphore(0), threading.Event()
@@ -264,7 +264,7 @@ class Hanging:
         self.look, self.show = look, show
 
     async def fill(self, filled: Tool) -> list[asyncio.Task[Any]]:
-        """As many calls as all its threads."""
+        """Start a call for each thread."""
         hang = [asyncio.create_task(filled.run({"what": "hung"}, CTX)) for _ in range(THREADS)]
         for _ in hang:
             assert await asyncio.to_thread(self.begun.acquire, timeout=15)
@@ -412,7 +412,7 @@ async def test_lock_lets_one_call_per_value_run_across_tools() -> None:
 
 
 @pytest.mark.ledger("PYG-11", "ERR-09")
-async def test_waiting_for_a_lock_counts_and_then_nothing_was_done() -> None:
+async def test_wait_for_a_lock_counts_and_ends_without_an_effect() -> None:
     entered, let_go = asyncio.Event(), asyncio.Event()
     ran: list[str] = []
 
@@ -458,7 +458,7 @@ async def test_a_call_that_is_closed_from_outside_ends_at_once() -> None:
     await asyncio.to_thread(running.close)
 
 
-async def test_a_caller_who_is_cancelled_cancels_the_function() -> None:
+async def test_cancelled_caller_cancels_the_function() -> None:
     begun = asyncio.Event()
 
     @tool(description="Wait.")
@@ -473,7 +473,7 @@ async def test_a_caller_who_is_cancelled_cancels_the_function() -> None:
         await running
 
 
-async def test_a_search_that_found_nothing_in_a_thread_fails_at_once() -> None:
+async def test_stop_iteration_in_a_thread_fails_at_once() -> None:
     @tool(description="Find.", timeout_seconds=5)
     def find() -> str:
         return next(word for word in ("a", "b") if word == "c")
@@ -508,14 +508,14 @@ async def test_an_injected_function_is_passed_and_not_called() -> None:
     assert await stamp.run({}, CTX) == "passed"
 
 
-# ── No more threads can be started: a sync tool's call fails, the model is told, and nothing of it happens later ──
+# ── No more threads can be started: a sync tool's call fails, the model is told, and the function never runs later ──
 
 
 class Invoices:
     def __init__(self) -> None:
         self.deleted: list[str] = []
         self.threads = ThreadPoolExecutor(2)
-        """The tool's, none of them started yet."""
+        """The tool's threads, none started yet."""
 
     def bot(self, *, confirm: bool | str) -> ChannelAgent:
         @tool(confirm=confirm)
@@ -566,7 +566,7 @@ async def test_confirmed_action_told_as_failed_never_happens_later(tmp_path: Pat
 
 
 async def test_call_taken_up_by_a_running_thread_is_waited_for(tmp_path: Path) -> None:
-    """The pool has one thread, which ends what it did while the start of a second one fails."""
+    """The pool has one thread, busy with earlier work while the start of a second fails."""
     made, held = Invoices(), Event()
     made.threads.submit(held.wait)
     submit = made.threads.submit

@@ -1,4 +1,4 @@
-"""From a function's signature to what the model is told, and what is refused on the way."""
+"""From a function's signature to the schema for the model, and the refusals on the way."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_options_of_a_tool_have_the_documented_defaults() -> None:
 
 
 @pytest.mark.ledger("TOOL-05", "TOOL-42")
-def test_the_signature_says_what_is_required() -> None:
+def test_required_parameters_follow_the_signature() -> None:
     assert (list(properties(get_weather)), get_weather.parameters["required"]) == (["location", "units"], ["location"])
 
 
@@ -206,7 +206,7 @@ def test_a_description_may_stand_with_the_type() -> None:
 
 
 @pytest.mark.ledger("TOOL-06", "TOOL-37", "TOOL-39")
-def test_what_is_filled_in_is_not_in_the_schema() -> None:
+def test_injected_parameters_are_not_in_the_schema() -> None:
     @tool(description="Query.", injected_kwargs={"connection": object()}, config_injector=lambda: {"role": "admin"})
     def query(sql: str, connection: object, role: Injected[str], ctx: ToolContext, _cache: int = 0) -> None: ...
 
@@ -303,7 +303,7 @@ def test_a_definition_that_does_not_hold_together_is_refused(
         Tool(function, **options)
 
 
-def test_a_hidden_parameter_that_nothing_fills_in_is_refused() -> None:
+def test_hidden_parameter_without_a_value_is_refused() -> None:
     def query(sql: str, db: Injected[str]) -> None:
         """Query."""
 
@@ -311,7 +311,7 @@ def test_a_hidden_parameter_that_nothing_fills_in_is_refused() -> None:
         tool(query)
 
 
-def test_version_hash_covers_what_an_open_question_relies_on() -> None:
+def test_version_hash_covers_the_parts_of_an_open_question() -> None:
     def delete(invoice_id: str, reason: str = "") -> None:
         """Delete."""
 
@@ -489,7 +489,7 @@ def test_a_field_that_no_question_shows_is_refused(annotation: Any, words: str) 
         Tool(taking(annotation), confirm=True)
 
 
-def test_each_such_field_is_named_once_under_each_parameter() -> None:
+def test_hidden_field_is_named_once_under_each_parameter() -> None:
     def pay(first: list[Left], second: Renamed, third: Left) -> None:
         """Pay."""
 

@@ -1,4 +1,4 @@
-"""A second question where one waits already."""
+"""A second question beside a waiting one."""
 
 from __future__ import annotations
 

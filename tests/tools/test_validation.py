@@ -1,4 +1,4 @@
-"""The model's arguments: coerced where that is safe, and refused with every problem named at once."""
+"""The model's arguments: coerced if safe, and refused with every problem named at once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_every_problem_is_in_one_line() -> None:
 
 
 @pytest.mark.ledger("TOOL-24")
-def test_a_name_that_is_near_nothing_is_called_invalid() -> None:
+def test_name_without_a_near_parameter_is_called_invalid() -> None:
     assert "'zzz' is not a valid parameter" in str(refused(get_weather, location="x", zzz=1))
 
 
@@ -121,7 +121,7 @@ def test_safe_values_are_coerced(name: str, value: Any, checked: Any) -> None:
         ("label", {"a": 1}),
     ],
 )
-def test_what_cannot_be_coerced_is_refused(name: str, value: Any) -> None:
+def test_value_that_cannot_be_coerced_is_refused(name: str, value: Any) -> None:
     error = refused(everything, **{name: value})
     (problem,) = error.problems
     assert problem.parameter.startswith(name)
@@ -144,7 +144,7 @@ def test_validation_fills_in_defaults_and_keeps_the_input() -> None:
 
 
 @pytest.mark.ledger("TOOL-37", "TOOL-54")
-def test_the_model_cannot_give_what_is_injected() -> None:
+def test_model_cannot_give_an_injected_parameter() -> None:
     @tool(injected_kwargs={"db_connection": object()})
     def query_db(sql: str, db_connection: object) -> None:
         """Query."""

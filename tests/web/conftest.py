@@ -1,4 +1,4 @@
-"""A bot in memory behind the real page, channel and server: enough to talk to, and nothing of the engine."""
+"""A bot in memory behind the real page, channel and server, without the engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def now() -> datetime:
 
 @dataclass
 class Bot:
-    """What stands behind the page: a visible log, what was accepted, and a scripted answer."""
+    """The part behind the page: a visible log, the accepted events, and a scripted answer."""
 
     artifacts: ArtifactStore
     channel: WebChatChannel = field(default_factory=lambda: WebChatChannel(keys=[KEY], hosts=["127.0.0.1"]))
@@ -51,15 +51,15 @@ class Bot:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     series: dict[str, str] = field(default_factory=dict)
     charged: list[tuple[str, int]] = field(default_factory=list)
-    """The files that were counted: a person and bytes each."""
+    """The counted files: a person and bytes each."""
     named: list[tuple[str, str]] = field(default_factory=list)
-    """The uploads that messages named: a file name and a person each."""
+    """The uploads named by messages: a file name and a person each."""
     ended: set[str] = field(default_factory=set)
-    """The sessions that were ended."""
+    """The ended sessions."""
     wait: float = 0.0
     """The seconds until a new session may begin."""
     is_full: bool = False
-    """True: nobody may keep a further file."""
+    """True: no person may keep a further file."""
     greeting: str | None = None
     url: str = ""
 
@@ -90,7 +90,7 @@ class Bot:
         entries.append(LogEntry(seq=len(entries) + 1, stamp=now(), value={"buttons": [], "media": [], **value}))
 
     def says(self, session: str, message_id: str, reply: Reply, *, asks: Sequence[str] = ()) -> None:
-        """Show a reply as a delivery does: its parts, one entry each. `asks`: the ids of what it is the question of."""
+        """Show a reply as a delivery does: one entry a part. `asks`: the ids of the actions asked about."""
         address = Address(channel="webchat", account="local", place=session)
         for number, part in enumerate(self.channel.render(address, reply)):
             self.write(session, {**shown(part, f"{message_id}.{number}"), **({"asks": [*asks]} if asks else {})})
@@ -133,7 +133,7 @@ class Bot:
         return self.series.get(conversation, "")
 
     def link(self, media: Media, conversation: str = "agent/telegram:1:2", *, lives_seconds: float = 60) -> str:
-        """A link as a conversation is sent it now."""
+        """Return the link that a conversation gets now."""
         holder = OfConversation(conversation, self.series.get(conversation, ""))
         return self.artifacts.path(media, holder, lives_seconds=lives_seconds)
 
@@ -244,7 +244,7 @@ FLAGS = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser(browser_executable: Path) -> AsyncIterator[Browser]:
-    """One browser for all tests of a file: each has a context of its own, and a start takes as long as a test."""
+    """One browser for all tests of a file: each test has a context. A start takes as long as a test."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_executable, args=FLAGS)
         yield browser

@@ -10,7 +10,7 @@ from typing import Self
 
 
 class Client:
-    """A connection. With `reads=False` it takes next to nothing of what is sent to it."""
+    """A connection. `reads=False`: the client reads next to no bytes of an answer."""
 
     def __init__(self, port: int, *, reads: bool = True) -> None:
         self._port, self._reads = port, reads
@@ -31,7 +31,7 @@ class Client:
         await asyncio.get_running_loop().sock_sendall(self._socket, sent)
 
     async def status(self) -> int:
-        """The status of the next answer, once all of it is there; 0 when the server has closed instead."""
+        """Return the status of the next complete answer; 0 if the server has closed."""
         received = b""
         async with asyncio.timeout(60):
             while not _whole(received):
@@ -48,7 +48,7 @@ class Client:
         return received
 
     async def receive(self) -> bytes:
-        """What there is next; empty when the server has closed."""
+        """Return the next bytes; empty if the server has closed."""
         try:
             return await asyncio.get_running_loop().sock_recv(self._socket, 65536)
         except ConnectionError:
@@ -63,7 +63,7 @@ class Client:
 
 
 async def exchange(port: int, *sent: bytes) -> bytes:
-    """Send, and read until the server closes; empty when it just closed. Raises TimeoutError after ten seconds."""
+    """Send, and read until the server closes; empty if closed at once. Raises TimeoutError after ten seconds."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(60):

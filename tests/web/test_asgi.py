@@ -121,7 +121,7 @@ def a_gateway(directory: Path, twilio: FakeTwilio | None, port: int, script: lis
 async def embedded(
     directory: Path, put: Callable[[Gateway], Any], script: list[Any], *, lifespan: str = "on", **options: Any
 ) -> AsyncIterator[tuple[str, Gateway]]:
-    """Serve a gateway as a part of another application; yield the URL of that, and the gateway."""
+    """Serve a gateway as a part of another application; yield the application's URL and the gateway."""
     port = free_port()
     gateway = await asyncio.to_thread(a_gateway, directory, None, port, script, **options)
     async with running(put(gateway), port, lifespan=lifespan) as url:
@@ -129,7 +129,7 @@ async def embedded(
 
 
 async def lifecycle(gateway: Gateway, *events: str, error: type[Exception], match: str) -> list[Any]:
-    """Send these events of the lifespan, which fail, and return what the server is told."""
+    """Send these failing events of the lifespan. Returns the messages to the server."""
     told: list[Any] = []
     heard = iter([{"type": f"lifespan.{event}"} for event in events])
 
@@ -259,7 +259,7 @@ async def test_a_gateway_that_ends_badly_tells_the_server_so(tmp_path: Path) -> 
     assert re.fullmatch(r"the bot's lifespan failed: OSError \(test_asgi\.py:\d+ books\)", told[1]["message"])
 
 
-async def test_a_gateway_that_nobody_entered_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_gateway_that_is_not_entered_takes_no_webhook(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with embedded(tmp_path, alone, [], lifespan="off") as (url, _), aiohttp.ClientSession() as http:
         answer = await http.get(f"{url}/bot/readyz")
         assert (answer.status, await answer.text()) == (503, "the gateway does not run")

@@ -1,4 +1,4 @@
-"""The chat page's server side: who may read and write, what is shown, and in which form."""
+"""The server side of the chat page: the right to read and write, the shown entries and their form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.web.conftest import KEY, Bot, Start
 
 @asynccontextmanager
 async def page(bot: Bot) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
-    """A browser that has opened the page, and its session."""
+    """A browser with the opened page, and the session."""
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(bot.url, cookie_jar=jar, headers={"Origin": bot.url}) as http:
         async with http.get("/chat") as response:
@@ -46,7 +46,7 @@ async def page(bot: Bot) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
 async def shown(
     http: aiohttp.ClientSession, count: int, after: int = 0, last_event_id: str = ""
 ) -> list[dict[str, Any]]:
-    """The first so many messages that the page would show."""
+    """Return the first `count` messages of the page."""
     found: list[dict[str, Any]] = []
     headers = {"Last-Event-ID": last_event_id}
     async with http.get(f"/chat/events?after={after}", headers=headers) as response:
@@ -74,7 +74,7 @@ async def test_the_page_comes_with_a_strict_cookie_and_policy(bot: Bot, start: S
     assert "SameSite=Strict" in cookie
     assert policy.startswith("default-src 'none'; script-src 'self';")
     assert "unsafe" not in policy
-    # Nothing of it comes from elsewhere, and no script or style stands in it.
+    # No part comes from another host, and the page has no inline script or style.
     assert not re.search(r"https?://|<style|<script(?! type=\"module\" src=\"chat/chat\.js\"></script>)| on\w+=", body)
     assert "<title>Invoices</title>" in body
 
@@ -130,7 +130,7 @@ async def test_the_conversation_goes_on_when_the_page_is_opened_again(bot: Bot, 
 
 
 async def test_behind_https_the_session_is_of_this_host_alone(bot: Bot, start: Start) -> None:
-    """No other site of the same domain can plant one: `__Host-` (RFC 6265bis, 4.1.3.2)."""
+    """No other site of the domain can set the cookie: `__Host-` (RFC 6265bis, 4.1.3.2)."""
     url = "https://127.0.0.1"
     async with start(public_url=url), aiohttp.ClientSession(bot.url, headers={"Origin": url}) as http:
         async with http.get("/chat", headers={"Host": "127.0.0.1"}) as response:
@@ -149,7 +149,7 @@ async def test_behind_https_the_session_is_of_this_host_alone(bot: Bot, start: S
     assert [event.address.place for event in bot.accepted] == [session]
 
 
-async def test_nobody_sees_the_conversation_of_another(bot: Bot, start: Start) -> None:
+async def test_a_session_does_not_see_the_conversation_of_another(bot: Bot, start: Start) -> None:
     async with start(), page(bot) as (ana, _), page(bot) as (eve, _):
         await say(ana, "my secret")
         await say(eve, "hello", client_id="e" * 32)
@@ -174,7 +174,7 @@ async def test_nobody_sees_the_conversation_of_another(bot: Bot, start: Start) -
     ],
     ids=lambda headers: " ".join(f"{name}={value[:24]}" for name, value in headers.items()),
 )
-async def test_a_foreign_page_confirms_nothing(bot: Bot, start: Start, headers: dict[str, str]) -> None:
+async def test_a_press_of_a_foreign_page_is_refused(bot: Bot, start: Start, headers: dict[str, str]) -> None:
     press = {"client_id": "p" * 32, "token": "t1", "message_id": "m1"}
     async with start(), page(bot) as (http, _):
         if "Cookie" in headers:
@@ -185,14 +185,14 @@ async def test_a_foreign_page_confirms_nothing(bot: Bot, start: Start, headers: 
     assert bot.accepted == []
 
 
-async def test_a_page_that_sends_no_origin_confirms_nothing(bot: Bot, start: Start) -> None:
+async def test_a_page_that_sends_no_origin_is_refused(bot: Bot, start: Start) -> None:
     async with start(), page(bot) as (http, _), aiohttp.ClientSession(bot.url, cookie_jar=http.cookie_jar) as other:
         assert await say(other, "hello") == 401
     assert bot.accepted == []
 
 
 @pytest.mark.parametrize("path", ["/chat", "/chat/events", "/chat/console", "/chat/chat.js"])
-async def test_another_host_name_is_served_nothing(bot: Bot, start: Start, path: str) -> None:
+async def test_another_host_name_is_refused(bot: Bot, start: Start, path: str) -> None:
     async with start(), page(bot) as (http, _):
         async with http.get(path, headers={"Host": "rebound.example"}) as response:
             assert response.status == 403
@@ -209,7 +209,7 @@ async def test_stream_without_session_or_from_another_site_is_refused(bot: Bot, 
             assert response.status == 401
 
 
-async def test_a_store_that_does_not_answer_is_told_as_such(bot: Bot, start: Start) -> None:
+async def test_a_store_that_does_not_answer_gives_status_503(bot: Bot, start: Start) -> None:
     bot.fail.append(StoreUnavailable("gone"))
     async with start(), page(bot) as (http, _):
         assert await say(http, "hello") == 503
@@ -268,7 +268,7 @@ async def test_the_server_stops_although_pages_listen(bot: Bot, start: Start) ->
         ),
     ],
 )
-def test_markdown_becomes_html_that_can_do_nothing(text: str, html: str) -> None:
+def test_markdown_becomes_inert_html(text: str, html: str) -> None:
     assert to_html(text) == html
 
 
@@ -388,7 +388,7 @@ async def test_no_address_in_a_question_is_a_link(bot: Bot, start: Start, exact:
 
 
 async def test_the_time_of_a_note_is_marked_and_no_other(bot: Bot, start: Start) -> None:
-    """The page shows it in the person's zone. The same time among the arguments stays as it was confirmed."""
+    """The page shows the time in the person's zone. An equal time among the arguments stays as confirmed."""
     at = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)
     text = "**Move it to 14:02 UTC**\n- to: 14:02 UTC\n\nConfirmed by you, done 14:02 UTC."
     settled = (Settled(state="done", at=at, written="14:02 UTC"),)
@@ -420,7 +420,7 @@ async def test_the_console_says_which_conversation_it_is(bot: Bot, start: Start)
 
 @asynccontextmanager
 async def stream(http: aiohttp.ClientSession) -> AsyncIterator[aiohttp.ClientResponse]:
-    """An open stream that the server serves."""
+    """An open stream."""
     async with http.get("/chat/events") as response:
         assert response.status == 200
         await response.content.readuntil(b":\n\n")
@@ -476,7 +476,7 @@ async def test_each_text_is_rendered_once_for_all_streams(
 
 
 async def test_the_loop_goes_round_between_two_renderings() -> None:
-    """Many pages that are opened at once hold no other request for longer than one text takes."""
+    """Many pages opened at once delay another request by at most the rendering of one text."""
     loop, rounds = asyncio.get_running_loop(), [0]
 
     def go_round() -> None:
@@ -657,7 +657,7 @@ async def test_a_file_in_pieces_arrives_whole_with_its_message(bot: Bot, start: 
     assert not [path for path in bot.artifacts.directory.iterdir() if path.name.startswith(".")]
 
 
-async def test_a_piece_that_comes_again_adds_nothing(bot: Bot, start: Start) -> None:
+async def test_a_piece_that_comes_again_adds_no_bytes(bot: Bot, start: Start) -> None:
     async with start(), page(bot) as (http, _):
         for _ in range(2):
             assert await piece(http, CONTENT[:PIECE], 0, len(CONTENT)) == (200, {"at": PIECE})
@@ -754,7 +754,7 @@ async def test_a_full_disk_and_a_store_that_is_away_are_told(bot: Bot, start: St
     assert not [*directory.iterdir()]
 
 
-async def test_a_token_of_another_session_opens_nothing(bot: Bot, start: Start) -> None:
+async def test_a_token_of_another_session_opens_no_file(bot: Bot, start: Start) -> None:
     bot.channel.uploaded = lambda session, token: uploaded(bot.artifacts, session, token)
     async with start():
         async with page(bot) as (http, _):

@@ -1,4 +1,4 @@
-"""Many clients, and such as do not read, do not wait, or hold on: the others are served all the same."""
+"""Many clients, among them clients that do not read, do not wait or hold on: the others are still served."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SLOW = [
 
 @pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("connections", [ClientLimits().connections, 50])
-async def test_a_thousand_slow_clients_hold_nobody_up(start: Start, bot: Bot, connections: int) -> None:
+async def test_a_thousand_slow_clients_delay_no_other_client(start: Start, bot: Bot, connections: int) -> None:
     async with start(ClientLimits(connections=connections)) as running, contextlib.AsyncExitStack() as stack:
         for count, sent in zip(range(1000), itertools.cycle(SLOW), strict=False):
             slow = await stack.enter_async_context(Client(running.port))
@@ -100,12 +100,12 @@ async def test_used_connection_outlives_any_number_of_idle_ones(start: Start) ->
             assert await proxy.status() == 200
 
 
-# ───────────── those that do not read ─────────────
+# ───────────── clients that do not read ─────────────
 
 
 @contextlib.asynccontextmanager
 async def talkative(limits: ClientLimits, ended: asyncio.Queue[str]) -> AsyncIterator[Running]:
-    """A server whose one answer never ends; it says how each request for it ended."""
+    """A server with one endless answer. `ended` gets the end of each request."""
 
     async def talk(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
@@ -130,7 +130,7 @@ async def talkative(limits: ClientLimits, ended: asyncio.Queue[str]) -> AsyncIte
     await running.cleanup()
 
 
-async def test_a_client_that_reads_nothing_of_its_answer_is_closed() -> None:
+async def test_a_client_that_does_not_read_its_answer_is_closed() -> None:
     ended: asyncio.Queue[str] = asyncio.Queue()
     async with (
         talkative(ClientLimits(unread_seconds=0.3), ended) as running,
@@ -154,11 +154,11 @@ async def test_endless_requests_with_unread_answers_are_dropped() -> None:
         assert 0 < ended.qsize() < 1000
 
 
-# ───────────── those that do not wait ─────────────
+# ───────────── clients that do not wait ─────────────
 
 
 @pytest.mark.parametrize("leaving", [Client.vanish, Client.half_close], ids=["gone", "half closed"])
-async def test_client_leaving_before_the_answer_may_say_it_again(
+async def test_client_leaving_before_the_answer_may_resend(
     start: Start, bot: Bot, leaving: Callable[[Client], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start() as running:
@@ -173,7 +173,7 @@ async def test_client_leaving_before_the_answer_may_say_it_again(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_client_gone_amid_many_requests_said_some(
+async def test_server_survives_a_client_gone_amid_many_requests(
     start: Start, bot: Bot, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start() as running:
@@ -206,8 +206,8 @@ NOWHERE = b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @pytest.mark.parametrize("request_bytes", [FORGED, NOWHERE, LIVE], ids=["forged", "nowhere", "live"])
-async def test_who_does_not_wait_for_answers_takes_nobodys_time(start: Start, bot: Bot, request_bytes: bytes) -> None:
-    """Counted by what was worked off while an honest client had twenty messages stored: 500 a second at most."""
+async def test_clients_that_do_not_wait_delay_no_other_client(start: Start, bot: Bot, request_bytes: bytes) -> None:
+    """Counts the requests answered while an honest client had twenty messages stored: at most 500 a second."""
     loop = asyncio.get_running_loop()
     async with start() as running, contextlib.AsyncExitStack() as stack:
         hurried = [await stack.enter_async_context(Client(running.port)) for _ in range(8)]
@@ -268,7 +268,7 @@ async def test_client_that_leaves_the_queue_is_not_waited_for() -> None:
 
 
 async def fill(running: Running, stack: contextlib.AsyncExitStack, count: int, sent: bytes = b"") -> list[Client]:
-    """So many strangers, whom the server has heard out."""
+    """Connect `count` strangers. The server has read all they sent."""
     strangers = []
     for _ in range(count):
         strangers.append(await stack.enter_async_context(Client(running.port)))
@@ -328,7 +328,7 @@ async def test_client_without_a_whole_request_is_closed_first(start: Start) -> N
 
 @contextlib.asynccontextmanager
 async def waiting(limits: ClientLimits) -> AsyncIterator[tuple[Running, asyncio.Event, asyncio.Semaphore]]:
-    """A server whose answers wait for an event. Each request that has come in releases the semaphore."""
+    """A server whose answers wait for an event. Each received request releases the semaphore."""
     may, came = asyncio.Event(), asyncio.Semaphore(0)
 
     async def later(request: web.Request) -> web.Response:
@@ -347,7 +347,7 @@ async def waiting(limits: ClientLimits) -> AsyncIterator[tuple[Running, asyncio.
         await running.cleanup()
 
 
-async def test_when_all_are_served_the_one_served_longest_goes() -> None:
+async def test_with_all_clients_in_work_the_longest_served_is_closed() -> None:
     async with waiting(ClientLimits(connections=3)) as (running, may, came), contextlib.AsyncExitStack() as stack:
         clients = []
         for _ in range(4):
@@ -362,12 +362,12 @@ async def test_when_all_are_served_the_one_served_longest_goes() -> None:
 # ───────────── after the last word ─────────────
 
 
-async def test_who_has_sent_all_is_answered_however_long_it_takes() -> None:
+async def test_half_closed_client_is_answered_however_long_it_takes() -> None:
     async with waiting(ClientLimits()) as (running, may, came), Client(running.port) as client:
         await client.send(LATER)
         client.half_close()
         await came.acquire()
-        await asyncio.sleep(0.1)  # longer than a connection is kept with nothing in work
+        await asyncio.sleep(0.1)  # longer than an idle connection is kept
         may.set()
         assert (await client.rest()).endswith(b"at last")
 
@@ -389,7 +389,7 @@ async def test_who_has_sent_all_is_answered_however_long_it_takes() -> None:
     ids=["one", "many", "forged", "in pieces", "mixed", "garbage", "nothing", "half", "one and a half", "half a body"],
 )
 async def test_half_closed_client_is_still_answered(start: Start, sent: list[bytes], answers: list[int]) -> None:
-    """And the connection closes long before an idle one, or one that may still send the rest."""
+    """The connection closes long before an idle connection, or one with an unfinished request."""
     async with start() as running, Client(running.port) as client, asyncio.timeout(8):
         for piece in sent:
             await client.send(piece)
@@ -399,7 +399,7 @@ async def test_half_closed_client_is_still_answered(start: Start, sent: list[byt
     assert [int(code) for code in re.findall(rb"HTTP/1.\d (\d+)", told)] == answers
 
 
-async def test_a_message_of_who_has_sent_all_is_stored_and_answered(start: Start, bot: Bot) -> None:
+async def test_a_message_of_a_half_closed_client_is_stored(start: Start, bot: Bot) -> None:
     async with start() as running, Client(running.port) as client:
         await client.send(said(bot))
         client.half_close()

@@ -1,4 +1,4 @@
-"""The console of the page in a real Chromium: the lives of messages, as people look at them."""
+"""The console of the page in a real Chromium: the lives of messages, as an operator sees them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def arrives(place: str, event_id: str, kind: str = "Message") -> ObservedEvent:
 def answered(
     place: str, event_id: str, said: str, reply: str = "Here.", cost: float | None = 0.0125
 ) -> list[ObservedEvent]:
-    """The events of a message that is answered after one call of a tool."""
+    """The events of a message answered after one tool call."""
     run = run_id_of(place, event_id)
     usage = Usage(prompt_tokens=1000, completion_tokens=234, cost_usd=cost)
     response = Response(content=reply, model="gpt-x", usage=usage)

@@ -1,4 +1,4 @@
-"""A webhook that is out of the ordinary in nothing goes a short way; it and all others are answered alike."""
+"""An ordinary webhook takes the fast path. The answers of both paths are equal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAST = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 class Odd(TelegramChannel):
-    """Says what it has heard, in headers of the answer."""
+    """Answers with the received headers as JSON."""
 
     said = "heard"
 
@@ -75,7 +75,7 @@ async def serving(channel: Channel, directory: Path) -> AsyncIterator[tuple[Runn
 
 
 def post(*lines: str, body: bytes = BODY, version: str = "1.1", length: bool = True) -> bytes:
-    """A request as Telegram makes it, with these headers too."""
+    """A request as Telegram sends it, with these headers added."""
     head = [
         f"POST /webhooks/telegram HTTP/{version}",
         "Host: a",
@@ -93,12 +93,12 @@ def parts(answer: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
 
 
 class ShortWays(list[str]):
-    """The paths of the requests that went the short way."""
+    """The paths of the requests on the fast path."""
 
     def __init__(self) -> None:
         super().__init__()
         self.looked = asyncio.Event()
-        """Set when the headers of a request have been read, and how much of its body is there."""
+        """Set once `is_ordinary` has judged a request, with the part of the body there."""
 
 
 @pytest.fixture

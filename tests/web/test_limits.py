@@ -19,7 +19,7 @@ from tests.web.conftest import Bot, Start
 from tests.web.raw import Client, exchange, status
 
 FAST = ClientLimits(request_seconds=0.5, linger_seconds=0.1)
-"""Where time is what it is about; elsewhere a busy machine may need longer to send a request."""
+"""For tests about time. Elsewhere a busy machine may need longer to send a request."""
 LIVE = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 HEAD = b"POST /webhooks/webchat HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -37,7 +37,7 @@ async def test_a_compressed_body_is_refused_and_never_unpacked(bot: Bot, start: 
 
 
 async def test_twenty_bombs_are_refused_unread(bot: Bot, start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """Not packed as they say: whoever began to unpack them would find that out, and say so."""
+    """The bodies are not packed as declared: an attempt to unpack them would fail and be logged."""
     async with start(), aiohttp.ClientSession() as http:
 
         async def post(body: bytes) -> int:
@@ -183,8 +183,8 @@ async def test_a_webhook_is_only_posted_to(start: Start, method: str) -> None:
         (b"/artifacts/" + b"a" * 7000, 404),
     ],
 )
-async def test_whatever_is_asked_for_it_is_there_or_not(start: Start, target: bytes, answered: int) -> None:
-    """And whoever is told that it is not there is not told his own words."""
+async def test_any_target_is_found_or_not_found(start: Start, target: bytes, answered: int) -> None:
+    """An answer never repeats the target."""
     async with start() as running, Client(running.port) as client:
         await client.send(b"GET " + target + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         answer = await client.rest()
@@ -237,7 +237,7 @@ async def test_no_bytes_are_answered_500(start: Start, path: bytes, host: bytes,
         assert status(await exchange(running.port, request)) < 500
 
 
-# ── somebody's own application under serve ──
+# ── an author's application under serve ──
 
 
 SOON = ClientLimits(request_seconds=0.3)

@@ -1,4 +1,4 @@
-"""The page ``/metrics``: who may read it, where, and what a slow store does to it."""
+"""The page ``/metrics``: the right to read it, its place, and the effect of a slow store."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def got(url: str, headers: Mapping[str, str] | None = None) -> tuple[int, 
         return answer.status, await answer.text(), answer.headers
 
 
-# ───────────── who may read ─────────────
+# ───────────── the right to read ─────────────
 
 
 @pytest.mark.ledger("CLI-02")
@@ -115,7 +115,7 @@ async def test_token_lets_its_bearer_alone_read(tmp_path: Path, headers: Mapping
     ],
     ids=str,
 )
-async def test_without_a_token_no_proxy_opens_it(tmp_path: Path, headers: Mapping[str, str]) -> None:
+async def test_without_a_token_a_proxied_request_is_refused(tmp_path: Path, headers: Mapping[str, str]) -> None:
     async with served(gateway_in(tmp_path)) as url:
         assert (await got(url))[0] == 200
         found, text, _ = await got(url, headers)
@@ -124,7 +124,7 @@ async def test_without_a_token_no_proxy_opens_it(tmp_path: Path, headers: Mappin
     assert "askfirst_" not in text
 
 
-async def test_a_proxy_that_adds_no_header_opens_nothing(tmp_path: Path) -> None:
+async def test_a_proxy_that_adds_no_header_gets_no_metrics(tmp_path: Path) -> None:
     async with served(gateway_in(tmp_path)) as url:
         port = int(url.rpartition(":")[2])
         answer = await exchange(port, b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
@@ -183,7 +183,7 @@ async def test_behind_an_asgi_server_the_token_is_needed(tmp_path: Path) -> None
 # ───────────── a port of its own ─────────────
 
 
-async def test_on_a_port_of_its_own_it_is_there_alone(tmp_path: Path) -> None:
+async def test_metrics_on_a_separate_port_are_there_alone(tmp_path: Path) -> None:
     port = free_port()
     own = f"http://127.0.0.1:{port}"
     async with served(gateway_in(tmp_path, metrics_port=port)) as url:
@@ -316,14 +316,14 @@ _CHOSEN: Mapping[str, Mapping[str, str]] = {
     "llm_end": {"provider": "openai", "requested_model": "gpt-x"},
     "llm_error": {"provider": "openai", "model": "gpt-x"},
 }
-"""Fields that the bot's author chose."""
+"""Fields chosen by the bot's author."""
 _CLOSED: Mapping[str, Mapping[str, str]] = {
     "lease_lost": {"kind": "turn"},
     "lease_taken_over": {"kind": "turn"},
     "doubt_raised": {"why": "unknown"},
     "pending_decided": {"intent": "confirm"},
 }
-"""Fields with a closed set of values that are not of a Literal type."""
+"""Fields with a closed set of values, but not of a Literal type."""
 
 
 async def test_tokens_are_counted_by_kind_and_cost_where_it_is_known() -> None:
@@ -373,7 +373,7 @@ async def test_a_vote_counts_from_the_question_to_the_vote() -> None:
     assert found.value("askfirst_decision_duration_seconds_sum", intent="confirm") == 60
 
 
-def test_durations_are_what_prometheus_counts() -> None:
+def test_durations_equal_the_histogram_of_prometheus() -> None:
     bounds, registry = (0.001, 0.25, 1.0, 2.5), CollectorRegistry()
     theirs = Histogram("x_seconds", "A text.", ("label",), buckets=bounds, registry=registry)
     ours = Durations("x_seconds", "A text.", bounds, ("label",))
@@ -416,7 +416,7 @@ async def test_tools_of_an_agent_behind_a_tool_keep_their_names(tmp_path: Path) 
     assert "unknown" not in found.labels("tool")
 
 
-async def test_what_observers_missed_is_shown(tmp_path: Path) -> None:
+async def test_events_missed_by_observers_are_shown(tmp_path: Path) -> None:
     gateway = gateway_in(tmp_path)
     gateway._events.dropped["Slow"] += 3
     gateway._events.failed["Odd"] += 2

@@ -1,4 +1,4 @@
-"""The page in a real Chromium: what a person sees and does."""
+"""The page in a real Chromium, as a person sees and uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CANCEL = Button(label="Cancel", token="00no", style="cancel")
 
 
 def invoices(bot: Bot, event: Event) -> None:
-    """A bot that asks before it deletes."""
+    """A bot with a deletion that needs a yes."""
     session = event.address.place
     if isinstance(event, ButtonPress):
         bot.says(session, "edit", Reply(text="Delete **INV-42**?\n\nConfirmed by you.", edits=event.message_id))
@@ -115,7 +115,7 @@ async def test_a_session_that_has_ended_is_told(bot: Bot, start: Start, context:
             await expect(page.get_by_role("status")).to_have_text("Connected")
 
 
-async def test_it_shows_typing_and_reconnects_by_itself(bot: Bot, start: Start, context: BrowserContext) -> None:
+async def test_page_shows_typing_and_reconnects_by_itself(bot: Bot, start: Start, context: BrowserContext) -> None:
     async with start() as running:
         page = await opened(context, bot)
         await say(page, "hello")
@@ -144,8 +144,8 @@ async def shows(bot: Bot, session: str, message_id: str, reply: Reply) -> None:
         bot.changed.notify_all()
 
 
-async def test_words_say_what_the_page_had_shown(bot: Bot, start: Start, context: BrowserContext) -> None:
-    """In every tab, and after a reload. The edit of an older message shows nothing newer."""
+async def test_messages_carry_the_newest_shown_entry(bot: Bot, start: Start, context: BrowserContext) -> None:
+    """In every tab, and after a reload. The edit of an older message is no newer entry."""
     async with start():
         page = await opened(context, bot)
         await say(page, "one")
@@ -170,8 +170,8 @@ async def test_words_say_what_the_page_had_shown(bot: Bot, start: Start, context
     assert heard(bot) == [("one", None), ("two", "ask.0"), ("three", "ask.0"), ("four", "done.0")]
 
 
-async def test_words_sent_again_say_what_was_shown_at_first(bot: Bot, start: Start, context: BrowserContext) -> None:
-    """The question has come in between: a yes that was written before it is no answer to it."""
+async def test_messages_sent_again_carry_the_first_shown_entry(bot: Bot, start: Start, context: BrowserContext) -> None:
+    """The question comes in between: a yes written before the question does not answer it."""
     async with start():
         page = await opened(context, bot)
         await say(page, "hello")
@@ -235,7 +235,7 @@ GROW_BEFORE_IT_IS_HEARD_THAT_THE_PAGE_SCROLLED = """
         requestAnimationFrame(() => requestAnimationFrame(() => { window.growing = false; }));
     }));
 """
-"""Grow the log twice in a row, as a picture does that comes at once: the page hears of its own scrolling after that."""
+"""Grow the log twice in a row, like a picture that loads at once: the scroll event comes after both."""
 MARKS: list[tuple[Literal["done", "not_done", "failed", "unknown", "expired"], str]] = [
     ("done", "Done"),
     ("not_done", "Not done"),
@@ -256,7 +256,7 @@ Chat = tuple[Page, str]
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def chat(bot: Bot, start: Start, context: BrowserContext) -> AsyncIterator[Chat]:
-    """The page after a person's first words, and its session."""
+    """The page after a person's first message, and the session."""
     async with start():
         page = await opened(context, bot)
         yield page, await begun(page, bot)
@@ -313,7 +313,7 @@ async def test_empty_page_has_a_greeting_with_phrases_to_press(bot: Bot, start: 
     assert heard(bot) == [("delete INV-42", None)]
 
 
-async def test_it_follows_the_end_when_a_picture_comes_late(bot: Bot, start: Start, context: BrowserContext) -> None:
+async def test_page_keeps_to_the_end_after_a_late_picture(bot: Bot, start: Start, context: BrowserContext) -> None:
     image, pdf = await bot.keeps(picture(400, 300), "chart.png"), await bot.keeps(b"%PDF-1.7", "INV-7.pdf")
     async with start():
         page = await opened(context, bot)
@@ -371,7 +371,7 @@ async def test_the_page_speaks_portuguese(bot: Bot, start: Start, browser: Brows
 
 
 async def test_a_question_is_answered_where_it_stands_last(bot: Bot, chat: Chat) -> None:
-    """Each showing has tokens of its own. Its pairs of buttons never break."""
+    """Each showing has tokens of its own. A pair of buttons is never split."""
     page, session = chat
     await asks(bot, session, "first", "A1", "B2")
     first, second = page.locator(".message.bot").first, page.locator(".message.bot").last
@@ -445,7 +445,7 @@ async def test_pressed_question_is_busy_until_settled_then_says_how(bot: Bot, ch
         await shows(bot, session, "edit", edit)
         await expect(message.locator(".bubble")).to_have_text(f"{mark}Delete\nSo.\n")
         await expect(message.get_by_role("button")).to_have_count(0)
-    # A press that changes nothing is answered by a message, and can be made again.
+    # A press without a change is answered by a message, and can be repeated.
     await asks(bot, session, "last", "B2")
     confirm = page.get_by_role("button", name="Confirm B2")
     await confirm.click()

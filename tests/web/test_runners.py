@@ -1,4 +1,4 @@
-"""The application under `serve`, under a runner of its owner's, and as a part of somebody's application: as guarded."""
+"""The application under `serve`, under an author's runner, and inside another application: equally guarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a person chooses, drops or pastes, in a real Chromium."""
+"""Files chosen, dropped or pasted by a person, in a real Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chat page for the contract: its session cookie, and the visible log in place of a platform."""
+"""The chat page for the contract: the session cookie, and the visible log in place of a platform."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ANSWER = WebhookResponse(headers={"Content-Type": "application/json"}, body=b'{"
 
 
 def posted(said: dict[str, Any]) -> WebhookRequest:
-    """What the page posts. It posts elsewhere; the channel reads the same there."""
+    """A body of the page. The page posts to another path, with the same meaning to the channel."""
     headers = {
         "content-type": "application/json",
         "host": "localhost:8000",
         "origin": "http://localhost:8000",
-        "cookie": f"{COOKIE}={SESSION}.0.{'A' * 43}",  # as whose it comes; `prove` puts a true one in its place
+        "cookie": f"{COOKIE}={SESSION}.0.{'A' * 43}",  # names the session; `prove` replaces it by a true cookie
         "accept-language": "pt-BR,pt;q=0.9",
     }
     return WebhookRequest("POST", "http://localhost:8000/webhooks/webchat", headers, json.dumps(said).encode())
@@ -46,7 +46,7 @@ def parsed(kind: type[Message] | type[ButtonPress], client_id: str, **fields: An
 
 
 def answered(receipt: Receipt, later: bool) -> Message:
-    """A yes from a page that shows our message, or only what came before it."""
+    """A yes from a page that shows our message, or only earlier messages."""
     event = parse_event(
         posted({"client_id": "answered", "text": "yes", "after": receipt.message_id if later else "m0"})
     )
@@ -55,7 +55,7 @@ def answered(receipt: Receipt, later: bool) -> Message:
 
 
 class Page(WebChatChannel):
-    """The channel of a page whose uploads are the files of a directory. The token is a name."""
+    """The channel of a page with the files of a directory as uploads. A token is a file name."""
 
     uploads: Path
 

@@ -1,4 +1,4 @@
-"""The chat page as a channel: its settings, proofs, events and parts."""
+"""The chat page as a channel: settings, proofs, events and parts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def request(body: str | bytes = b"{}", *, key: str = NEW, at: datetime = NOW, **
         ({"WEBCHAT_KEY": NEW, "WEBCHAT_HOSTS": " , "}, "WEBCHAT_HOSTS"),
     ],
 )
-def test_what_is_missing_is_named(settings: dict[str, str], missing: str) -> None:
+def test_a_missing_setting_is_named(settings: dict[str, str], missing: str) -> None:
     with pytest.raises(MissingSetting) as caught:
         WebChatChannel.from_settings(settings, way="webhook")
     assert caught.value.setting == missing
@@ -113,7 +113,7 @@ def test_a_cookie_with_any_bit_flipped_is_forged() -> None:
             channel.verify(request(cookie=f"{name}={flipped.decode('latin-1')}"), NOW)
 
 
-def test_a_second_cookie_of_our_name_is_somebody_elses() -> None:
+def test_a_second_cookie_of_our_name_is_forged() -> None:
     cookie = request().headers["cookie"]
     with pytest.raises(Forged):
         made().verify(request(cookie=f"{cookie}; {COOKIE}=planted"), NOW)
@@ -123,7 +123,7 @@ ODD = st.text(max_size=60)
 
 
 @given(host=ODD, origin=ODD, site=ODD, cookie=ODD | ODD.map(lambda text: f"{COOKIE}={text}"), body=st.binary())
-def test_whatever_comes_is_forged_and_nothing_else(host: str, origin: str, site: str, cookie: str, body: bytes) -> None:
+def test_any_unproven_request_raises_forged_only(host: str, origin: str, site: str, cookie: str, body: bytes) -> None:
     forged = request(body, host=host, origin=origin, sec_fetch_site=site, cookie=cookie)
     with pytest.raises(Forged):
         made().verify(forged, NOW)
@@ -132,12 +132,12 @@ def test_whatever_comes_is_forged_and_nothing_else(host: str, origin: str, site:
 
 
 @given(st.binary(max_size=100) | st.text(max_size=100).map(str.encode))
-def test_whatever_is_no_json_of_ours_is_malformed(body: bytes) -> None:
+def test_a_body_that_is_no_json_of_ours_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed):
         made().parse(request(body))
 
 
-def test_a_message_is_read_with_who_and_where() -> None:
+def test_a_message_is_read_with_person_and_address() -> None:
     parsed = made().parse(request('{"client_id": "abcdefgh", "text": " apaga a fatura\\u0000 "}'))
 
     session = "c3Nzc3Nzc3Nzc3Nzc3Nzcw"
@@ -194,7 +194,7 @@ def test_a_press_is_read() -> None:
         "null",
     ],
 )
-def test_what_the_page_does_not_send_is_malformed(body: str) -> None:
+def test_a_body_that_the_page_never_sends_is_malformed(body: str) -> None:
     with pytest.raises(Malformed):
         made().parse(request(body))
 
@@ -222,7 +222,7 @@ async def test_sending_gives_the_parts_own_id_and_typing_is_told() -> None:
 
 
 def secured(body: str = "{}", **changed: str) -> WebhookRequest:
-    """As `request`, of a page that came over https."""
+    """As `request`, but from a page over https."""
     cookie = request().headers["cookie"].replace(COOKIE, SECURE_COOKIE)
     page = {"origin": "https://localhost:8000", "content_type": "application/json; charset=utf-8", "cookie": cookie}
     sent = request(body)
@@ -249,12 +249,12 @@ def test_over_https_a_session_is_of_this_very_host() -> None:
     ids=str,
 )
 def test_https_request_another_page_could_make_is_forged(changed: dict[str, str]) -> None:
-    """A cookie without the prefix may be one that a sibling domain planted."""
+    """A sibling domain can plant a cookie without the prefix."""
     with pytest.raises(Forged):
         made().verify(secured(**changed), NOW)
 
 
-# ── What the page names as seen is what delivery has the receipt of ──
+# ── The page names a shown entry by the id of the delivery's receipt ──
 
 
 SESSION = Address(channel="webchat", account="local", place="s" * 22)

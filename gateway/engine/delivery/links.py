@@ -1,4 +1,4 @@
-"""The links to the files of a conversation. All links of one series end together, when the next series begins."""
+"""The links to the files of a conversation. All links of a series end together, when the next series begins."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ async def series_of(context: EngineContext, conversation: str) -> str:
 
 
 def end_links(transaction: Transaction, context: EngineContext, conversation: str) -> None:
-    """Add to the transaction that every link made for this conversation so far ends.
+    """End all earlier links of this conversation in the transaction.
 
-    The name of the next series is random, so no record is read first. A retry of the commit may draw another one.
+    The name of the next series is random, so no record is read first. A retry of the commit may draw another name.
     """
     transaction.puts[keys.key(context.store, conversation, keys.links).name] = Put(secrets.token_urlsafe(6))

@@ -1,8 +1,8 @@
-"""An outbox under its lease, and the ways in which a part leaves it: with a receipt, dropped, or as a dead letter.
+"""An outbox under a lease. A part leaves the outbox with a receipt, dropped, or as a dead letter.
 
-The commit that takes out the last part also gives the lane back.
+The commit taking out the last part also releases the lane.
 
-Dead letters are the parts that reach no person: kept for an operator, while their actions end as never asked.
+Dead letters are parts that reach no person: kept for an operator, while the actions of the parts end as never asked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gateway.stored.outbox import OutboxItem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingPart:
-    """One part that is being delivered. `address` and `part` are those of the item, decoded once."""
+    """A part during delivery. `address` and `part` are decoded once from the item."""
 
     record: AttemptRecord
     item: OutboxItem
@@ -41,41 +41,40 @@ class OutgoingPart:
     part: Part
     channel: Channel
     durations_ms: list[float] = field(default_factory=list)
-    """The durations of the calls that this worker made of the part."""
+    """The durations of this worker's calls for the part."""
 
     @property
     def queued(self) -> QueuedPart:
-        """The part as the outbox holds it."""
+        """The part as stored in the outbox."""
         return self.record.queued
 
     @property
     def is_harmless(self) -> bool:
-        """True if a duplicate misleads no one: all buttons of a prompt stay good, and a change of a message shows the
-        same."""
+        """True if a duplicate does no harm: all buttons of a prompt stay valid, and a repeated edit shows the same."""
         return bool(self.item.shows) or self.item.edits is not None or self.item.finishes is not None
 
 
 _MOST_DEAD = 500
-"""Parts that one commit makes dead letters of."""
+"""The most dead letters of a commit."""
 
 
 class Outbox:
-    """The outbox of one conversation, under one lease."""
+    """The outbox of a conversation, under a lease."""
 
     def __init__(self, context: EngineContext, lease: Lease) -> None:
         self._context, self._lease = context, lease
         self.given_back = False
-        """The lane was given back before its last part: its worker stops."""
+        """The lane was released before the last part: the worker stops."""
 
     def died(self, queued: QueuedPart) -> bool:
-        """Return True if the worker before this one may have died during a call of this part."""
+        """Return True if the previous worker may have died during a call of this part."""
         return self._lease.died and queued is self._lease.parts[0]
 
     async def arrived(self, out: OutgoingPart, receipt: Receipt) -> None:
-        """Take out a part that has its receipt, and start the time to answer of the actions that it asks about.
+        """Take out a part with a receipt, and start the time to answer for the actions asked about.
 
-        A part becomes a dead letter instead when the platform has reported already that it did not arrive. The commit
-        waits while the store is away, and is not made twice when its answer was lost.
+        If the platform has already reported the message as lost, the part becomes a dead letter instead. The commit
+        waits for an unavailable store, and is not made twice after a lost answer.
         """
         context, queued, item = self._context, out.queued, out.item
         capabilities = out.channel.capabilities
@@ -142,11 +141,11 @@ class Outbox:
         )
 
     async def drop(self, queued: QueuedPart) -> None:
-        """Take out a part that is not sent, without a dead letter."""
+        """Take out an unsent part, without a dead letter."""
         await self._context.commit(self._taking_out(queued))
 
     async def give_up(self, record: AttemptRecord, reason: str, *, forged: bool = False) -> None:
-        """Take out a part as a dead letter. The parts behind it stay."""
+        """Take out a part as a dead letter. The later parts stay."""
         queued = record.queued
         edit = OutboxItem.from_json(queued.body).edits is not None
         for attempt in attempts():
@@ -161,7 +160,7 @@ class Outbox:
         self._context.sound_undelivered([queued])
 
     async def suppress(self, refusal: OptedOut | Unreachable) -> None:
-        """Make dead letters of all parts, put the conversation on the suppression list, and give the lane back."""
+        """Make dead letters of up to `_MOST_DEAD` parts, suppress the conversation, and release the lane."""
         context, lease, reason = self._context, self._lease, f"not deliverable: {refusal.code}"
         for attempt in attempts():
             async with attempt:
@@ -176,7 +175,7 @@ class Outbox:
         self.given_back = True
 
     async def give_back(self, how: Literal["done", "failed"], *, wait_seconds: float = 0.0) -> None:
-        """Give the lane back with the parts that are left in it, to be tried again after this wait."""
+        """Release the lane with the remaining parts, to be tried again after this wait."""
         due = await self._context.store.now() + timedelta(seconds=wait_seconds)
         await self._context.commit(Transaction(partition=self._lease.partition, lease=self._lease, finish=how, due=due))
         self.given_back = True
@@ -199,11 +198,11 @@ async def dead_letter(
     perhaps_seen: bool = False,
     forged: bool = False,
 ) -> None:
-    """Add to the transaction that these parts of one conversation are dead letters, and end their actions.
+    """Make these parts of a conversation dead letters in the transaction, and end the actions of the parts.
 
-    `refusal`: the platform lets no message through to the conversation. It goes on the suppression list, and the
-    actions of a person that opted out are withdrawn. `perhaps_seen`: the part may have arrived all the same.
-    `forged`: the part has no valid seal, so its actions end as tampered.
+    `refusal`: the platform lets no message through to the conversation. The conversation goes on the suppression list,
+    and the actions of an opted-out person are withdrawn. `perhaps_seen`: the part may have arrived all the same.
+    `forged`: the part has no valid seal, so the actions end as tampered.
     """
     conversation = parts[0].conversation
     for queued in parts:
@@ -240,7 +239,7 @@ async def dead_letter(
 
 
 def _is_missed(queued: QueuedPart) -> bool:
-    """Return True if a person misses the part when it does not arrive: not an edit, nor a typing notice."""
+    """Return True if a person misses a lost part: neither an edit nor a typing notice."""
     item = OutboxItem.from_json(queued.body)
     try:
         droppable = item.part.droppable
@@ -250,6 +249,6 @@ def _is_missed(queued: QueuedPart) -> bool:
 
 
 def _only_person(queued: QueuedPart) -> str:
-    """Return the written form of the person of a conversation with one person: the place is its id."""
+    """Return the written form of the person in a conversation with one person: the place is the person's id."""
     address = OutboxItem.from_json(queued.body).address
     return str(Person(channel=address.channel, account=address.account, user_id=address.place))

@@ -1,7 +1,7 @@
-"""Delivery reports: a platform's later word on a message that it accepted.
+"""Delivery reports: a platform's later status of an accepted message.
 
-A platform reports on a message more than once, in any order, and even before it answers the call that sends it. One
-record for each message holds its part and its status. The first of receipt and report creates it.
+A platform reports on a message more than once, in any order, and even before answering the sending call. A record for
+each message holds the part and the status. The first of receipt and report creates the record.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from gateway.stored.outbox import OutboxItem
 
 _KEPT_SECONDS = 86400.0
 _RANK = {"sent": 0, "failed": 1, "delivered": 2, "read": 3}
-"""A report counts if it ranks higher than all before it: a message that arrived cannot fail later."""
+"""A report counts if ranked higher than all earlier reports: an arrived message cannot fail later."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostMessage:
-    """A message that the platform accepted and that did not arrive."""
+    """A message accepted by the platform that did not arrive."""
 
     why: str
     queued: QueuedPart | None
-    """The part that is a dead letter now. None if the message is not the gateway's, or if its actions have ended."""
+    """The part, now a dead letter. None if the message is not the gateway's, or if the part's actions have ended."""
 
 
 async def record_receipt(
     transaction: Transaction, context: EngineContext, queued: QueuedPart, message_id: str
 ) -> str | None:
-    """Add to the transaction which part this message is.
+    """Add the part of this message to the transaction.
 
-    Returns the reason if a report has said already that the message did not arrive.
+    Returns the reason if a report has already marked the message as failed.
     """
     key = _message_key(context, queued.conversation, message_id)
     record = (await context.store.get([key]))[key]
@@ -57,10 +57,9 @@ async def record_receipt(
 async def record_report(
     transaction: Transaction, context: EngineContext, conversation: str, reported: DeliveryReport, at: datetime
 ) -> tuple[ConversationActions, LostMessage] | None:
-    """Add a report to the transaction. A part that did not arrive becomes a dead letter, and its actions end.
+    """Add a report to the transaction. A lost part becomes a dead letter, and the actions of the part end.
 
-    Returns None unless the report is the first to say that a message did not arrive. The caller writes the returned
-    actions.
+    Returns None unless the report is the first about the failure of a message. The caller writes the returned actions.
     """
     if reported.message_id is None:
         return None
@@ -100,14 +99,14 @@ async def record_report(
 
 
 async def arrived_at(context: EngineContext, conversation: str, message_id: str) -> datetime | None:
-    """Return when a report first said that this message was delivered or read. None before that."""
+    """Return the time of the first report of this message as delivered or read. None without a report."""
     key = _message_key(context, conversation, message_id)
     at = _fields((await context.store.get([key]))[key]).get("at")
     return datetime.fromisoformat(at) if isinstance(at, str) and at else None
 
 
 async def message_of(context: EngineContext, queued: QueuedPart) -> str | None:
-    """Return the id of the message that a part became, if a report named it before a call was answered."""
+    """Return the message id of a part, if a report named the message before the answer of a call."""
     key = _part_key(context, queued.conversation, queued.part_id)
     value = (await context.store.get([key]))[key].value
     return None if value is None else str(value)
@@ -123,7 +122,7 @@ async def is_known(context: EngineContext, conversation: str, message_id: str) -
 
 
 def forget(transaction: Transaction, context: EngineContext, queued: QueuedPart) -> None:
-    """Delete the record of `message_of`: a part that is sent again becomes another message."""
+    """Delete the record of `message_of`: a part sent again becomes another message."""
     transaction.deletes.append(_part_key(context, queued.conversation, queued.part_id).name)
 
 

@@ -1,4 +1,4 @@
-"""The visible log: the lines of a conversation that a person saw, for channels with a page that reads them."""
+"""The visible log: the lines of a conversation seen by a person, for channels with a page that shows the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.stored import keys
 
 
 def person_line(transaction: Transaction, context: EngineContext, conversation: str, message: Message) -> None:
-    """Add the person's own message to the log, on a channel that has one."""
+    """Add the person's own message to the log, on a channel with a visible log."""
     channel = context.channels.get(message.address.channel)
     if channel is not None and channel.capabilities.visible:
         text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
@@ -27,7 +27,7 @@ def person_line(transaction: Transaction, context: EngineContext, conversation: 
 def bot_line(
     conversation: str, part: Part, message_id: str | None, edits: str | None, asks: Sequence[str] = ()
 ) -> tuple[str, Json]:
-    """Return the line of the log for a part that was shown. `asks` are the actions that the part is the prompt of."""
+    """Return the log's line for a shown part. `asks`: the actions of a prompt."""
     media: Json = None
     if part.media is not None:
         media = [

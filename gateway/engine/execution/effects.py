@@ -1,7 +1,7 @@
-"""Effects: the tool of a launched action is run, and its end is classified as done, failed or unknown.
+"""Effects: run the tool of a launched action, and classify the end as done, failed or unknown.
 
-An effect ends as `unknown` when it timed out or was cancelled, and when a network error leaves open whether its request
-arrived. A sync tool that outlasts its timeout continues in its thread, and its end follows later.
+An effect ends as `unknown` after a timeout or a cancellation, and after a network error if the request may have
+arrived. A sync tool continues in a thread after the timeout, and the end follows later.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger("askfirst.actions")
 
 _TIMEOUT_SECONDS = 60.0
 _MOST_SAID = 2000
-"""Characters of a failed tool's own error text that the model reads."""
+"""The most characters of a failed tool's own error text for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class EffectResult:
     """Sent to the person instead of the gateway's own sentence about this state."""
     media: tuple[Media, ...] = ()
     again: bool = False
-    """The action is looked at again later: its tool may be run again with the same key, or its probe asked again."""
+    """The action is checked again later: the tool may run again with the same key, or the probe is asked again."""
 
 
 class Effects:
-    """The effects of this process: runs the tools of launched actions, and their probes."""
+    """The effects of this process: runs the tools of launched actions, and the probes."""
 
     def __init__(self, context: EngineContext, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         self._context, self._timeout_seconds = context, timeout_seconds
@@ -89,8 +89,8 @@ class Effects:
     async def run(self, action: PendingAction, on_late: Callable[[Awaitable[EffectResult]], None]) -> EffectResult:
         """Run the tool of a launched action.
 
-        `on_late` gets an awaitable of the late end when the tool continues in its thread, after this call timed out or
-        was cancelled.
+        `on_late` gets an awaitable of the late end when the tool continues in a thread, after a timeout or a
+        cancellation of this call.
         """
         if self.instead is not None:
             self.instead(action)
@@ -122,7 +122,7 @@ class Effects:
         return replace(end, again=False) if goes_on else end
 
     async def after_a_death(self, action: PendingAction) -> EffectResult | None:
-        """Return the end of an effect after the death of its worker, or None to run it again with the same key."""
+        """Return the end of an effect after the worker's death, or None to run the tool again with the same key."""
         context, tool = self._context, self._context.bot.tool_for(action)
         died = EffectResult("unknown", "the worker died while it ran")
         if tool is None or context.bot.drifted(action):
@@ -140,7 +140,7 @@ class Effects:
                 return died
 
     def _longest_run(self, tool: Tool) -> timedelta:
-        """Return the time after its launch in which an effect may still run in a worker that was taken for dead."""
+        """Return the longest time after the launch for an effect still running in a worker taken for dead."""
         limit, lease = tool.limit(self._timeout_seconds) or 0.0, self._context.lease_seconds
         return timedelta(seconds=limit + lease + lease / BEATS)
 
@@ -185,9 +185,9 @@ class Effects:
         return EffectResult("done", outcome, text=text or None, media=media)
 
     async def _guarded(self, action: PendingAction, tool: Tool, outcome: str, text: str) -> tuple[str, str]:
-        """Return what the model and what the person read of a result, past the guards of the bot's agent.
+        """Return the texts of a result for the model and for the person, past the guards of the bot's agent.
 
-        A text that is withheld leaves the sentence that the action is done.
+        Instead of a withheld text the person reads the gateway's sentence about the done action.
         """
         if tool.screen_output:
             outcome = (await screen_aside(outcome)).text

@@ -1,8 +1,8 @@
-"""Execution: a confirmed action is launched under a fence, its tool is run, and its end is recorded and told.
+"""Execution: launch a confirmed action under a fence, run the tool, record the end and notify the person.
 
-`running` is recorded before the effect. If the end of the effect is not known after that (a timeout, a cancellation, a
-drain, a dead worker), the action is `unknown`: the person is told, and the effect is never repeated automatically. An
-idempotent tool is run again with the same key. A tool with a probe is asked.
+`running` is recorded before the effect. If the end of the effect is not known afterwards (a timeout, a cancellation, a
+drain, a dead worker), the action is `unknown`: the person is notified, and the effect is never repeated automatically.
+An idempotent tool is run again with the same key. A tool with a probe is asked.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from gateway.wording import say
 log = logging.getLogger("askfirst.actions")
 
 MOST_OF_A_TOOL = 32
-"""Concurrent effects of one tool. As many places are left for other tools while it hangs or waits for a lock."""
+"""Concurrent effects of a tool. As many places are left for other tools while the tool hangs or waits for a lock."""
 _AGAIN_SECONDS = 5.0
 _ELSEWHERE = "its tool is another here"
 _ELSEWHERE_SECONDS = 1.0
-"""Interval at which the action is offered to a process that has its tool."""
+"""Interval of offering the action to a process with the tool."""
 _SHOWN_AFTER_SECONDS = 0.5
-"""An effect that takes longer is shown as running. Most end before that, and cost no call to the platform."""
+"""A longer effect is shown as running. Most effects end earlier, and cost no call to the platform."""
 _CHECKED_WITHIN = timedelta(minutes=1)
-"""Time for which a preview that cannot be made again is retried."""
+"""Time limit for retries of a preview that cannot be made again."""
 _CHANNEL_BACK_WITHIN = timedelta(hours=1)
-"""Time for which a confirmed action waits for its channel. Later, no person would expect it to happen."""
+"""Time for a confirmed action to wait for the channel. Later, no person would expect the effect."""
 
 
 class ActionExecutor:
@@ -73,9 +73,9 @@ class ActionExecutor:
         self._running, self._life = KeyedLimit(MOST_OF_A_TOOL), SignsOfLife(context)
         self._queue = ActionBacklog(context, self._running)
         self._going_on: set[str] = set()
-        """Actions whose tool continues in a thread after the end of their execution."""
+        """Actions with a tool still running in a thread after the end of the execution."""
         self.late = BackgroundTasks()
-        """Tasks that wait for these threads and record the late ends."""
+        """Tasks waiting for these threads and recording the late ends."""
 
     def rehearse(self, instead: Callable[[PendingAction], None]) -> None:
         """Run no tool from now on. `instead` is called with each action, and the action ends as done."""
@@ -87,7 +87,10 @@ class ActionExecutor:
         return self._effects.instead is not None
 
     async def run(self, lease: Lease) -> PendingAction | None:
-        """Execute the action of this lease, or settle it after a worker's death. Return the action if it has ended."""
+        """Execute the action of this lease, or settle the action after a worker's death.
+
+        Return the ended action or None.
+        """
         launched: PendingAction | None = None
         ended: PendingAction | None = None
         end = EffectResult("unknown", "the worker lost its lease")
@@ -135,7 +138,7 @@ class ActionExecutor:
         return ended
 
     async def _find(self, lease: Lease) -> PendingAction | None:
-        """Return the action of this lease, or None if it cannot be read. A tampered action is closed."""
+        """Return the action of this lease, or None for an unreadable record. A tampered action is closed."""
         context, key = self._context, Key(lease.partition, keys.action(lease.lane))
         snapshot = lease.prefetched if context.has_prefetch(lease) else await context.store.get([key])
         conversation = conversation_of(snapshot[key].value)
@@ -152,7 +155,7 @@ class ActionExecutor:
     # ── before ──
 
     async def _why_not_now(self, action: PendingAction) -> str | None:
-        """Return why the action cannot be launched now, or None if it can."""
+        """Return the reason against a launch now, or None."""
         if is_stale(action, await self._context.store.now()):
             return None  # it never can be: the launch closes it
         if action.state == "approved" and self._context.bot.drifted(action) and not self._context.drifted(action):
@@ -164,7 +167,7 @@ class ActionExecutor:
         return None
 
     async def _ask_for_patience(self, action: PendingAction) -> None:
-        """Tell the person that the action takes a moment."""
+        """Notify the person of a short delay of the action."""
         with contextlib.suppress(StoreError):  # this message may be left out
             actions = await self._context.actions(action.conversation)
             actions.say(say("one_moment", action.language))
@@ -173,20 +176,21 @@ class ActionExecutor:
             await self._context.commit(transaction)
 
     def _is_mute(self, action: PendingAction) -> bool:
-        """Return True if this process cannot write to the person, because their channel is off here."""
+        """Return True if this process cannot write to the person, because the channel is off here."""
         return action.address is not None and action.address.channel not in self._context.channels
 
     async def _waits_for_channel(self, action: PendingAction) -> bool:
-        """Return True while the action is left for a process that has its channel."""
+        """Return True while the action is left for a process with the channel."""
         since = action.launched_at or action.decided_at
         if since is None or not self._is_mute(action):
             return False
         return await self._context.store.now() - since < _CHANNEL_BACK_WITHIN
 
     async def _launch(self, lease: Lease, found: PendingAction) -> PendingAction | None:
-        """Record that the effect is about to run, and return the action.
+        """Record the launch of the effect, and return the action.
 
-        None: it does not run now. The reason is recorded, and the person is told.
+        None: the effect does not run now. Unless a check is retried later, the reason is recorded and the person
+        notified.
         """
         context = self._context
         why = await self._checked(found)
@@ -217,14 +221,14 @@ class ActionExecutor:
         return launched
 
     async def _call_off(self, launching: Awaitable[object], launched: PendingAction | None, lease: Lease) -> None:
-        """Record, once the launch is recorded, that the effect did not run."""
+        """Record the effect as not run, once the launch is recorded."""
         with contextlib.suppress(StoreError):
             await launching
             if launched is not None:
                 await self._finish(launched, EffectResult("failed", "stopped before it began"), lease, patient=False)
 
     async def _checked(self, action: PendingAction) -> Detail | Veto | None:
-        """Return why the action may not run as it was shown, or None if it may."""
+        """Return the reason against running the action as shown, or None."""
         tool = self._context.bot.tool_for(action)
         if tool is None or action.state != "approved":
             return None
@@ -235,11 +239,11 @@ class ActionExecutor:
 
     @staticmethod
     def _is_late(action: PendingAction, now: datetime) -> bool:
-        """Return True when the check has been retried for long enough."""
+        """Return True after enough time for retries of the check."""
         return action.decided_at is None or now - action.decided_at > _CHECKED_WITHIN
 
     async def _show_progress(self, action: PendingAction) -> None:
-        """Edit the prompts to say that the action is confirmed and running, unless it has ended."""
+        """Edit the prompts to show the action as confirmed and running, unless ended."""
         context, action_id = self._context, action.pending_action_id
         with contextlib.suppress(StoreError):  # a Conflict: the action has ended, and its end is told
             actions = await context.actions(action.conversation, action_id)
@@ -256,14 +260,14 @@ class ActionExecutor:
     # ── after ──
 
     async def _end(self, action: PendingAction, end: EffectResult, lease: Lease) -> PendingAction | None:
-        """Record the end, or give the lease back to look at the action again. Return the action if it has ended."""
+        """Record the end, or release the lease for a later check. Return the ended action or None."""
         if end.again:
             await self._give_back(lease, again=True)
             return None
         return await self._finish(action, end, lease)
 
     def _follow(self, action: PendingAction, coming: Awaitable[EffectResult]) -> None:
-        """Record the late end of a tool that continues in its thread."""
+        """Record the late end of a tool still running in a thread."""
         self._going_on.add(action.pending_action_id)
         self.late.start(self._settle_late(action, coming), "late effect")
 
@@ -285,10 +289,10 @@ class ActionExecutor:
         *,
         patient: bool = True,
     ) -> PendingAction | None:
-        """Record the end and tell the person. Return the action, or None if its end was recorded before.
+        """Record the end and notify the person. Return the action, or None for an end recorded before.
 
-        Without a lease, this is a late end: it settles an `unknown` action, and one that a probe took for not done.
-        `patient`: wait for a store that is unavailable.
+        Without a lease, this is a late end, settling an `unknown` action or a probe's "not done". `patient`: wait for
+        an unavailable store.
         """
         context, action_id = self._context, action.pending_action_id
         ended: PendingAction | None = None
@@ -356,7 +360,7 @@ def _newest_prompt(action: PendingAction) -> str | None:
 async def check_launch(
     context: EngineContext, action: PendingAction, tool: Tool, tool_context: ToolContext, *, preview_seconds: float
 ) -> Detail | Veto | None:
-    """Return why an action may not run: it may no longer be the one that was shown, or there is a veto. None: it may.
+    """Return the reason against a launch, or None: the action differs from the prompt, was not checked, or has a veto.
 
     `preview_seconds` is the time limit of the preview.
     """
@@ -376,7 +380,7 @@ async def check_launch(
 
 
 async def _vetoed(context: EngineContext, action: PendingAction, tool_context: ToolContext) -> Detail | Veto | None:
-    """Ask the interceptors about an action. They cannot change it: a person has seen its arguments."""
+    """Ask the interceptors about an action. Interceptors cannot change the action: a person has seen the arguments."""
     try:
         veto = await context.bot.interceptors.check_call(tool_context, action.kind, action.args)
     except InterceptorFailed as error:
@@ -397,25 +401,25 @@ async def _vetoed(context: EngineContext, action: PendingAction, tool_context: T
 
 
 class ActionBacklog:
-    """The actions that this process has deferred, by tool, oldest first.
+    """The actions deferred by this process, by tool, oldest first.
 
-    The store has each with a retry time, so that it also runs if this process ends.
+    The store has a retry time for each action, so an action also runs after the end of this process.
     """
 
     def __init__(self, context: EngineContext, running: KeyedLimit) -> None:
         self._context, self._running = context, running
         self._waiting: dict[str, dict[str, str]] = {}
-        """Tool -> action id -> its partition."""
+        """Tool -> action id -> partition."""
 
     def add(self, lease: Lease, kind: str) -> None:
-        """Add the action of this lease, which was given back. It is made ready when its tool has a free place."""
+        """Add the action of a released lease. The action is made ready when the tool has a free place."""
         self._waiting.setdefault(kind, {})[lease.lane] = lease.partition
         if not self._running.are_taken(kind):
             self._next(kind)
 
     @contextlib.contextmanager
     def one(self, kind: str) -> Iterator[None]:
-        """Count one running action of this tool while the block runs. Its end makes the next one ready."""
+        """Count a running action of this tool while the block runs. The end makes the next action ready."""
         try:
             with self._running.one(kind):
                 yield

@@ -1,7 +1,8 @@
-"""Addressing: which messages of a group are for the bot, and which of the others are kept.
+"""Addressing: the selection of the group messages for the bot, and of the other messages to keep.
 
-A message is for the bot when it mentions the bot, answers it, is a command, or stands in a thread or topic where the
-bot was addressed within a day. While an action is open, words that may decide it are for the bot too.
+A message is for the bot if it mentions or answers the bot or is a command. In a thread or topic where the bot was
+addressed within a day, a message not directed at another person is for the bot too. While an action is open, so is a
+possible decision of the action.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from gateway.store.types import Key
 from gateway.stored import keys
 
 _FOLLOWED_SECONDS = 86_400.0
-"""Time after which a thread no longer counts as one in which the bot was addressed. Each message for the bot restarts
-it."""
+"""Seconds after the last message for the bot until a thread is no longer followed, or a kept message is dropped."""
 _IDS_KEPT = 50
-"""Ids of messages for the bot that are kept for a conversation. Edits of other messages are not read."""
+"""The number of kept ids of messages for the bot, for each conversation. Edits of other messages are not read."""
 _MOST_CHARACTERS = 500
-"""Characters that are kept of a message that was not for the bot."""
+"""The most characters kept of a message not for the bot."""
 _MENTION = re.compile(r"(?<![\w./])@\w")
 
 
 class Addressing:
-    """Decides which events of groups are for the bot, under ``ChannelAgent(groups="addressed")``."""
+    """Selects the events of groups for the bot, under ``ChannelAgent(groups="addressed")``."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
 
     async def event_for_bot(self, event: Event, conversation: str) -> Event | None:
-        """Return the event as the bot reads it, or None if it is not for the bot. Raises StoreUnavailable.
+        """Return the event with the kept messages before it, or None if the event is not for the bot. Raises
+        StoreUnavailable.
 
-        An event that is not for the bot is not stored. With `group_context` the last messages are kept, and come with
-        the next message that is for the bot.
+        Events not for the bot are not stored. With `group_context`, the last of these messages are kept and come with
+        the next message for the bot.
         """
         if not event.address.group or self._context.bot.groups == "all":
             return event
@@ -60,7 +61,7 @@ class Addressing:
         return replace(event, before=before) if before else event
 
     async def forget(self, event: Event, conversation: str) -> None:
-        """Drop the kept messages that came with this one, now that it is stored."""
+        """Drop the kept messages delivered with this event. Called after the event is stored."""
         if isinstance(event, Message) and event.before:
             delivered = set(event.before)
 
@@ -70,7 +71,7 @@ class Addressing:
             await self._change(self._overheard_key(event, conversation), without_delivered, sealed_for=conversation)
 
     async def _addressed(self, conversation: str) -> Json:
-        """Return the record of messages that addressed the bot here within a day, or None if none did."""
+        """Return the record of messages for the bot in this conversation, or None if the last is older than a day."""
         key = keys.key(self._context.store, conversation, keys.addressed)
         return (await self._context.store.get([key]))[key].value
 
@@ -84,7 +85,8 @@ class Addressing:
         await self._change(keys.key(self._context.store, conversation, keys.addressed), with_message)
 
     async def _may_decide(self, message: Message, conversation: str) -> bool:
-        """Return True for a yes, a no or a code by a person who may decide an open action of this conversation."""
+        """Return True for a yes, a no or a code by the requester or an approver of an open action of this
+        conversation."""
         language = self._context.language(message.person)
         answers = decides(message, language) or reads_as_answer(message.text, language, name_of(message.person))
         if message.person is None or not answers:
@@ -94,14 +96,13 @@ class Addressing:
         return any(person in (entry.requester, *entry.approvers) for entry in read.index.open)
 
     def _overheard_key(self, message: Message, conversation: str) -> Key:
-        """Return the key of the messages that are kept around a message. The first message of a thread stands in the
-        group."""
+        """Return the key of the kept messages around a message. The first message of a thread belongs to the group."""
         if _begins_thread(message):
             conversation = self._context.conversation(replace(message.address, thread=None))
         return keys.key(self._context.store, conversation, keys.overheard)
 
     async def _keep(self, message: Message, conversation: str) -> None:
-        """Keep a message that was not for the bot as one of the last `group_context`."""
+        """Keep a message not for the bot among the last `group_context` messages."""
         most = self._context.bot.group_context
         if not most or message.person is None or not message.text.strip():
             return
@@ -116,11 +117,11 @@ class Addressing:
         await self._change(self._overheard_key(message, conversation), with_message, sealed_for=conversation)
 
     async def _change(self, key: Key, change: Callable[[Json], Json], *, sealed_for: str | None = None) -> None:
-        """Change a record with `change`, which gets its newest value, and keep it for a day. An empty value deletes it.
+        """Apply `change` to the newest value of a record, and keep the result for a day. An empty result deletes the
+        record.
 
-        `sealed_for`: the conversation of a record that is sealed, because a model reads it.
-        Other processes may change the record at the same time. After the last attempt the change is dropped, not the
-        message.
+        `sealed_for`: the conversation of a sealed record. Records for a model are sealed. Other processes may change
+        the record at the same time. After the last attempt the change is dropped, not the message.
         """
         with suppress(Conflict):
             for attempt in attempts():
@@ -140,9 +141,10 @@ class Addressing:
         await store.commit(transaction)
 
     async def _before(self, message: Message, conversation: str, *, begins: bool) -> tuple[str, ...]:
-        """Return the kept messages before this one.
+        """Return the kept messages before this message.
 
-        `begins`: the bot is addressed in a thread for the first time, so the first message of the thread is included.
+        `begins`: the bot is addressed in a thread for the first time. The result then includes the first message of the
+        thread.
         """
         if not self._context.bot.group_context:
             return ()
@@ -160,9 +162,10 @@ class Addressing:
 
 
 def _is_addressed(message: Message, addressed: Json) -> bool:
-    """Return True for a message that is for the bot.
+    """Return True for a message to the bot.
 
-    `addressed`: the record of earlier messages to the bot in this conversation. It counts only in a thread or topic.
+    `addressed`: the record of earlier messages to the bot in this conversation. It counts only in a thread or topic,
+    for a message without a mention and without a reply to a message outside the record.
     """
     if message.mentions_bot or message.answers_bot or message.command is not None:
         return True
@@ -172,7 +175,7 @@ def _is_addressed(message: Message, addressed: Json) -> bool:
 
 
 def _begins_thread(message: Message) -> bool:
-    """Return True for the first message of a thread, which stands in the group itself."""
+    """Return True for the first message of a thread. This message belongs to the group itself."""
     return message.address.thread is not None and message.address.thread == message.message_id
 
 
@@ -182,7 +185,7 @@ def _ids(addressed: Json) -> list[str]:
 
 
 def _lines(stored: Json) -> list[list[str]]:
-    """Return the pairs of a message's id and its text."""
+    """Return the pairs of message id and text."""
     pairs = [each for each in stored if isinstance(each, list)] if isinstance(stored, list) else []
     return [[str(value) for value in pair] for pair in pairs if len(pair) == 2]
 

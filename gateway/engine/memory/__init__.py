@@ -1,1 +1,1 @@
-"""Work after the reply: memories are filled in lanes of their own, and read by the turns that come later."""
+"""Work after the reply: memories are filled in separate lanes, and read by later turns."""

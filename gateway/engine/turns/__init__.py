@@ -1,1 +1,1 @@
-"""Turns: the bot runs over the waiting events of a conversation, and each turn ends in one commit."""
+"""Turns: the bot runs over the waiting events of a conversation, and each turn ends in a single commit."""

@@ -20,7 +20,7 @@ from gateway.wording import say
 async def ask_again(
     context: EngineContext, conversation: str, action_id: str, *, person: Person, tool_context: ToolContext
 ) -> Outcome:
-    """Return the outcome of a turn that asks for the call of this action again, or says that it cannot."""
+    """Return the outcome of asking for this action's call again: a new question, or the text of a refusal."""
     actions = await context.actions(conversation, action_id)
     before = actions.get(action_id)
     tool = context.bot.tool(before.kind) if before is not None else None
@@ -58,7 +58,7 @@ async def ask_again(
 
 
 def _cannot(before: PendingAction | None, language: str, why: str = "") -> Outcome:
-    """Return the outcome that says so. `why` is told in front of our own sentence."""
+    """Return the outcome of a refusal. `why` stands before the gateway's own sentence."""
     preview = statement(before.preview) if before is not None else ""
     text = say("cannot_ask_again", before.language if before is not None else language, preview=preview)
     told = "\n\n".join(filter(None, [why, text]))

@@ -1,6 +1,6 @@
-"""The files of a turn's messages: fetched from their platform within bounds, looked into, and kept by their hash.
+"""The files of a turn's messages: fetched from the platform within bounds, inspected, and kept by hash.
 
-A turn that another worker takes over fetches them again, and the same bytes are the same file.
+A turn taken over by another worker fetches the files again. The same bytes are the same file.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from gateway.tools.context import ReceivedAttachment
 log = logging.getLogger("askfirst.turns")
 
 LARGEST_BYTES: Final = 20_000_000
-"""The largest file that is fetched. Telegram gives no larger one: https://core.telegram.org/bots/api#getfile."""
+"""The size of the largest fetched file. Telegram gives no larger file: https://core.telegram.org/bots/api#getfile."""
 MOST_FILES: Final = 10
-"""The most files of one turn that are fetched. An album has as many."""
+"""The most files fetched in a turn. An album has as many."""
 MOST_SECONDS: Final = 30.0
 """The longest time for all files of a turn."""
 _MOST_PIXELS: Final = 50_000_000
 _LONGEST_SIDE: Final = 20_000
-"""A larger picture is kept as a document: to show it could take gigabytes of memory."""
+"""A larger picture is kept as a document: showing the picture could take gigabytes of memory."""
 _AGAIN_SECONDS: Final = (0.5, 2.0)
 _BYTES: Final = "application/octet-stream"
 _HEARD_SECONDS: Final = 25.0
-"""The longest wait for the words of one voice message, beside the time for the files."""
+"""The longest wait for the words of a voice message, beside the time for the files."""
 _LONGEST_TRANSCRIPT: Final = 10_000
 _NO_BYTES: Final = frozenset({"location", "contact"})
 
 
 class Attachments(TurnFeature):
-    """Fetches the files of the messages that the model gets."""
+    """Fetches the files of the messages for the model."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> None:
         if not self.context.bot.commands.are_meant(asked):
@@ -55,7 +55,7 @@ class Attachments(TurnFeature):
 
 
 async def fetch_attachments(context: EngineContext, messages: Sequence[Message]) -> tuple[ReceivedAttachment, ...]:
-    """Return the attachments of these messages in their order. A file that could not be read has a `fault`."""
+    """Return the attachments of these messages in order. An unreadable file has a `fault`."""
     listed = [(message, attachment) for message in messages for attachment in message.attachments]
     if not listed:
         return ()
@@ -112,7 +112,7 @@ async def _fetched(
 
 
 async def _read(pieces: AsyncIterator[bytes]) -> bytes | None:
-    """Return the bytes of a file; None if they are too many."""
+    """Return the bytes of a file; None for a file above `LARGEST_BYTES`."""
     content = bytearray()
     async with aclosing(pieces) as stream:  # type: ignore[type-var]
         async for piece in stream:
@@ -149,7 +149,8 @@ async def _kept(
 async def _heard(
     context: EngineContext, received: ReceivedAttachment, media: Media, person: Person | None
 ) -> ReceivedAttachment:
-    """Return a voice message with its words, if there is what writes them down."""
+    """Return a voice message with a transcript, or with a fault if transcribing fails. Unchanged without a
+    transcriber."""
     transcriber = context.bot.transcriber or context.transcriber
     if transcriber is None or (content := await context.files.read(media)) is None:
         return received
@@ -168,7 +169,7 @@ async def _heard(
 
 
 def _unheard(received: ReceivedAttachment) -> ReceivedAttachment:
-    """Return the attachment, with a fault if it is a voice message without words."""
+    """Return the attachment, with a fault for a voice message without words."""
     if received.kind != "voice" or received.fault or (received.transcript or "").strip():
         return received
     why = "there is nothing here that writes it down" if received.transcript is None else "no words are in it"
@@ -176,7 +177,7 @@ def _unheard(received: ReceivedAttachment) -> ReceivedAttachment:
 
 
 def _shown_type(attachment: Attachment) -> str | None:
-    """Return the type of a picture or a PDF, if the name or the platform says that it is one."""
+    """Return the picture or PDF type declared by the name or the platform, or None."""
     named, _ = mimetypes.guess_type(attachment.filename or "")
     return next((each for each in (named, _declared(attachment)) if each in SHOWN_TYPES), None)
 
@@ -186,7 +187,7 @@ def _declared(attachment: Attachment) -> str:
 
 
 def _type(content: bytes, attachment: Attachment) -> str:
-    """Return the type of the bytes. Only the bytes make a picture or a PDF, and no name or header that says so."""
+    """Return the type of the bytes. Only the bytes make a picture or a PDF, never a name or header."""
     if (picture := picture_type(content[:HEAD_BYTES])) is not None:
         return picture
     found = sniff_type(content, None)
@@ -196,7 +197,7 @@ def _type(content: bytes, attachment: Attachment) -> str:
 
 
 def _filename(attachment: Attachment, mime_type: str) -> str:
-    """Return a clean name with an ending of the type of its bytes."""
+    """Return a clean name. A picture's ending is replaced if the bytes have another known type."""
     name = PurePosixPath(clean_filename(attachment.filename or attachment.kind, mime_type))
     named, _ = mimetypes.guess_type(name.name)
     if mime_type == _BYTES or named == mime_type or not (named or "").startswith("image/"):

@@ -19,11 +19,11 @@ _NOT_RUN = "Not run: the turn ended before it."
 
 
 class StoreJournal:
-    """The steps of the turn of this lease. The stored first step names the events that the turn takes.
+    """The steps of the turn of this lease. The stored first step names the events of the turn.
 
-    It also names the messages among them that were vetoed, by their place, with the answers to their person.
+    The first step also maps the index of each vetoed message to the answer for the author.
 
-    Each stored step has a seal over itself, its conversation and the seal of the step before it.
+    Each stored step has a seal over the step, the conversation and the seal of the step before.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class StoreJournal:
 
     @property
     def steps(self) -> Sequence[Json]:
-        """The recorded steps, without their seals and without the first one."""
+        """The recorded steps, without seals and without the first step."""
         return tuple(self._steps)
 
     @property
     def begun(self) -> bool:
-        """True if a step was recorded, in this attempt or an earlier one."""
+        """True if a step was recorded, in this attempt or an earlier attempt."""
         return self._begun
 
     async def record(self, step: Json) -> None:
@@ -87,9 +87,9 @@ class StoreJournal:
 
 
 def events_of(lease: Lease) -> list[int]:
-    """Return the events of the turn that this lease continues, by sequence number. Empty for a new turn.
+    """Return the sequence numbers of the events of the turn continued by this lease. Empty for a new turn.
 
-    Raises ValueError when the first step does not name them.
+    Raises ValueError for a first step without events.
     """
     if not lease.steps:
         return []

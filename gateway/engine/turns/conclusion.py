@@ -1,4 +1,4 @@
-"""The end of a turn: one commit, to which each feature adds, and in which the first reply's outbox is leased."""
+"""The end of a turn: a single commit with the additions of all features. It may also lease the first reply's outbox."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gateway.stored import keys
 
 
 class TurnConcluder:
-    """Makes the commits that end turns."""
+    """Makes the final commits of turns."""
 
     def __init__(self, context: EngineContext, features: TurnFeatures) -> None:
         self._context, self._features = context, features
 
     async def conclude(self, turn: RunningTurn, outcome: Outcome, language: str, cuts: Sequence[Cut] = ()) -> None:
-        """Commit the outcome of a turn, and start to send its replies. Retried while the store is unavailable.
+        """Commit the outcome of a turn, and start to send the replies. Retried while the store is unavailable.
 
-        `cuts`: how its messages push older ones out of the memory of the conversation.
+        `cuts`: the older messages pushed out of the memory of the conversation by the messages of the turn.
 
-        If a commit was applied and only its answer was lost, the lease is already given back. The retry then raises
+        If a commit was applied and only the answer was lost, the lease is already given back. The retry then raises
         Fenced.
         """
         at_first, events, place, lines = True, turn.events, turn.conversation, len(outcome.transcript)
@@ -63,7 +63,7 @@ class TurnConcluder:
         self._tell(ending, how)
 
     async def _filled(self, ending: Ending) -> Transaction:
-        """Return the transaction of an ending with all that the features add to it."""
+        """Return the transaction of an ending, with the additions of all features."""
         turn = ending.turn
         await self._features.contribute(ending)
         ending.transaction.parts += self._context.parts.render(
@@ -84,7 +84,7 @@ class TurnConcluder:
         )
 
     async def _commit(self, transaction: Transaction, address: Address, *, at_first: bool) -> None:
-        """Commit, and send the first part at once if a worker of its channel is free.
+        """Commit, and send the first part at once if a worker of the channel is free.
 
         `at_first`: this is the first attempt at the commit.
         """
@@ -115,10 +115,10 @@ class TurnConcluder:
         await pool.take(committed)
 
     async def _give_back(self, unanswered: Transaction) -> None:
-        """Give back the outbox that a commit without an answer may have leased.
+        """Give back the outbox possibly leased by a commit without an answer.
 
-        No worker sends this outbox. If its lease lapsed, the next worker would have to assume that the first part may
-        have been sent.
+        No worker sends this outbox. After a lapse of the lease, the next worker would have to treat the first part as
+        possibly sent.
         """
         for attempt in attempts(patient=True):
             async with attempt:
@@ -126,7 +126,7 @@ class TurnConcluder:
 
 
 def new_ending(context: EngineContext, turn: RunningTurn, language: str) -> Ending:
-    """Return an ending that consumes the events of a turn and gives its lease back."""
+    """Return an ending that consumes the events of a turn and gives the lease back."""
     transaction = release(context, turn.lease)
     transaction.consume = [(turn.conversation, waiting.seq) for waiting in turn.batch.taken]
     return Ending(turn=turn, transaction=transaction, language=language)

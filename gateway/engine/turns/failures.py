@@ -31,30 +31,30 @@ _MODEL_BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0)
 _ERROR_BACKOFF_SECONDS = (1.0, 5.0)
 """The waits after the first other errors. The next error is the last."""
 _ONE_BY_ONE_AFTER = 2
-"""Failures after which messages are no longer joined, since one of them may make the turn fail."""
+"""The number of failures after which messages are no longer joined. A single message may make the turn fail."""
 _REFUSALS: Mapping[Refusal, str] = {
     "too_long": "it is too long for the model",
     "invalid": "the model's vendor refused the request",
     "unusable": "the model's answers could not be used",
 }
 _DEATHS = 4
-"""The number of workers that may die in a turn before it becomes a dead letter."""
+"""The number of worker deaths after which a turn becomes a dead letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptHistory:
-    """The ends of earlier attempts at a turn, since the last turn that ended."""
+    """The ends of earlier attempts at a turn, since the end of the last turn."""
 
     model: int = 0
-    """Attempts that could not reach the model."""
+    """Attempts in which the model could not be reached."""
     errors: int = 0
-    """Attempts that raised another error."""
+    """Attempts ended by another error."""
     stopped: int = 0
-    """Attempts that their process gave back, mostly because it was stopped."""
+    """Attempts given back by the process, mostly because of a stop."""
     deaths: int = 0
-    """Attempts without a recorded end: the process was killed, or lost its lease."""
+    """Attempts without a recorded end: the process was killed, or lost the lease."""
     earlier: int = 0
-    """Failed attempts at batches that held these events and others. The others have ended since."""
+    """Failed attempts at larger batches with these events. The other events have ended since."""
 
     @property
     def one_by_one(self) -> bool:
@@ -63,15 +63,15 @@ class AttemptHistory:
 
     @property
     def suspect(self) -> bool:
-        """True if this turn may be what kills its workers.
+        """True if this turn may be the cause of the worker deaths.
 
-        It may also only have been running when another turn killed them.
+        The turn may also only have been running when another turn killed the workers.
         """
         return self.deaths >= _ONE_BY_ONE_AFTER
 
     @property
     def deadly(self) -> bool:
-        """True if the turn is not tried again, since it killed its workers."""
+        """True if the turn is not tried again, because of too many worker deaths."""
         return self.deaths >= _DEATHS
 
     @classmethod
@@ -84,7 +84,7 @@ class AttemptHistory:
         return cls(**{name: count for name, count in stored.items() if isinstance(count, int)})
 
     def to_json(self) -> dict[str, Json]:
-        """Return the stored form, without the counts that the store keeps itself."""
+        """Return the stored form, without the counts derived from the store's tries."""
         stored = asdict(self)
         del stored["deaths"], stored["earlier"]
         return stored
@@ -107,7 +107,8 @@ class FailurePolicy:
         return replace(known, deaths=deaths, earlier=earlier)
 
     async def on_model_down(self, turn: RunningTurn, history: AttemptHistory) -> None:
-        """Retry a turn that could not reach the model. The person is told at the first failure and at the last."""
+        """Retry a turn after the model could not be reached. The person is notified at the first failure and at the
+        last."""
         if history.model >= len(_MODEL_BACKOFF_SECONDS):
             await self.dead_letter(turn, "the model could not be reached", key="gave_up")
             return
@@ -119,13 +120,13 @@ class FailurePolicy:
         await self._context.commit(transaction)
 
     async def on_refusal(self, turn: RunningTurn, refusal: Refusal) -> None:
-        """Dead-letter a turn that another call to the model does not help: it would be refused or answered alike."""
+        """Dead-letter a turn without retries: another call to the model would be refused or answered alike."""
         reason = _REFUSALS[refusal]
         await self.dead_letter(turn, reason, key="history_too_long" if refusal == "too_long" else "error_incident")
 
     async def on_error(self, turn: RunningTurn, history: AttemptHistory) -> None:
-        """Retry a turn that raised an error. After two failures its messages are taken one by one, unless it has
-        recorded steps."""
+        """Retry a turn after an error. After two failures messages are taken singly, except in a turn with recorded
+        steps."""
         if history.errors >= len(_ERROR_BACKOFF_SECONDS):
             await self.dead_letter(turn, "its turn failed again and again")
             return
@@ -135,18 +136,18 @@ class FailurePolicy:
         await self._context.commit(transaction)
 
     async def hand_back(self, lease: Lease, history: AttemptHistory, *, wait_seconds: float = 0.0) -> None:
-        """Give a turn to other processes, which continue after its last finished step without waiting for the lease to
-        lapse."""
+        """Give a turn to other processes. The next process continues after the last finished step, without waiting for
+        the lease to lapse."""
         transaction = await self._retry(lease, replace(history, stopped=history.stopped + 1), wait_seconds=wait_seconds)
         await self._context.commit(transaction)
 
     async def dead_letter(
         self, turn: RunningTurn, reason: str, *, key: str = "error_incident", raised: Exception | None = None
     ) -> None:
-        """Make dead letters of the events of a turn, and tell its person with the text of `key`.
+        """Make dead letters of the events of a turn, and notify the person with the text of `key`.
 
-        Outcomes of actions beside messages become no dead letters: they are kept for the next turn. With `raised`, the
-        caller of the turn gets this error, and the person is not told.
+        Outcomes of actions beside other events become no dead letters, and are kept for the next turn. With `raised`,
+        the caller of the turn gets this error, and the person is not notified.
         """
         batch, language = turn.batch, self._context.language(turn.person)
         ending, incident = new_ending(self._context, turn, language), secrets.token_hex(4)
@@ -181,7 +182,7 @@ class FailurePolicy:
         )
 
     async def _say_model_down(self, transaction: Transaction, turn: RunningTurn) -> None:
-        """Queue the text that the answer comes later, in the place of the preview."""
+        """Queue the notice of a later answer, in the place of the preview."""
         language, place = self._context.language(turn.person), turn.conversation
         streamed = await begun_messages(self._context, place, turn.events.run_id)
         if streamed:
@@ -196,8 +197,8 @@ class FailurePolicy:
         return [OutgoingReply(reply=Reply(text=text)), *await self._still_open(turn.conversation, turn.person)]
 
     async def _still_open(self, conversation: str, person: Person) -> list[OutgoingReply]:
-        """Return the reminders of the person's open actions. Empty if they cannot be read, which may be the reason of
-        the failure."""
+        """Return the reminders of the person's open actions. Empty for unreadable actions, a possible reason of the
+        failure."""
         try:
             actions = await self._context.actions(conversation)
         except ValueError:

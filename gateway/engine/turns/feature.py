@@ -1,7 +1,7 @@
-"""The seam between turns and their features.
+"""The seam between turns and the features of turns.
 
-The stages of a turn are lease, batch, begin, before, bot, contribute, commit. A feature is one `TurnFeature` and takes
-part in the stages of its concern. `features.FEATURES` lists all features in their order.
+The stages of a turn are lease, batch, begin, before, bot, contribute, commit. A feature is a `TurnFeature` and takes
+part in some of the stages. `features.FEATURES` lists all features in order.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from gateway.store.types import Lease, Snapshot
 
 
 class LivePreview(LiveText, Protocol):
-    """The text of a turn, which the chat shows while the model writes it."""
+    """The text of a turn, shown in the chat while the model writes."""
 
     message_ids: Sequence[str]
-    """The messages that show the text."""
+    """The ids of the messages with the text."""
     in_doubt: bool
     """True after a call without an answer: the platform may still show the text, also over the turn's answer."""
     since: datetime | None
-    """The first time at which this attempt's text may have been seen; None before it."""
+    """The earliest time at which this attempt's text may have been seen; None before."""
 
     def is_shown(self) -> bool:
         """Return True if a part of the text has been shown."""
@@ -48,7 +48,7 @@ class LivePreview(LiveText, Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningTurn:
-    """One attempt at a turn, under its lease."""
+    """An attempt at a turn, under a lease."""
 
     lease: Lease
     batch: Batch
@@ -56,9 +56,9 @@ class RunningTurn:
     address: Address
     person: Person
     events: RunTeller
-    """Tells the events of this turn, also to its trace."""
+    """Emits the events of this turn, also to the trace."""
     prefetched: Snapshot | None
-    """The records that were read with the lease. None if they could not be read, or if a decision was made since."""
+    """The records read with the lease. None if unreadable, or if a decision was made since."""
     journal: StoreJournal = field(init=False)
     expenses: TurnExpenses = field(init=False)
     preview: LivePreview | None = None
@@ -81,7 +81,7 @@ class RunningTurn:
 
 @dataclass(slots=True, kw_only=True)
 class Ending:
-    """The commit that ends a turn, while the features add to it."""
+    """The commit at the end of a turn, while the features make additions."""
 
     turn: RunningTurn
     transaction: Transaction
@@ -89,24 +89,24 @@ class Ending:
     outcome: Outcome | None = None
     """None if neither the bot nor a question asked again has answered."""
     error: Exception | None = None
-    """The error for the bot's own code that waits for the turn."""
+    """The error for the bot's own code waiting for the turn."""
     lines: Sequence[Json] = ()
     """The lines for the transcript."""
     says: list[OutgoingReply] = field(default_factory=list)
     """The messages to the person."""
     actions: ConversationActions | None = None
-    """The actions of the conversation as a decision has changed them. None: they are as the store has them."""
+    """The actions of the conversation as changed by a decision. None without a change by a decision."""
     streamed: Sequence[str] = ()
-    """The messages of the preview, whose place the first messages of `says` take."""
+    """The messages of the preview, replaced by the first messages of `says`."""
     in_place: bool = True
     """False if the preview's messages are deleted instead."""
 
 
 class TurnFeature:
-    """A feature of turns, made once for each process. By default it does nothing at any stage."""
+    """A feature of turns, made once for each process. The default methods have no effect."""
 
     reads: ClassVar[Sequence[str]] = ()
-    """The prefixes of the conversation's records that are read with the lease."""
+    """The prefixes of the conversation's records to read with the lease."""
 
     def __init__(self, context: EngineContext) -> None:
         self.context = context
@@ -115,17 +115,17 @@ class TurnFeature:
         """Begin an attempt. The feature may change the batch."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
-        """Change the input of the bot, or answer in its place. It counts towards the time limit of the turn."""
+        """Change the input of the bot, or answer in place of the bot. Counts towards the time limit of the turn."""
         return None
 
     async def after(self, turn: RunningTurn) -> None:
-        """Follow the bot, which has answered or failed."""
+        """Follow the bot's answer or failure."""
 
     async def contribute(self, ending: Ending) -> None:
-        """Add to the commit that ends the turn. Each attempt at this commit begins with a new one."""
+        """Add to the final commit of the turn. Each attempt at this commit begins with a new `Ending`."""
 
     def committing(self, turn: RunningTurn, transaction: Transaction) -> contextlib.AbstractContextManager[None]:
-        """Return the block of a commit that records a step of the turn, or its end. The feature may add to it."""
+        """Return the block around a commit of a step or of the turn's end. The feature may add to the transaction."""
         return contextlib.nullcontext()
 
     def ended(self, turn: RunningTurn) -> None:
@@ -133,7 +133,7 @@ class TurnFeature:
 
 
 class TurnFeatures:
-    """The features of the turns of one process, in their order. A stage enters only the features with a part in it."""
+    """The ordered features of the turns of a process. A stage enters only the features with a part in the stage."""
 
     def __init__(self, features: Sequence[TurnFeature]) -> None:
         self._begin, self._before = _taking_part(features, "begin"), _taking_part(features, "before")
@@ -146,7 +146,7 @@ class TurnFeatures:
             await feature.begin(turn)
 
     async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
-        """Change the input of the bot. The first feature that answers is the last one that is asked."""
+        """Change the input of the bot. The first answer of a feature ends the stage."""
         for feature in self._before:
             if (outcome := await feature.before(turn, asked)) is not None:
                 return outcome
@@ -158,13 +158,13 @@ class TurnFeatures:
             await feature.after(turn)
 
     async def contribute(self, ending: Ending) -> None:
-        """Add to the commit that ends a turn."""
+        """Add to the final commit of a turn."""
         for feature in self._contribute:
             await feature.contribute(ending)
 
     @contextlib.contextmanager
     def committing(self, turn: RunningTurn, transaction: Transaction) -> Iterator[None]:
-        """Add to a commit of the turn, which is made in the block."""
+        """Add to a commit of the turn, made in the block."""
         with contextlib.ExitStack() as stack:
             for feature in self._committing:
                 stack.enter_context(feature.committing(turn, transaction))

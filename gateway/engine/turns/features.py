@@ -1,4 +1,4 @@
-"""The features of turns, in their order."""
+"""The features of turns, in order."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ FEATURES: Final[Sequence[type[TurnFeature]]] = (
 
 
 def make_features(context: EngineContext) -> Sequence[TurnFeature]:
-    """Return the features of the turns of a process, and have the leases of turns read what they need."""
+    """Return the features of the turns of a process, and set the records to read with the leases of turns."""
     context.turn_reads = [prefix for feature in FEATURES for prefix in feature.reads]
     return [feature(context) for feature in FEATURES]

@@ -1,4 +1,4 @@
-"""Follow-ups: the further turns that the tools of a turn planned, as events in the commit that ends it."""
+"""Follow-ups: further turns planned by the tools of a turn, as events in the turn's final commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.stored.events import FollowUp, body_of
 
 
 class FollowUps(TurnFeature):
-    """Accepts the follow-ups of a turn, or sets their timers. A turn that was stopped has none."""
+    """Accepts the follow-ups of a turn, or sets timers for later follow-ups. A stopped turn has no follow-ups."""
 
     async def contribute(self, ending: Ending) -> None:
         turn, outcome, context = ending.turn, ending.outcome, self.context

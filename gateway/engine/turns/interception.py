@@ -1,4 +1,4 @@
-"""Interception: the messages and edits of a turn that the bot's interceptors stop before the model gets them."""
+"""Interception: messages and edits of a turn, stopped by the bot's interceptors before the model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ log = logging.getLogger("askfirst.turns")
 
 
 class Interception(TurnFeature):
-    """Takes vetoed messages and edits out of a turn. The writer of a message reads the reason of its veto.
+    """Takes vetoed messages and edits out of a turn. The author of a message gets the reason of the veto.
 
-    A turn that another worker continues after its first step keeps the vetoes of that worker, since the model has the
-    other messages already.
+    A turn continued by another worker after the first step keeps the earlier vetoes: the model already has the other
+    messages.
     """
 
     async def begin(self, turn: RunningTurn) -> None:
-        """Take the notes of vetoed edits out of the batch. An edit that could not be checked is taken out too.
+        """Take the notes of vetoed edits out of the batch. After a failed check the edit is taken out too.
 
         The model has the old text already, and an edit never gets an answer.
         """
@@ -40,7 +40,8 @@ class Interception(TurnFeature):
         batch.edits.clear()
 
     async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
-        """Take the vetoed messages out. The bot gets no turn without any other message, unless it has to go on.
+        """Take the vetoed messages out. Without other messages the bot gets no turn, unless the batch makes the model
+        continue.
 
         Raises InterceptorFailed: the turn has then failed, and no message is lost.
         """
@@ -54,7 +55,7 @@ class Interception(TurnFeature):
         return None
 
     async def _vetoes(self, turn: RunningTurn, asked: Turn) -> Mapping[int, str]:
-        """Return the places of the vetoed messages, and the answers to their writers, which may be empty."""
+        """Return the indexes of the vetoed messages, and the answers to the authors, possibly empty."""
         vetoes: dict[int, str] = {}
         for place, message in enumerate(asked.messages):
             veto = await self.context.bot.interceptors.check_message(asked.context, message)

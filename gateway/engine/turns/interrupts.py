@@ -1,4 +1,4 @@
-"""Signals that end a running turn: /stop, or another message of the same person."""
+"""Signals for ending a running turn: /stop, or another message of the same person."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gateway.tools.stopping import Stopping
 
 @dataclass(slots=True)
 class SignalInbox:
-    """Receiver of the signals for the turn of a lease. Until `person` is set, it ignores all signals."""
+    """Receiver of the signals for the turn of a lease. Until `person` is set, all signals are ignored."""
 
     lease: Lease
     person: str = ""
     stopping: Stopping = field(default_factory=Stopping)
-    """Set when the turn must end at its next step."""
+    """Set when the turn must end at the next step."""
     stopped: bool = False
     """True after /stop: the turn asks no question."""
 
@@ -41,7 +41,8 @@ class SignalInbox:
 
 
 async def interrupt(context: EngineContext, message: Message, conversation: str) -> None:
-    """Signal to the running turn of this conversation, in any process, that its person wrote another message."""
+    """Signal another message of the person to the running turn of this conversation, in any process. Only a plain
+    message counts."""
     if not is_plain(message, context.language(None)):
         return
     signal: Json = {"interrupt": str(message.person), "event": "".join(message.event_ids[:1])}

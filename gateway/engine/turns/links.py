@@ -1,4 +1,4 @@
-"""Links: those of a conversation end when its person begins a new one."""
+"""Links: the links of a conversation end when the person begins a new conversation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gateway.memory import RESET
 
 
 class EndedLinks(TurnFeature):
-    """Ends the links to the files of a conversation whose transcript is emptied."""
+    """Ends the links to the files of a conversation with an emptied transcript."""
 
     async def contribute(self, ending: Ending) -> None:
         if RESET in ending.lines:

@@ -1,9 +1,9 @@
-"""The text of a running turn, shown in its chat while the model writes it.
+"""The text of a running turn, shown in the chat while the model writes.
 
-What is shown is a preview. The outbox sends the answer: its first parts take the place of the messages that show the
-preview (`OutboxItem.finishes`), and messages that no part takes are taken away. After a call without an answer all of
-them are, because it could still change one over the answer. A sealed record names the messages, so
-that the next attempt at the turn, in any process, goes on in them.
+The shown text is a preview. The outbox sends the answer. The first parts of the answer replace the messages of the
+preview (`OutboxItem.finishes`), and the remaining preview messages are deleted. After a call without an answer all
+preview messages are deleted, because the call could still change a message over the answer. A sealed record names the
+messages. The next attempt at the turn, in any process, continues in the same messages.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ log = logging.getLogger("askfirst.turns")
 FIRST_SECONDS: Final = 0.5
 """The wait before the first showing. A shorter answer comes whole."""
 PROGRESS_SECONDS: Final = 2.0
-"""The least time between two showings that only change the progress of a tool."""
+"""The least time between two showings with only a new progress of a tool."""
 _END_SECONDS: Final = 3.0
-"""The longest wait for a call that is under way at the end."""
+"""The longest wait for a call still running at the end."""
 _KEPT_SECONDS: Final = 86400.0
 
 
 class Live(TurnFeature):
-    """Shows the answer while it is written, where the channel can and the agent wants it."""
+    """Shows the unfinished answer, if the channel can stream and the agent's configuration enables it."""
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__(context)
@@ -73,7 +73,7 @@ class Live(TurnFeature):
 
 
 class StreamedText:
-    """The text of one attempt at a turn."""
+    """The text of an attempt at a turn."""
 
     def __init__(
         self,
@@ -86,18 +86,18 @@ class StreamedText:
         now: Callable[[], datetime],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`message_ids`: those of an earlier attempt. `record` makes the ids of new messages durable.
+        """`message_ids`: the ids of an earlier attempt. `record` makes the ids of new messages durable.
 
-        `wait` counts a call and returns 0, or returns the seconds until it may be made. `now` is the store's clock.
+        `wait` counts a call and returns 0, or returns the seconds until a call is allowed. `now` is the store's clock.
         """
         self._channel, self._address = channel, address
         self._wait, self._record, self._now, self._pause = wait, record, now, pause
         self.message_ids: Sequence[str] = tuple(message_ids)
-        """The messages that show the text."""
+        """The ids of the messages with the text."""
         self.in_doubt = False
-        """True after a call without an answer: the platform may still show its text, also over an answer."""
+        """True after a call without an answer: the platform may still show the call's text, also over an answer."""
         self.since: datetime | None = None
-        """The time from which this attempt's text may have been seen. None while it has not been."""
+        """The earliest time at which this attempt's text may have been seen; None before."""
         self._pieces: list[str] = []
         self._is_old = False
         self._progress = ""
@@ -115,7 +115,7 @@ class StreamedText:
         self._show()
 
     def restart(self) -> None:
-        """Begin a reply: its text takes the place of the one before, which stays until then."""
+        """Begin a reply. The text of the earlier reply stays until the new text replaces it."""
         self._is_old = True
 
     def progress(self, text: str) -> None:
@@ -128,7 +128,7 @@ class StreamedText:
         return self._has_shown
 
     async def ended(self) -> None:
-        """End the showing, after the call that is under way: it would otherwise show its text after the answer."""
+        """End the showing, after the running call. Otherwise the call could show old text over the answer."""
         self._has_ended = True
         if self._task is None:
             return
@@ -200,7 +200,7 @@ class StreamedText:
 async def streamed_text(
     context: EngineContext, lease: Lease, channel: CanStream, address: Address, run_id: str
 ) -> StreamedText:
-    """Return the text of an attempt at this turn, which goes on in the messages of the attempt before."""
+    """Return the text of an attempt at this turn, continued in the messages of the earlier attempt."""
     known, held = context.channels[address.channel], context.held.get((lease.kind, lease.lane))
 
     async def wait() -> float:
@@ -225,7 +225,7 @@ async def streamed_text(
 
 
 async def begun_messages(context: EngineContext, conversation: str, run_id: str) -> tuple[str, ...]:
-    """Return the messages that show the text of this turn, by the record of the last attempt at it."""
+    """Return the ids of the messages with the text of this turn, by the record of the last attempt."""
     key = keys.key(context.store, conversation, keys.streamed)
     sealed = context.keyring.open(key.name, (await context.store.get([key]))[key].value)
     run, *message_ids = json.loads(sealed.text) if sealed is not None else [""]

@@ -1,4 +1,4 @@
-"""Long answers: the person gets the beginning of an answer that is too long for the chat, and the whole as a file."""
+"""Long answers: an answer too long for the chat is sent as the beginning, and as a file with the whole."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gateway.wording import say
 log = logging.getLogger("askfirst.turns")
 
 _BEGINNING: Final = 1000
-"""The most characters of an answer that are shown in front of its file."""
+"""The most characters of an answer shown in front of the file."""
 
 
 class LongAnswers(TurnFeature):
-    """Makes each text of too many messages its beginning and a file with the whole.
+    """Replaces each text of too many messages by the beginning and a file with the whole.
 
-    The file is durable before the commit. A text stays as it is if its file cannot be kept.
+    The file is durable before the commit. A text stays unchanged if the file cannot be kept.
     """
 
     async def contribute(self, ending: Ending) -> None:
@@ -66,7 +66,7 @@ async def _file(context: EngineContext, text: str, person: str) -> Media | None:
 
 
 def _beginning(text: str) -> str:
-    """Return the first paragraphs of a Markdown text, or the beginning of a longer one."""
+    """Return the first paragraphs of a Markdown text, or the beginning of a longer first paragraph."""
     head = text[:_BEGINNING]
     for separator in ("\n\n", "\n", " "):
         cut = head.rfind(separator)

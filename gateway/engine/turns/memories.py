@@ -1,4 +1,4 @@
-"""Memories: what the model reads of them in a turn, and the work for the memory lanes after it."""
+"""Memories: the memories for the model in a turn, and the work for the memory lanes afterwards."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from gateway.stored.memory_events import FactsNoted, MemoryDue, MemoryEvent, con
 
 
 class Memories(TurnFeature):
-    """Gives the memories to the model, and hands over what they have to read after the turn.
+    """Gives the memories to the model, and hands over the turn's work to the memory lanes.
 
-    A turn that was stopped is not read. After a reset, the memories of the conversation no longer count.
+    A stopped turn starts no reading. The next reading includes the lines of the stopped turn. After a reset, the
+    memories of the conversation no longer count.
     """
 
     async def before(self, turn: RunningTurn, asked: Turn) -> None:

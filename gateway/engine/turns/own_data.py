@@ -1,7 +1,7 @@
-"""The data of the person of a turn: /export gives it, /forget has it removed, both asked first.
+"""The data of the person of a turn: exported by /export and removed by /forget, both after a confirmation.
 
-The first message is answered with a code, and only a second one with this code does it. It is no action with a prompt:
-the record of one would be data of the person, and would stand in the way of its own effect.
+The first message is answered with a code, and only a second message with this code runs the command. The command is no
+action with a prompt: the action's record would be data of the person, and would block the action's own effect.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LASTS_SECONDS: Final = 600
 
 
 class OwnData(TurnFeature):
-    """Gives the commands of a turn the data of its person."""
+    """Gives the commands of a turn the data of the person."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> None:
         asked.own_data = DataOfPerson(self.context, turn.conversation, turn.address, turn.person)
 
 
 class DataOfPerson:
-    """The data of one person, as their commands reach it."""
+    """The data of a person, as reached by the person's commands."""
 
     def __init__(self, context: EngineContext, conversation: str, address: Address, person: Person) -> None:
         self._context, self._conversation = context, conversation
@@ -70,7 +70,8 @@ class DataOfPerson:
         return Reply(text=say("forget_begun", language))
 
     async def _asked(self, command: str, said: str, language: str) -> Reply | None:
-        """Return the question of a command; None if this message has its code, in a chat of the person alone."""
+        """Return the question of a command, or a refusal outside a private chat; None for a message with a valid
+        code."""
         if self._address.group or self._address.channel == DirectChannel.name:
             return Reply(text=say("own_chat_only", language))
         now = await self._context.store.now()
@@ -81,7 +82,7 @@ class DataOfPerson:
 
 
 def _codes(keyring: Keyring, of: str, now: datetime) -> tuple[str, str]:
-    """Return the codes of these ten minutes and of the ones before."""
+    """Return the codes of the current and of the previous ten minutes."""
     number = int(now.timestamp()) // _LASTS_SECONDS
     new, old = (f"{int(keyring.pseudonym(f'{of}/{each}'), 16) % 10_000:04}" for each in (number, number - 1))
     return new, old

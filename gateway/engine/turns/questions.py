@@ -1,4 +1,4 @@
-"""Questions: what a turn asks, changes and takes back, and the reminders of what is open beside its answer."""
+"""Questions: asked, changed and withdrawn by a turn, and the reminders of open questions beside the answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.wording import say
 
 
 class Questions(TurnFeature):
-    """Asks and reminds the person, and notes what a later bare reply has to know of the turn."""
+    """Asks and reminds the person, and notes the facts of the turn needed for later bare replies."""
 
     async def contribute(self, ending: Ending) -> None:
         actions = ending.actions
@@ -39,7 +39,7 @@ class Questions(TurnFeature):
         ending.says += actions.says
 
     async def _changed(self, ending: Ending, outcome: Outcome) -> ConversationActions | None:
-        """Return the actions as a turn with this outcome changes them; None if it concerns none."""
+        """Return the actions as changed by a turn with this outcome; None if no action is concerned."""
         turn, context, person = ending.turn, self.context, str(ending.turn.person)
         if not self._concerns_actions(ending, outcome):
             return None
@@ -57,10 +57,10 @@ class Questions(TurnFeature):
         return actions
 
     async def _noted(self, ending: Ending) -> ConversationActions | None:
-        """Return the actions with the note that the person wrote, and that a text of the turn may have been seen; None
-        if no bare reply may have to know.
+        """Return the actions with notes of the person's message and of a text possibly seen; None if no bare reply may
+        need a note.
 
-        The turn has no answer. Its attempts may have shown a text at any time since it began.
+        The turn has no answer. An attempt may have shown a text at any time since the begin of the turn.
         """
         lease, batch, context = ending.turn.lease, ending.turn.batch, self.context
         wrote = bool(batch.messages) and context.message_matters(lease, batch.messages[0].person)
@@ -86,7 +86,8 @@ class Questions(TurnFeature):
         )
 
     def _note_streamed(self, actions: ConversationActions, ending: Ending) -> None:
-        """Note from when on the text of this turn may have been seen. It is not known of an earlier attempt's."""
+        """Note the earliest time at which the text of this turn may have been seen. After earlier attempts: since the
+        first event."""
         turn = ending.turn
         if turn.preview is None or not actions.index.heeds(actions.now):
             return
@@ -96,9 +97,9 @@ class Questions(TurnFeature):
             note_streamed(actions, since, since)
 
     def _ask(self, actions: ConversationActions, ending: Ending, outcome: Outcome) -> Sequence[PendingAction]:
-        """Open the actions that the turn asks about, and return the new ones.
+        """Open the actions asked by the turn, and return the new actions.
 
-        Those that were open before are shown again, or withdrawn.
+        Earlier open actions are shown again, or withdrawn.
         """
         asked = {action.pending_action_id: action for action in outcome.asked}
         known = [action_id for action_id in asked if actions.get(action_id) is not None]
@@ -128,14 +129,15 @@ class Questions(TurnFeature):
     def _is_permitted(self, actions: ConversationActions, ending: Ending, action: PendingAction) -> bool:
         """Decide a new action by a standing permission.
 
-        Returns False if it has to be asked. A question that a person has asked again always has to.
+        Returns False if a person has to be asked, as always for a question asked again.
         """
         batch = ending.turn.batch
         heard = batch.at if batch.messages else None
         return batch.again is None and use(actions, action, self.context.bot.tool_for(action), heard=heard)
 
     def _was_stopped(self, ending: Ending) -> bool:
-        """Return True if the person said /stop after these messages. The turn answers them, and asks no question."""
+        """Return True if the person sent /stop after these messages. The turn answers the messages, and asks no
+        question."""
         turn = ending.turn
         if turn.signals.stopped:
             return True
@@ -144,22 +146,22 @@ class Questions(TurnFeature):
 
 
 def _is_built_in(batch: Batch) -> bool:
-    """Return True for a command of every bot, whose answer tells of no action."""
+    """Return True for a built-in command. Its answer mentions no action."""
     return bool(batch.messages) and batch.messages[0].command in BUILT_IN
 
 
 def note_acted(actions: ConversationActions, batch: Batch) -> None:
-    """Note the time at which the person of this turn wrote last.
+    """Note when the person of this turn last wrote or acted.
 
-    A bare yes counts only if it is the first message or press after its question.
+    A bare yes counts only as the first message or press after the question.
     """
     if batch.messages:
         actions.note_acted(batch.messages[0].person, max([batch.at, *batch.acted_beside(batch.written)]))
 
 
 def note_streamed(actions: ConversationActions, since: datetime, until: datetime) -> None:
-    """Note that a text came onto the screen between these times while it was written.
+    """Note that an unfinished text came onto the screen between these times.
 
-    A bare reply of that time, or one after it, may be meant for the text and decides no question above it.
+    A bare reply during or after this time may be meant for the text, and decides no question above it.
     """
     actions.index = actions.index.showed(Showing(at=until, queued=since))

@@ -1,4 +1,4 @@
-"""Raw results: the results of tools before they were shortened, which a later turn can read for a day."""
+"""Raw results: the unshortened results of tools, readable for later turns for a day."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TTL_SECONDS: Final = 24 * 3600
 
 
 class KeptRawResults(TurnFeature):
-    """Keeps the raw results of a turn, in place of those of an earlier turn, and gives them to later ones."""
+    """Keeps the raw results of a turn, in place of earlier results of the same tools, for later turns."""
 
     async def before(self, turn: RunningTurn, asked: Turn) -> None:
         asked.earlier_results = partial(self._earlier, turn.conversation)
 
     async def _earlier(self, conversation: str, tool_name: str) -> Sequence[str]:
-        """Return the raw results of a tool that an earlier turn of this conversation has kept, newest first."""
+        """Return the raw results of a tool kept by an earlier turn of this conversation, newest first."""
         key = keys.key(self.context.store, conversation, keys.raw_results, tool_name)
         texts = self.context.unsealed(key, (await self.context.store.get([key]))[key], conversation)
         return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []

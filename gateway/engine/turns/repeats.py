@@ -1,8 +1,8 @@
-"""Repeats: two machines that answer each other, such as the bot and an automatic reply, come to an end.
+"""Repeats: the end of loops between two machines, like the bot and an automatic reply.
 
-A text of one person with the same answer five times within ten minutes gets one note with the fifth answer. Then the
-text is not answered, until the person writes another one. Only answers of the model count. Bare replies, presses,
-commands, questions for a confirmation, and calls of the bot's own code do not count.
+A text of a person with the same answer five times within ten minutes gets a note with the fifth answer. Then the text
+is not answered, until the person writes another text or a day has passed. Only answers of the model count. Bare
+replies, presses, commands, questions for a confirmation, and calls of the bot's own code do not count.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Repeats(TurnFeature):
             ending.says.append(OutgoingReply(reply=Reply(text=say("repeated", ending.language))))
 
     def _noted(self, lease: Lease) -> str | None:
-        """Return the mark of the text that is not answered any more."""
+        """Return the mark of the text no longer answered, or None."""
         if not self.context.has_prefetch(lease):
             return None
         key = keys.key(self.context.store, lease.lane, keys.repeated)
@@ -69,7 +69,7 @@ class Repeats(TurnFeature):
         return noted if isinstance(noted, str) else None
 
     def _count(self, turn: RunningTurn, lines: Sequence[Json]) -> int:
-        """Return how often the text of this turn was answered alike in a row, with this turn."""
+        """Return the number of consecutive equal answers to the text of this turn, including this turn."""
         lease, person = turn.lease, str(turn.person)
 
         def are_theirs(line: tuple[Json, datetime]) -> bool:
@@ -89,7 +89,7 @@ class Repeats(TurnFeature):
 
 
 def _exchanges(lines: Iterable[tuple[Json, datetime]]) -> Iterator[tuple[str, str, datetime]]:
-    """Yield what a person said in each turn, the answer to it, and its time, from lines that stand backwards."""
+    """Yield the person's text, the answer and the time of each turn, from lines in reverse order."""
     said: list[str] = []
     answer, at = "", None
     for line, when in lines:
@@ -110,7 +110,8 @@ def _exchanges(lines: Iterable[tuple[Json, datetime]]) -> Iterator[tuple[str, st
 
 
 def _mark(messages: Sequence[Message]) -> str | None:
-    """Return a mark of the person and the text of these messages; None if they have several texts, or a file."""
+    """Return a mark of the person and the text of these messages; None for several texts, a file, a command or no
+    text."""
     first = next(iter(messages), None)
     if first is None or not first.text.strip() or first.command is not None:
         return None

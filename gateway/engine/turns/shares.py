@@ -1,4 +1,4 @@
-"""The shares of one process's turns: of a person, of a place, and of the web chat as a whole."""
+"""The shares of a process's turns: of a person, of a place, and of the web chat as a whole."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gateway.config.limits import ONE_PLACE, Share
 from gateway.engine.concurrency import KeyedLimit
 
 CROWDED_SECONDS: Final = 2.0
-"""The least wait of a turn whose place or person has as many running turns as the limits allow."""
+"""The least wait of a turn while the place or person has the most running turns allowed by the limits."""
 _LOOKS_A_SECOND: Final = 64
-"""Turns of one place or person that are leased again in a second to see if there is room. Thousands may wait."""
+"""Turns of a place or person leased again in a second to check for room. Thousands may wait."""
 
 
 class TurnShares:
-    """Counts the running turns of one process by person and by place."""
+    """Counts the running turns of a process by person and by place."""
 
     def __init__(self, share: Share, channels: Iterable[str]) -> None:
-        """`channels`: the channels of this process. The web chat is bounded where it has others beside it."""
+        """`channels`: the channels of this process. The web chat is bounded beside other channels."""
         self._places, self._people = KeyedLimit(share.place), KeyedLimit(share.person)
         half = max(1, (share.all or 1) // 2)
         self._page = KeyedLimit(min(half, share.place or half))
@@ -30,19 +30,19 @@ class TurnShares:
 
     @contextlib.contextmanager
     def of_place(self, lane: str) -> Iterator[float]:
-        """Count a turn of a conversation for its place during the body. Yield 0, else the seconds to wait for room: the
-        turn is not counted then."""
+        """Count a turn of a conversation for the place during the body, and yield 0. Without room, yield the seconds to
+        wait, and do not count the turn."""
         place = self._place(lane)
         limit = self._page if place == ONE_PLACE else self._places
         yield from self._count(limit, place)
 
     @contextlib.contextmanager
     def of_person(self, person: str | None) -> Iterator[float]:
-        """Count a turn for its person, as `of_place` does."""
+        """Count a turn for the person, like `of_place`."""
         yield from self._count(self._people, person)
 
     def is_page(self, lane: str) -> bool:
-        """Return True for a conversation of the web chat that shares its turns with all of it."""
+        """Return True for a conversation of a web chat with a shared limit."""
         return self._place(lane) == ONE_PLACE
 
     def _count(self, limit: KeyedLimit, name: str | None) -> Iterator[float]:
@@ -55,7 +55,7 @@ class TurnShares:
                 yield 0.0
 
     def _wait(self, name: str) -> float:
-        """Return the seconds until a crowded place or person is looked at again: the later, the more wait there."""
+        """Return the seconds until the next check of a crowded place or person: the more turns wait, the later."""
         now = asyncio.get_running_loop().time()
         if len(self._next) > _LOOKS_A_SECOND:
             self._next = {each: at for each, at in self._next.items() if at > now}
@@ -64,7 +64,8 @@ class TurnShares:
         return at - now
 
     def _place(self, lane: str) -> str | None:
-        """Return the web chat, or the place of a thread, which other threads share; None for other conversations."""
+        """Return the web chat, or the place shared by threads; None for other conversations and for a web chat without
+        other channels."""
         _, _, address = lane.partition("/")
         if address.startswith(f"{ONE_PLACE}:"):
             return None if self._is_alone else ONE_PLACE

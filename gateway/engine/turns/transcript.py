@@ -1,4 +1,4 @@
-"""The transcript: the lines that a turn reads as its history, and the lines that it adds."""
+"""The transcript: the lines read by a turn as history, and the lines added by the turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.stored import keys
 class TranscriptLines(TurnFeature):
     """Appends the lines of a turn. Notes without other lines are kept for the next turn; see `Notes`.
 
-    Where several people may write, each line names the person of its turn. Forgetting a person finds them by it.
+    In groups and direct turns, each line names the person of the turn, so that forgetting the person finds the line.
     """
 
     async def contribute(self, ending: Ending) -> None:
@@ -37,10 +37,10 @@ class HistoryReader:
         self._context, self._transcripts, self._lines = context, transcripts, LineReader(context.keyring)
 
     async def read(self, lease: Lease) -> list[ModelMessage]:
-        """Return the messages of the transcript that the turn of this lease reads.
+        """Return the transcript messages for the turn of this lease.
 
-        Lines that were put in or changed without the key are left out, and told to the operator. The lines are sealed
-        anew if an old key has sealed one of them. Raises Fenced and StoreUnavailable.
+        Lines added or changed without the key are left out, and reported to the operator. The lines are sealed anew if
+        any line has the seal of an old key. Raises Fenced and StoreUnavailable.
         """
         read = self._lines.read(lease.lane, lease.lines)
         if read.is_old:

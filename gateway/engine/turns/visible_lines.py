@@ -1,4 +1,4 @@
-"""Visible lines: the messages of a turn, for pages that read the conversation from the gateway."""
+"""Visible lines: the messages of a turn, for pages reading the conversation from the gateway."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """selectools' pending stores, over the sealed records of this package.
 
-There is no second state machine. Each action is a sealed record in a conversation of its own, and its states are those
-of `transitions`. The decision and the launch of the executor are one transaction, so only one of several concurrent
+There is no second state machine. Each action is a sealed record in a conversation of its own, with the states of
+`transitions`. The decision and the launch of the executor are a single transaction, so only one of several concurrent
 answers executes. The executor then runs in the caller's process.
 """
 
@@ -47,9 +47,9 @@ _CONFLICTS = 50
 
 
 class PendingStore:
-    """The methods of the three stores. Ids that are None and ids that are empty name different scopes.
+    """The methods of the three stores. None and an empty id name different scopes.
 
-    A pending store belongs to one event loop. Its store is opened with the first call.
+    A pending store belongs to a single event loop. The store below is opened with the first call.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PendingStore:
         default_ttl_seconds: float,
         max_entries: int,
     ) -> None:
-        """`given` is a store of the caller, which stays open; without one, `make` makes it. Raises ValueError."""
+        """`given` is a store of the caller and stays open; if None, `make` makes a store. Raises ValueError."""
         if not 0 < default_ttl_seconds < float("inf"):
             raise ValueError(f"default_ttl_seconds must be a positive, finite number, not {default_ttl_seconds!r}")
         if max_entries < 1:
@@ -82,9 +82,9 @@ class PendingStore:
         await self.close()
 
     async def open(self) -> Store:
-        """Open the store now, and return it; otherwise the first call does so.
+        """Open the store now and return it. Otherwise the first call opens the store.
 
-        Raises StoreRefused for a file that another process owns, and MissingSetting without ASKFIRST_SECRET for a store
+        Raises StoreRefused for a file owned by another process, and MissingSetting without ASKFIRST_SECRET for a store
         that outlives this process.
         """
         async with self._opening:
@@ -104,10 +104,10 @@ class PendingStore:
     # ── the documents' methods ──
 
     def register_executor_factory(self, kind: str, factory: Factory) -> None:
-        """Register the factory that makes the executor of each action of this kind from its record.
+        """Register the factory of the executors of this kind. A factory makes an executor from the record of an action.
 
-        It serves actions of every process, and comes before the closure that `stash` was given: the arguments in a
-        closure may have changed since. Raises ValueError for a factory that is async or no function.
+        A factory serves actions of every process and has priority over the closure given to `stash`: the arguments in a
+        closure may have changed since. Raises ValueError for a factory that is async or not a function.
         """
         check_factory(kind, factory)
         self._factories[kind] = factory
@@ -124,12 +124,12 @@ class PendingStore:
         channel_id: str | None = None,
         conversation_id: str | None = None,
     ) -> PendingAction:
-        """Store an action until its answer, and return its record. The caller shows `preview` to the person now.
+        """Store an action until an answer comes, and return the record. The caller shows `preview` to the person now.
 
-        Raises PendingActionExistsError while another one is open in this scope and has not expired, Overloaded when the
-        store is full, and ValueError for an empty user, kind or preview, for a `ttl_seconds` that is not positive and
-        finite, for `args` that canonical JSON cannot hold, for missing `args` on Redis, and for an `executor` that is
-        no function or takes arguments.
+        Raises PendingActionExistsError while another unexpired action is open in this scope, Overloaded when the store
+        is full, and ValueError for an empty user, kind or preview, for a `ttl_seconds` that is not positive and finite,
+        for `args` not representable in canonical JSON, for missing `args` on Redis, and for an `executor` that is not a
+        function or takes arguments.
         """
         scope = Scope(user_id, channel_id, conversation_id)
         check_executor(kind, executor)
@@ -170,9 +170,9 @@ class PendingStore:
     async def get(
         self, user_id: str, *, channel_id: str | None = None, conversation_id: str | None = None
     ) -> PendingAction | None:
-        """Return the action that waits for an answer, or None.
+        """Return the action waiting for an answer, or None.
 
-        An action that has expired, or whose process died while it ran, is ended by this call.
+        This call ends an expired action, and a running action of a dead process.
         """
         scope = Scope(user_id, channel_id, conversation_id)
         return await self._changed(scope, rules.waiting)
@@ -220,10 +220,10 @@ class PendingStore:
     ) -> ConfirmOutcome | None:
         """Apply the answer of a button: ``confirm``, ``cancel`` or ``ignore``; any other counts as ``ignore``.
 
-        `expected_kind` and `expected_id` are those of the question that the button stands under. ``ignore`` leaves the
-        action open for at most `ignore_ttl_seconds`. With `args_digest`, the digest of the shown arguments, a
-        ``confirm`` runs no others. None: no action waits. Raises ValueError for an empty user and for seconds that are
-        negative or not finite.
+        `expected_kind` and `expected_id` are the kind and the id of the question above the button. ``ignore`` leaves
+        the action open for at most `ignore_ttl_seconds`. With `args_digest`, the digest of the shown arguments, a
+        ``confirm`` runs no other arguments. None: no action waits. Raises ValueError for an empty user and for seconds
+        that are negative or not finite.
         """
         rules.check_seconds("ignore_ttl_seconds", ignore_ttl_seconds)
         scope = Scope(user_id, channel_id, conversation_id)
@@ -246,10 +246,10 @@ class PendingStore:
         conversation_id: str | None = None,
         expected_id: str | None = None,
     ) -> PendingAction | None:
-        """Leave at most so many seconds for an answer, and return the record. The time never grows.
+        """Leave at most this many seconds for an answer, and return the record. The time never grows.
 
-        None: no action waits, or another one than `expected_id`. Raises ValueError for an empty user and for seconds
-        that are negative or not finite.
+        None: no action waits, or not `expected_id`. Raises ValueError for an empty user and for seconds that are
+        negative or not finite.
         """
         rules.check_seconds("seconds", seconds)
         scope = Scope(user_id, channel_id, conversation_id)
@@ -260,7 +260,7 @@ class PendingStore:
     async def drop(
         self, user_id: str, *, channel_id: str | None = None, conversation_id: str | None = None
     ) -> PendingAction | None:
-        """Withdraw the waiting action, and return its record, which is cancelled then; None: no action waits."""
+        """Withdraw the open action, even if expired, and return its cancelled record; None: no action is open."""
         scope = Scope(user_id, channel_id, conversation_id)
 
         return await self._changed(scope, partial(rules.drop, person=scope.person), expires=False)
@@ -313,7 +313,7 @@ class PendingStore:
         return await _until_written(scope, attempt)
 
     def _executor(self, state: AdapterState, action: PendingAction) -> Executor | None:
-        """Return the executor of an action in this process: from its factory, else its closure; None: neither."""
+        """Return the executor of an action in this process: from a factory, else the closure; None: neither."""
         if (factory := self._factories.get(action.kind)) is not None:
             return made_by(factory, action)
         closure = state.executors.get(action.pending_action_id)
@@ -325,7 +325,7 @@ def _gone() -> None:
 
 
 async def _until_written(scope: Scope, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of an attempt to read and write. A Conflict repeats it; after 50 attempts it is raised."""
+    """Return the result of an attempt to read and write. Retries on Conflict; after 50 attempts raises Conflict."""
     for _ in range(_CONFLICTS):
         with contextlib.suppress(Conflict):
             return await attempt()
@@ -336,7 +336,7 @@ async def _until_written(scope: Scope, attempt: Callable[[], Awaitable[T]]) -> T
 
 
 class InMemoryPendingStore(PendingStore):
-    """A pending store in memory: its actions end with the process. For tests, and for bots that may forget."""
+    """A pending store in memory: the actions end with the process. For tests, and for bots allowed to forget."""
 
     def __init__(
         self,
@@ -356,10 +356,10 @@ class InMemoryPendingStore(PendingStore):
 
 
 class SqlitePendingStore(PendingStore):
-    """A pending store in a file of one process: its path, ``sqlite:///path``, or an open Store.
+    """A pending store in a file of a single process: a path, ``sqlite:///path``, or an open Store.
 
-    Several pending stores of one process share the file; a second process is refused. After a restart an action runs
-    only by a factory.
+    Several pending stores of the same process share the file; a second process is refused. After a restart an action
+    runs only by a factory.
     """
 
     def __init__(
@@ -370,7 +370,7 @@ class SqlitePendingStore(PendingStore):
         default_ttl_seconds: float = DEFAULT_TTL_SECONDS,
         max_entries: int = 5000,
     ) -> None:
-        """The arguments are those of InMemoryPendingStore. A given Store is not closed with this one."""
+        """The arguments are the same as for InMemoryPendingStore. A given Store stays open after this pending store."""
         given = None if isinstance(path, str | Path) else path
         super().__init__(
             given,
@@ -382,9 +382,9 @@ class SqlitePendingStore(PendingStore):
 
 
 class RedisPendingStore(PendingStore):
-    """A pending store on a Redis server that processes share. Records are sealed with ASKFIRST_SECRET.
+    """A pending store on a Redis server shared by several processes. Records are sealed with ASKFIRST_SECRET.
 
-    No code is stored there: a process that did not stash an action itself runs it only by a factory.
+    No code is stored there: a process runs an action stashed by another process only by a factory.
     """
 
     def __init__(
@@ -395,7 +395,7 @@ class RedisPendingStore(PendingStore):
         default_ttl_seconds: float = DEFAULT_TTL_SECONDS,
         max_entries: int = 5000,
     ) -> None:
-        """The arguments are those of SqlitePendingStore. Raises ImportError without the package of Redis."""
+        """The arguments are the same as for SqlitePendingStore. Raises ImportError without the package of Redis."""
         super().__init__(
             None if isinstance(url, str) else url,
             at_url(url),

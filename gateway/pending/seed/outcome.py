@@ -25,28 +25,28 @@ OutcomeStatus: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ConfirmOutcome:
-    """The outcome of one answer. Only `kind_mismatch` and `ignored` leave the action open.
+    """The outcome of an answer. Only `kind_mismatch` and `ignored` leave the action open.
 
-    - ``executed``, ``failed``: the executor has run; it returned `result`, or raised.
-    - ``unknown``: it may or may not have run to its end. It is not run again.
-    - ``expired``: the answer came too late. Nothing ran.
-    - ``cancelled``: the person said no.
-    - ``digest_mismatch``: its arguments are not those that the caller expects, or it was changed without the key.
-    - ``no_executor``: this process has neither the closure nor a factory for its kind.
-    - ``kind_mismatch``: the answer is to another question: of another kind, or of another id.
-    - ``ignored``: it stays open for some seconds.
+    - ``executed``, ``failed``: the executor has run, and returned `result` or raised.
+    - ``unknown``: the executor may or may not have run to the end. The action is not run again.
+    - ``expired``: the answer came too late. The executor did not run.
+    - ``cancelled``: the person answered no.
+    - ``digest_mismatch``: other arguments than expected by the caller, or a record changed without the key.
+    - ``no_executor``: this process has neither the closure nor a factory for the kind.
+    - ``kind_mismatch``: the answer is to another question, with another kind or id.
+    - ``ignored``: the action stays open for some seconds.
     """
 
     status: OutcomeStatus
     record: PendingAction
-    """The record as it is stored after this answer."""
+    """The record as stored after this answer."""
     result: str | None = None
     """The executor's return value as text."""
     detail: Literal["id_mismatch", "tampered"] | None = None
-    """``id_mismatch``: the kind is right and the id is another. ``tampered``: a `digest_mismatch` of a record that was
-    changed in the store."""
+    """``id_mismatch``: the right kind, but another id. ``tampered``: a `digest_mismatch` of a record changed in the
+    store."""
     artifacts: tuple[Artifact, ...] = ()
-    """The files that the executor emitted."""
+    """The files emitted by the executor."""
 
     @property
     def executed(self) -> bool:

@@ -1,4 +1,4 @@
-"""The effect of an answer on the action that waits in a scope: pure rules over its records."""
+"""The effect of an answer on the waiting action of a scope: pure rules over the records."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gateway.tools.pending_action import Detail, PendingAction, Reason, compute_
 log = logging.getLogger("askfirst.pending")
 
 _SHOWN = 40
-"""Characters of an unknown intent that the log shows."""
+"""The most characters of an unknown intent in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeAnswer:
-    """An answer, and the action that it must be about: None where the caller names none."""
+    """An answer, with the expected properties of its action; None where the caller expects none."""
 
     person: str
     intent: Literal["confirm", "cancel", "ignore"]
@@ -35,7 +35,7 @@ class ScopeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of an answer once it is written; without a status, the executor of `action` is launched."""
+    """The outcome of an answer once written; without a status, the executor of `action` is launched."""
 
     action: PendingAction
     status: OutcomeStatus | None = None
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def intent_of(written: object) -> Literal["confirm", "cancel", "ignore"]:
-    """Return the intent of a button. An unknown one is logged and read as ``ignore``."""
+    """Return the intent of a button. An unknown intent is logged and read as ``ignore``."""
     word = written.strip().lower() if isinstance(written, str) else written
     if word == "confirm":
         return "confirm"
@@ -61,19 +61,19 @@ def check_seconds(name: str, seconds: float) -> None:
 
 
 def waiting(actions: ConversationActions) -> PendingAction | None:
-    """Return the action that waits for an answer."""
+    """Return the unexpired action waiting for an answer, or None."""
     return next((each for each in actions.open if not transitions.expired(each, actions.now)), None)
 
 
 def end_expired(actions: ConversationActions) -> None:
-    """Close the waiting action if it has expired."""
+    """Close the open action if expired."""
     for action in actions.open:
         if transitions.expired(action, actions.now):
             _close(actions, action, "expired")
 
 
 def stash(actions: ConversationActions, action: PendingAction) -> PendingAction:
-    """Open a new action, which counts as shown now, and return its record."""
+    """Open a new action, shown as of now, and return its record."""
     asked = replace(action, digest=compute_digest(action))
     actions.put(asked, "asked", action.requester, actions.now)
     shown = transitions.show(actions.by_id[action.pending_action_id], actions.now, None)
@@ -82,7 +82,7 @@ def stash(actions: ConversationActions, action: PendingAction) -> PendingAction:
 
 
 def tighten(actions: ConversationActions, seconds: float, action_id: str | None) -> PendingAction | None:
-    """Leave at most so many seconds to the waiting action. None if none waits, or one of another id."""
+    """Leave at most this many seconds to the waiting action. None without a waiting action, or with another id."""
     action = waiting(actions)
     if action is None or action_id not in (None, action.pending_action_id):
         return None
@@ -90,7 +90,7 @@ def tighten(actions: ConversationActions, seconds: float, action_id: str | None)
 
 
 def drop(actions: ConversationActions, person: str) -> PendingAction | None:
-    """Withdraw the waiting action, even an expired one. None if there is none."""
+    """Withdraw the open action, even if expired. None without an open action."""
     action = next(iter(actions.open), None)
     return _close(actions, action, "withdrawn", by=person) if action is not None else None
 
@@ -120,7 +120,7 @@ def judge(
 
 
 def _pinned(action: PendingAction, answer: ScopeAnswer) -> Verdict | None:
-    """Return the verdict on an answer to another question, which leaves this action as it is; else None."""
+    """Return the verdict on an answer to another question; the action stays open. None for a matching answer."""
     if answer.kind not in (None, action.kind):
         return Verdict(action, "kind_mismatch")
     if answer.action_id not in (None, action.pending_action_id):
@@ -129,7 +129,7 @@ def _pinned(action: PendingAction, answer: ScopeAnswer) -> Verdict | None:
 
 
 def _late(actions: ConversationActions, answer: ScopeAnswer) -> Verdict | None:
-    """Return the verdict on an answer to the action that ended last, if it ended lately and not by an answer."""
+    """Return the verdict on an answer to a recently settled action: expired, tampered or unknown; else None."""
     entry = next(iter(actions.index.settled), None)
     action = actions.get(entry.action_id) if entry is not None and entry.at >= actions.now - LATELY else None
     if action is None or (answer.by_text and answer.action_id not in (None, action.pending_action_id)):

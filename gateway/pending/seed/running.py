@@ -1,4 +1,4 @@
-"""Running a confirmed executor in this process, under the fence of its launched record."""
+"""Running a confirmed executor in this process, under the fence of the launched record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DIED = "the process that ran it died"
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The outcome of an executor, as it is written into the record."""
+    """The outcome of an executor, as written into the record."""
 
     state: Literal["done", "failed", "unknown"]
     outcome: str | None
@@ -48,9 +48,9 @@ class _End:
 
 
 async def end_dead(store: Store, state: AdapterState, actions: ConversationActions) -> None:
-    """End as unknown the actions whose process died while it ran them; the caller writes the change.
+    """End as unknown the running actions of dead processes; the caller writes the change.
 
-    An embedded store has only this process. On a shared store, the process that runs an action writes heartbeats.
+    An embedded store has only this process. On a shared store, the process running an action writes heartbeats.
     """
     going = [action for action in actions.by_id.values() if action.state == "running"]
     suspects = [action for action in going if not state.running[action.pending_action_id]]
@@ -66,9 +66,9 @@ async def end_dead(store: Store, state: AdapterState, actions: ConversationActio
 
 
 async def sweep_executors(store: Store, keyring: Keyring) -> list[PendingAction]:
-    """End as unknown all actions of a store whose process died while it ran them, and return them.
+    """End as unknown all running actions of dead processes in a store, and return these actions.
 
-    The process that serves the store calls this: their scopes may never be asked for again.
+    The process serving the store calls this function, because the scopes of these actions may never be used again.
     """
     state, ended = state_of(store), list[PendingAction]()
     state.keyring = state.keyring or keyring
@@ -87,9 +87,9 @@ async def sweep_executors(store: Store, keyring: Keyring) -> list[PendingAction]
 async def run(
     store: Store, state: AdapterState, actions: ConversationActions, action: PendingAction, executor: Executor
 ) -> ConfirmOutcome:
-    """Commit the launch of an action, run its executor to the end, commit the end, and return the outcome.
+    """Commit the launch of an action, run the executor to the end, commit the end, and return the outcome.
 
-    Raises Conflict when another process changed the records first: nothing ran. Raises CancelledError and
+    Raises Conflict when another process changed the records first; the executor did not run. Raises CancelledError and
     KeyboardInterrupt once the action is recorded as unknown. A sync executor then runs on in its thread, and its end is
     recorded later.
     """
@@ -147,7 +147,7 @@ def _text(result: object) -> str | None:
 async def _called(executor: Executor, on_late: Callable[[asyncio.Future[Any]], None]) -> Any:
     """Return the executor's result. An async executor runs on the event loop, any other in a thread.
 
-    `on_late` is called with the call that runs on in its thread after this one was cancelled.
+    `on_late` receives the call if still running in its thread after a cancellation.
     """
     if inspect.iscoroutinefunction(executor):
         return await executor()
@@ -169,7 +169,7 @@ def _sync(executor: Executor) -> Any:
 
 
 def _follow(store: Store, state: AdapterState, action: PendingAction) -> Callable[[asyncio.Future[Any]], None]:
-    """Return a callback that records the end of a call whose caller was cancelled."""
+    """Return a callback to record the end of a call after its caller was cancelled."""
 
     async def follow(call: asyncio.Future[Any]) -> None:
         with _said_to_run(store, state, action):
@@ -222,9 +222,9 @@ async def _finish(store: Store, state: AdapterState, action: PendingAction, end:
 
 
 async def _write_end(store: Store, state: AdapterState, action: PendingAction, end: _End) -> PendingAction:
-    """Commit the end of an action, and return its record.
+    """Commit the end of an action, and return the record.
 
-    Retries while the store is unavailable, for some seconds. After that the end is only logged.
+    Retries while the store is unavailable, for some seconds. After these retries the end is only logged.
     """
     action_id, waits = action.pending_action_id, iter(_WAITS_SECONDS)
     while True:

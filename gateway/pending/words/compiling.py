@@ -1,7 +1,7 @@
-"""The compiled words of a language. `make words` writes them from the word file, and a bot reads them at first use.
+"""The compiled words of a language, written by `make words` from the word file and read by a bot at first use.
 
-Reading takes a millisecond, where the word file takes 50 to 250: the large tables stay as they lie in the file, and a
-line is read when a text that begins like its texts is looked up.
+Reading takes a millisecond, compared to 50 to 250 for the word file: the large tables stay unparsed lines. A line is
+parsed at the first lookup of a text with the same beginning.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from gateway.pending.words.table import Continuing, Form, Parts, Piece, PlanPart
 
 _Meaning = TypeVar("_Meaning")
 _LETTERS: Final = 3
-"""The letters by which the texts of a table are parted."""
+"""The number of first letters by which the texts of a table are grouped."""
 
 
 def written(words: Words) -> bytes:
     """Return the compiled form of the words of a language: the same bytes for the same words.
 
-    The first line has all but the texts of the large tables, which follow with a line for each of their beginnings.
+    The first line has everything except the texts of the large tables. Each further line has the texts of a table with
+    the same beginning.
     """
     plan, lines = words.plan, list[bytes]()
     found: dict[str, Any] = {name: getattr(words, name) for name in Words.__dataclass_fields__}
@@ -83,8 +84,10 @@ def _piece(row: Sequence[Any]) -> Piece:
 
 
 def _closed(table: Mapping[str, Iterable[Any]], row: Callable[[Any], Any], lines: list[bytes]) -> dict[str, Any]:
-    """Return the meanings of a table, and the beginnings of its texts. Add a line for each beginning: its texts by
-    their meanings."""
+    """Return the meanings of a table and the beginnings of its texts, and add to `lines` a line for each beginning.
+
+    A line groups the texts by their meanings.
+    """
     meanings: dict[bytes, int] = {}
     parts: defaultdict[str, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for text in sorted(table):
@@ -95,7 +98,7 @@ def _closed(table: Mapping[str, Iterable[Any]], row: Callable[[Any], Any], lines
 
 
 class _Table(Mapping[str, frozenset[_Meaning]]):
-    """A table whose lines are read when a text that begins like theirs is looked up first."""
+    """A table with lines parsed at the first lookup of a text with the line's beginning."""
 
     def __init__(self, found: Mapping[str, Any], meaning: Callable[[Any], _Meaning], lines: Iterator[bytes]) -> None:
         self._rows, self._meaning = found["meanings"], meaning

@@ -1,4 +1,4 @@
-"""Parsing the words of a language from its file, in the form that README.md of this folder explains."""
+"""Parsing the words of a language from its file, in the form explained in README.md of this folder."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from gateway.tools.confirm import NO_VERBS, VERBS
 
 _ALPHABETS = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW"})
 _ALIKE = {"approve": ("reject",), "keep": ("keep", "leave"), "leave": ("keep", "leave")}
-"""Verb -> the verbs of prompts to which it is ambiguous: "I approve" to "Reject the invoice?"."""
+"""Verb -> the prompt verbs for which the verb is ambiguous: "I approve" to "Reject the invoice?"."""
 _TAKES_AWAY = frozenset({"archive", "block", "cancel", "close", "delete", "drop", "leave", "stop"})
-"""Verbs of prompts that would take a thing away: "I don't need it" may be a yes to them."""
+"""Prompt verbs for taking a thing away: "I don't need it" may be a yes to these verbs."""
 _FORM = re.compile(r"\{(\w+)\}")
 _SLOT = re.compile(r"\S*\{\w+\}[^\s,]*")
-"""The form of a verb, with the pronoun that is written in the same word: Spanish "{imp}lo"."""
+"""The form of a verb, with a pronoun written in the same word: Spanish "{imp}lo"."""
 _PREFIXED = re.compile(r"\S\{")
 _STEM = 4
 
 
 def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
-    """Return the words of one file. Raises ValueError, which names the line, for a line that breaks the form."""
+    """Return the words of a file. Raises ValueError, naming the line, for a line in a wrong form."""
     forms = _forms(source, lang)
     # Without its accent the word has another meaning: "sí, borra" is a yes, "si borra" is none.
     other = tuple(f"{text} " for name in NAMES.values() for text in texts(source, lang, f"{name}_comma"))
@@ -123,7 +123,7 @@ def _plain(
 
 
 def _slots(source: Mapping[str, Any], lang: str, other: tuple[str, ...]) -> dict[str, set[Intent]]:
-    """Return the phrases with the verb of a question, which stands in them as the name of its form."""
+    """Return the phrases with the verb of a question, replaced by the name of the verb's form."""
     slots: dict[str, set[Intent]] = defaultdict(set)
     for intent, name in NAMES.items():
         for text in filter(_is_slot, texts(source, lang, f"{name}_verb")):
@@ -139,7 +139,7 @@ def _spelt_list(source: Mapping[str, Any], lang: str, key: str) -> frozenset[str
 
 
 def _acknowledgements(source: Mapping[str, Any], lang: str) -> frozenset[str]:
-    """Return the texts that count only behind a yes, and are none by themselves: "ok"."""
+    """Return the texts that count only behind a yes, and not alone: "ok"."""
     own = frozenset(chain.from_iterable(texts(source, lang, key) for key in ("yes", "yes_comma", "yes_phrases")))
     return frozenset(
         chain.from_iterable(spellings(text) for text in texts(source, lang, "yes_after") if text not in own)
@@ -147,7 +147,7 @@ def _acknowledgements(source: Mapping[str, Any], lang: str) -> frozenset[str]:
 
 
 def _weighed(text: str, pieces: frozenset[Piece], unclear: frozenset[str]) -> frozenset[Piece]:
-    """Return the pieces of a text. A yes that is unclear by itself only acknowledges, also twice."""
+    """Return the pieces of a text. A yes listed as unclear only acknowledges, also twice."""
     if text not in unclear:
         return pieces
     return frozenset(
@@ -157,7 +157,7 @@ def _weighed(text: str, pieces: frozenset[Piece], unclear: frozenset[str]) -> fr
 
 
 def _repeats(slot: str, bare: Parts, permitting: frozenset[str], lang: str) -> bool:
-    """Return True for a phrase that only has the verb, and does not permit it: "delete it", not "you may delete it"."""
+    """Return True for a phrase with only the verb, except for permissions: "delete it", not "you may delete it"."""
     form, pattern = _FORM.search(slot), _FORM if lang in UNSPACED else _SLOT
     asks = form is not None and form[1] not in permitting
     return asks and bare.make(pattern.sub("{}", slot))
@@ -171,7 +171,7 @@ def _parts(written: Iterable[str]) -> tuple[str, ...]:
 
 
 def _continuing(source: Mapping[str, Any], lang: str) -> Continuing:
-    """Return the words that go on behind a yes. A hyphen at an end marks a part of a longer word."""
+    """Return the words after a yes that continue the answer. A hyphen at an end marks a part of a longer word."""
     spelt = {key: _spelt_list(source, lang, key) for key in ("change", "instead", "add")}
     prefixes = frozenset(text.rstrip("-") for found in spelt.values() for text in found if text.endswith("-"))
     change, instead, add = (frozenset(text.rstrip("-") for text in found) for found in spelt.values())
@@ -207,7 +207,7 @@ def _plain_pieces(
 
 
 def _fixed(source: Mapping[str, Any], lang: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the phrases with a verb that stand in no template, or in a template with several forms of it."""
+    """Yield the phrases with a verb outside of templates, or in a template with several forms of the verb."""
     for verb, fixed in source.get("fixed", {}).items():
         yield from ((text, verb) for text in texts(fixed, lang, name))
     names = list(map(fold, source.get("forms", ())))
@@ -237,7 +237,7 @@ def _forms(source: Mapping[str, Any], lang: str) -> Mapping[str, frozenset[Form]
 
 
 def _no_verbs(text: str, lang: str, forms: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return the verbs of NO_VERBS that a text has a form of, or a word of the same stem: cancel, cancelled."""
+    """Return the verbs of NO_VERBS with a form, or a word of the same stem, in a text: cancel, cancelled."""
     if lang in UNSPACED:
         return frozenset(chain.from_iterable(verbs for form, verbs in forms.items() if form in text))
     words = text.replace(",", " ").split()
@@ -247,7 +247,7 @@ def _no_verbs(text: str, lang: str, forms: Mapping[str, frozenset[str]]) -> froz
 
 
 def _stems(forms: Mapping[str, frozenset[Form]], lang: str) -> Mapping[str, frozenset[str]]:
-    """Return the verbs of NO_VERBS by their forms and by the stems of these."""
+    """Return the verbs of NO_VERBS by their forms and by the stems of these forms."""
     found: dict[str, set[str]] = defaultdict(set)
     for form, verbs in forms.items():
         for each in {other for verb in verbs for other in _ALIKE.get(verb.verb, (verb.verb,))} & NO_VERBS:
@@ -258,7 +258,7 @@ def _stems(forms: Mapping[str, frozenset[Form]], lang: str) -> Mapping[str, froz
 
 
 def _spelt(exact: Mapping[str, set[Piece]], other: tuple[str, ...], lang: str) -> Mapping[str, frozenset[Piece]]:
-    """Return the pieces by every spelling. A spelling that a yes and a no share is neither."""
+    """Return the pieces by every spelling. A spelling shared by a yes and a no is neither."""
     spelt: dict[str, set[Piece]] = {text: set(pieces) for text, pieces in exact.items()}
     loose: dict[str, set[Piece]] = defaultdict(set)
     for text, pieces in exact.items():
@@ -270,12 +270,12 @@ def _spelt(exact: Mapping[str, set[Piece]], other: tuple[str, ...], lang: str) -
 
 
 def _is_letter(text: str, lang: str) -> bool:
-    """Return True for a single letter of an alphabet, which is an answer only in English. A sign is a word."""
+    """Return True for a single letter of an alphabet, an answer only in English. A sign is a word."""
     return lang != "en" and len(text) == 1 and unicodedata.name(text, "").split()[0] in _ALPHABETS
 
 
 def _contradicts(pieces: Iterable[Piece]) -> bool:
-    """Return True for a text that is a yes and a no by itself."""
+    """Return True for a text that is both a yes and a no."""
     return len({piece.intent for piece in pieces if piece.role != "after"}) > 1
 
 
@@ -285,10 +285,10 @@ def _signature(line: str) -> tuple[str, str]:
 
 
 def check_words(words: Words, common: Common) -> None:
-    """Raise ValueError, which names the words, if a language contradicts itself. The tests check each file.
+    """Raise ValueError, naming the words, if a language contradicts itself. The tests check each file.
 
-    No text may be a yes and a no to the same question, and none of a yes may hold a doubt. The words that a prompt asks
-    to type must have their meaning, and no carrier may act on them. The words that select items of a plan must not
+    No text may be a yes and a no to the same question, and no yes may hold a doubt. The words to be typed at a prompt
+    must have their meaning, and no carrier may act on these words. The words for selecting items of a plan must not
     contradict each other or the answers.
     """
     check_plan(words)
@@ -308,7 +308,7 @@ def check_words(words: Words, common: Common) -> None:
 
 
 def _hesitant(words: Words) -> Iterator[str]:
-    """Yield the texts of a yes that hold a doubt."""
+    """Yield the texts of a yes with a doubt."""
     confirming = (text for text, pieces in words.pieces.items() if any(each.intent == "confirm" for each in pieces))
     slots = (text for text, intents in words.slots.items() if "confirm" in intents)
     for text in chain(confirming, slots, words.polite - words.polite_no):

@@ -1,4 +1,4 @@
-"""Parsing the words that select items of a plan: the table `plan` of a word file, which README.md explains."""
+"""Parsing the words for selecting items of a plan: the table `plan` of a word file, explained in README.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.pending.words.table import UNSPACED, Common, Piece, PlanPart, PlanR
 MOST_ITEMS: Final = 10
 """The most items of a plan."""
 _MADE: Final = frozenset[PlanRole]({"yes", "comma_yes", "no", "place", "group"})
-"""Roles without a list of their own: they come from the answers, the ordinals and the numbers."""
+"""Roles without a list of their own, derived from the answers, the ordinals and the numbers."""
 _LISTS: Final[tuple[PlanRole, ...]] = tuple(role for role in get_args(PlanRole) if role not in _MADE)
 _OTHER_KEYS: Final = frozenset({"ordinals", "place", "last", "numbers", "first_n", "last_n", "unclear"})
 _NEEDED: Final = (
@@ -27,14 +27,14 @@ _NEEDED: Final = (
     ("first_n",),
     ("last_n",),
 )
-"""The lists that a table must have; one of each group is enough."""
+"""The required lists of a table. A single list of each group suffices."""
 _TOGETHER: Final[tuple[frozenset[PlanRole], ...]] = (
     frozenset({"yes", "comma_yes", "confirm", "confirm_after"}),
     frozenset({"no", "refuse", "not", "not_alone", "not_after", "but_not", "except"}),
     frozenset({"only", "only_after"}),
     frozenset({"item", "item_after", "to"}),
 )
-"""Roles that a text may have beside each other. The grammar tells them apart by their place."""
+"""Roles allowed together for the same text. The grammar distinguishes these roles by position."""
 _CONFIRMS: Final = frozenset[PlanRole](
     {"yes", "comma_yes", "confirm", "confirm_after", "only", "only_after", "all", "both"}
 )
@@ -48,7 +48,7 @@ def plan_of(
     pieces: Mapping[str, frozenset[Piece]],
     other: tuple[str, ...],
 ) -> PlanWords:
-    """Return the words that select items. Raises ValueError for a table that breaks the form.
+    """Return the words for selecting items. Raises ValueError for a table that breaks the form.
 
     `pieces` are the answers of the language. `other` are the beginnings of a spelling with another meaning.
     """
@@ -85,7 +85,7 @@ def _check_keys(source: Mapping[str, Any], lang: str) -> None:
 
 
 def _listed(source: Mapping[str, Any], lang: str) -> Iterator[tuple[str, PlanPart]]:
-    """Yield the texts of the plain lists. A hyphen at the begin or the end marks a part of a word."""
+    """Yield the texts of the plain lists. A hyphen at the beginning or the end marks a part of a word."""
     spaced = lang not in UNSPACED
     for role in _LISTS:
         for text in texts(source, lang, role):
@@ -94,7 +94,7 @@ def _listed(source: Mapping[str, Any], lang: str) -> Iterator[tuple[str, PlanPar
 
 
 def _counted(source: Mapping[str, Any], lang: str) -> Iterator[tuple[str, PlanPart]]:
-    """Yield the texts of one item by its place, and of the first and the last items."""
+    """Yield the texts of a single item by its place, and of the first and the last items."""
     inside = lang in UNSPACED
     for text in texts(source, lang, "last"):
         yield text, PlanPart("place", -1, inside, inside)
@@ -113,7 +113,7 @@ def _counted(source: Mapping[str, Any], lang: str) -> Iterator[tuple[str, PlanPa
 
 
 def _answers(pieces: Mapping[str, frozenset[Piece]], lang: str) -> Iterator[tuple[str, PlanPart]]:
-    """Yield the plain yes and no of one word."""
+    """Yield the plain yes and no of a single word."""
     inside = lang in UNSPACED
     for text, read in pieces.items():
         if " " in text or (len(text) == 1 and not inside):
@@ -127,7 +127,7 @@ def _answers(pieces: Mapping[str, frozenset[Piece]], lang: str) -> Iterator[tupl
 
 
 def check_plan(words: Words) -> None:
-    """Raise ValueError, which names the text, if the words that select items contradict each other or the answers."""
+    """Raise ValueError, naming the text, if the words for selecting items contradict each other or the answers."""
     for text, parts in words.plan.parts.items():
         roles = {part.role for part in parts}
         if len(roles) > 1 and not any(roles <= family for family in _TOGETHER):

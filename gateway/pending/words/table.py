@@ -19,47 +19,47 @@ PlanRole: TypeAlias = Literal[
     "none", "neither", "except", "except_after", "not", "not_alone", "not_after", "but_not", "and", "from", "to",
     "to_after", "mark", "item", "item_after", "place", "group",
 ]  # fmt: skip
-"""The use of a text in a selection of items of a plan, by the key of its list in a word file (README.md)."""
+"""The use of a text in a selection of items of a plan, by the key of the text's list in a word file (README.md)."""
 
 INTENTS: tuple[Intent, ...] = ("confirm", "cancel")
 NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 CARRIER_WORDS = frozenset(
     {"cancel", "end", "optout", "quit", "revoke", "start", "stop", "stopall", "unstop", "unsubscribe", "yes"}
 )
-"""Words that opt the sender out or in at the carrier, before the gateway gets them (Twilio, "Advanced Opt-Out")."""
+"""Opt-out and opt-in words of carriers, handled before the gateway (Twilio, "Advanced Opt-Out")."""
 EVERY = "every"
 UNKNOWN_VERB = ""
-"""Stands in `no_verbs` for a prompt whose verb is not known."""
+"""Stands in `no_verbs` for a prompt with an unknown verb."""
 UNSPACED = frozenset({"ja", "th", "zh"})
-"""Languages that are written without spaces between words."""
+"""Languages written without spaces between words."""
 
 _BETWEEN = re.compile(r"[\s,.!—–]+")
 _MODEL = re.compile(r"[a-z]{0,2}\d{1,3}[a-z+]?")
 """The name of a device's model: s21, 15, a52s."""
 _BEFORE, _BEHIND, _BEFORE_END = " ,.{}", " ,.!{}", " ,."
-"""The characters that may stand before a doubt, behind it, and before a word of changing at the end."""
+"""The characters allowed before a doubt, after a doubt, and before a word of changing at the end."""
 _STEM = 4
 _LONGEST_PART = 8
-"""The most words of a part in `Parts`; in a language without spaces, its most characters."""
+"""The most words of a part in `Parts`; in a language without spaces, the most characters."""
 
 
 class Piece(NamedTuple):
-    """One way to read a text that may be a part of an answer."""
+    """A possible reading of a text as a part of an answer."""
 
     role: Role
-    """``head``: a yes or a no. ``comma head``: a head that more follows only after a comma. ``ack``: a text that only
-    acknowledges. ``after``: a text that counts only behind a head. ``phrase``: a whole answer; a cancelling one stands
-    behind a head only after a comma. ``then``: a whole answer that needs no comma.
+    """``head``: a yes or a no. ``comma head``: a head followed by more only after a comma. ``ack``: a text that only
+    acknowledges. ``after``: a text that counts only behind a head. ``phrase``: a whole answer; a cancelling phrase
+    stands behind a head only after a comma. ``then``: a whole answer without the need for a comma.
     """
     intent: Intent
     verb: str | None = None
-    """The verb of the phrase, which must be that of the prompt; None: it has no verb."""
+    """The verb of the phrase, required to be the prompt's verb; None: no verb."""
     no_verbs: frozenset[str] = frozenset()
-    """The verbs of NO_VERBS to whose prompts the phrase is no answer, because it holds them."""
+    """The verbs of NO_VERBS contained in the phrase. The phrase does not answer prompts of these verbs."""
     repeats: bool = False
-    """True for the verb alone, with or without its object: "delete it". An impatient repeat is no yes."""
+    """True for the verb alone, with or without an object: "delete it". An impatient repeat is no yes."""
     acknowledges: bool = False
-    """True for a text that is no answer by itself, but may stand before or behind one: "exactly"."""
+    """True for a text that is no answer alone, but may stand before or after an answer: "exactly"."""
 
 
 class Form(NamedTuple):
@@ -70,34 +70,34 @@ class Form(NamedTuple):
 
 
 class PlanPart(NamedTuple):
-    """One way to read a text that may be a part of a selection of items of a plan."""
+    """A possible reading of a text as a part of a selection of items of a plan."""
 
     role: PlanRole
     number: int = 0
-    """The place of an item, or the count of a group of items. It is negative if it counts from the end."""
+    """The place of an item, or the size of a group of items. A negative number counts from the end."""
     suffix: bool = False
-    """True if it may follow other letters or digits in the same word."""
+    """True if the text may follow other letters or digits in the same word."""
     prefix: bool = False
-    """True if other letters or digits may follow it in the same word."""
+    """True if other letters or digits may follow the text in the same word."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanWords:
-    """The words that select items of a plan."""
+    """The words for selecting items of a plan."""
 
     parts: Mapping[str, frozenset[PlanPart]]
     longest: int
     suffixes: tuple[str, ...]
-    """The texts that may follow other letters or digits in the same word."""
+    """The texts allowed after other letters or digits in the same word."""
     unclear: frozenset[str]
-    """Whole messages that select no item, although their parts do."""
+    """Whole messages without any selected item, although their parts select items."""
     supported: bool
     """True if the file of the language has these words. Else only digits and the plain yes and no count."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Folded texts that longer texts may be made of."""
+    """Folded texts that longer texts may consist of."""
 
     texts: frozenset[str]
     language: str
@@ -107,7 +107,7 @@ class Parts:
         return frozenset(word for text in self.texts for word in self._cut(text))
 
     def make(self, text: str) -> bool:
-        """Return True for a folded text that is made of these texts, in any order."""
+        """Return True for a folded text made of these texts, in any order."""
         words = self._cut(text)
         if not words or not self._words.issuperset(words):
             return False
@@ -123,61 +123,61 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Continuing:
-    """The words that go on behind a yes."""
+    """The words after a yes that continue the answer."""
 
     change: frozenset[str]
-    """Texts right behind the yes that begin a change: but, not."""
+    """Texts right behind the yes, beginning a change: but, not."""
     instead: frozenset[str]
-    """Texts anywhere behind the yes that make it a change: instead."""
+    """Texts anywhere behind the yes, turning the answer into a change: instead."""
     add: frozenset[str]
-    """Texts right behind the yes that begin something more: and, also."""
+    """Texts right behind the yes, beginning an addition: and, also."""
     too: frozenset[str]
-    """Texts that add as well, but stand anywhere behind the yes: too."""
+    """Texts of adding anywhere behind the yes: too."""
     suffixes: tuple[str, ...]
     """The same at the end of a word with a digit: Korean "8도"."""
     prefixes: frozenset[str]
-    """Texts of `change`, `instead` and `add` that other letters follow in the same word: Arabic "and"."""
+    """Texts of `change`, `instead` and `add` followed by other letters in the same word: Arabic "and"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of one language, in the form that `fold` gives."""
+    """The words of a language, in the form made by `fold`."""
 
     language: str
     typed: tuple[str, str]
-    """The yes and the no that a prompt asks to type with its code, as they are shown."""
+    """The yes and the no to be typed with the code of a prompt, as shown."""
     pieces: Mapping[str, frozenset[Piece]]
     polite: frozenset[str]
-    """Texts that may stand before, behind and between the pieces of an answer."""
+    """Texts allowed before, after and between the pieces of an answer."""
     polite_no: frozenset[str]
-    """Texts of politeness that stand only beside a no: "thanks anyway"."""
+    """Texts of politeness allowed only beside a no: "thanks anyway"."""
     acknowledgements: frozenset[str]
-    """Texts that alone only acknowledge: ok, sure."""
+    """Texts that only acknowledge when alone: ok, sure."""
     near: Parts
     """Acknowledgements and politeness."""
     mere: Parts
     """Politeness that acknowledges nothing."""
     doubts: frozenset[str]
-    """Texts that stand in no yes: "if possible", "maybe"."""
+    """Texts excluded from every yes: "if possible", "maybe"."""
     doubtful_ends: frozenset[str]
-    """Words of changing, which at the end of a text are a doubt too: "yes, but"."""
+    """Words of changing, also a doubt at the end of a text: "yes, but"."""
     closings: frozenset[str]
-    """Texts that open a signature; a name may follow."""
+    """Texts at the start of a signature; a name may follow."""
     sent_from: tuple[tuple[str, str], ...]
-    """The lines of phones and mail programs below a message: the texts before and behind the name of the device."""
+    """The lines of phones and mail programs below a message: the texts before and after the name of the device."""
     unclear: frozenset[str]
-    """Whole messages that are no answer, although their pieces are."""
+    """Whole messages that are no answer, although made of pieces."""
     unclear_joined: frozenset[str]
-    """The same for messages that a comma turns into an answer: "não deixa", but "não, deixa"."""
+    """The same for messages turned into an answer by a comma: "não deixa", but "não, deixa"."""
     slots: Mapping[str, frozenset[Intent]]
-    """Phrases with a verb, written as "{the name of its form}"."""
+    """Phrases with a verb, written as "{the name of the verb's form}"."""
     repeats: frozenset[str]
-    """Slots with only the verb, with or without its object."""
+    """Slots with only the verb, with or without an object."""
     forms: Mapping[str, frozenset[Form]]
-    """Form of a verb -> the verbs that have it."""
+    """Form of a verb -> the verbs with this form."""
     longest_form: int
     first: frozenset[str]
-    """The words that a piece or a polite text begins with. A language without spaces has none, nor the next."""
+    """The first words of pieces and polite texts. Empty for a language without spaces, like `first_of_forms`."""
     first_of_forms: frozenset[str]
     prefixed: bool
     """True if a verb may follow other letters in the same word."""
@@ -189,21 +189,21 @@ class Words:
     """Parts of the words of "want" and "need", as in a bare text."""
 
     def says_nothing(self, text: str) -> bool:
-        """Return True for a folded text that is no answer in this language, even if it is one in another."""
+        """Return True for a folded text that is no answer in this language, but possibly in another."""
         return text.replace(",", "") in self.unclear or text in self.unclear_joined
 
     def says_to_go_on(self, text: str) -> bool:
-        """Return True for a folded text with a word of "continue", which may be a no to "Stop the delivery?"."""
+        """Return True for a folded text with a word of "continue", possibly a no to "Stop the delivery?"."""
         bare = self._bare(text)
         return any(part in bare for part in self.going_on)
 
     def says_to_want(self, text: str) -> bool:
-        """Return True for a folded text with a word of "want" or "need", whose no may be a yes: "I don't want it"."""
+        """Return True for a folded text with a word of "want" or "need": a no may be a yes, "I don't want it"."""
         bare = self._bare(text) if self.wanting else ""
         return any(part in bare for part in self.wanting)
 
     def hesitates(self, text: str) -> bool:
-        """Return True for a folded text with a doubt, or with a word of changing at its end."""
+        """Return True for a folded text with a doubt, or with a word of changing at the end."""
         if not self.doubts:
             return False
         if not self.spaced:
@@ -218,7 +218,7 @@ class Words:
 
     @property
     def spaced(self) -> bool:
-        """True if the language is written with spaces between words."""
+        """True if the language separates words by spaces."""
         return self.language not in UNSPACED
 
 
@@ -229,17 +229,17 @@ class Common:
     everywhere: Mapping[Intent, frozenset[str]]
     with_code: Mapping[Intent, str]
     exceptions: Mapping[str, frozenset[str]]
-    """Language -> the words of `everywhere` that have another meaning in it."""
+    """Language -> the words of `everywhere` with another meaning in this language."""
     same: Mapping[str, str]
     emoji: Mapping[str, frozenset[Intent]]
-    """Emoji that may follow an answer -> the intents that it may follow."""
+    """Emoji allowed after an answer -> the intents of these answers."""
     devices: frozenset[str]
     going_on: Mapping[str, Sequence[str]]
-    """Language -> parts of the words of "continue", as they are written; `EVERY`: the parts of all languages."""
+    """Language -> parts of the words of "continue", as written; `EVERY`: the parts of all languages."""
     wanting: Mapping[str, Sequence[str]]
     """The same of "want" and "need"."""
     plan: Mapping[str, Any]
-    """The signs that select items of a plan in every language."""
+    """The signs for selecting items of a plan in every language."""
 
     def is_device(self, text: str) -> bool:
         """Return True for the folded name of a phone, a system or a mail program."""
@@ -249,12 +249,12 @@ class Common:
 
     @property
     def _stems(self) -> tuple[str, ...]:
-        """The names to which languages add endings: iPhonu, Samsung-puhelimesta."""
+        """The names used with endings in some languages: iPhonu, Samsung-puhelimesta."""
         return tuple(name[:-1] for name in self.devices if len(name) > _STEM)
 
 
 def _has_word(text: str, word: str) -> bool:
-    """Return True if these words stand in a text, and not as a part of longer ones."""
+    """Return True if these words stand in a text, not as a part of longer words."""
     at = text.find(word)
     while at >= 0:
         before, behind = text[at - 1 : at], text[at + len(word) : at + len(word) + 1]
@@ -283,7 +283,7 @@ def text_of(text: str, lang: str) -> str:
 
 
 def _tidied(text: str, lang: str) -> str:
-    """Return a folded text with single spaces; in a language without spaces, without them."""
+    """Return a folded text with single spaces; in a language without spaces, without any."""
     text = unicodedata.normalize("NFC", _COMMA.sub(", ", text))
     return "".join(text.split()) if lang in UNSPACED else " ".join(text.split())
 

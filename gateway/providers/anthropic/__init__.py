@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, and each server that speaks it."""
+"""Anthropic's Messages API, also on compatible servers."""
 
 from gateway.providers.anthropic.client import AnthropicProvider, from_environ
 

@@ -1,4 +1,4 @@
-"""A provider for Anthropic's Messages API, and for each server that speaks it (``ANTHROPIC_BASE_URL``).
+"""A provider for Anthropic's Messages API, also on compatible servers (``ANTHROPIC_BASE_URL``).
 
 Source of the rules: https://platform.claude.com/docs/en/api/messages (requests),
 https://platform.claude.com/docs/en/build-with-claude/streaming (events) and
@@ -26,27 +26,27 @@ from gateway.providers.vendor import Vendor, VendorProvider
 _MAX_TOKENS = 8000
 """The default limit of a reply in tokens: the API requires a limit."""
 _THINKS = re.compile(r"(^|[/:])claude-(?!\d|instant|(opus|sonnet|haiku)-4\b)")
-"""The vendor's models that think without being asked, from 5 on.
+"""The vendor's models with thinking by default, from 5 on.
 
-They count the thinking, which is not shown, into the limit of a reply:
-https://platform.claude.com/docs/en/models/opus-5/migration-guide.
+The hidden thinking counts into the limit of a reply: https://platform.claude.com/docs/en/models/opus-5/migration-guide.
 """
 _OF_THOUGHTS = re.compile(r"\bthinking\b|\bsignature\b")
-"""The words with which a server refuses the thoughts of another account or server."""
+"""A server's words in a refusal of the thoughts of another account or server."""
 _ROOM_TO_THINK = 8000
-"""The tokens that are added for that thinking, so that a short limit does not end a reply before its first word."""
+"""The tokens added for the thinking of `_THINKS`, so a short limit does not end a reply before the first word."""
 
 
 _CACHED: Mapping[str, str] = {"type": "ephemeral"}
-"""The mark of a prompt's end that the vendor caches for five minutes.
+"""The mark for the end of a prompt prefix in the vendor's cache, for five minutes.
 
-To write a token to the cache costs a quarter more than to read it, and to read it from the cache a tenth:
+Writing a token to the cache costs a quarter more than a plain input token, and reading a cached token a tenth:
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
 """
 _LEAST_CACHED = 4000
-"""The least length of instructions and tools that are cached, in characters.
+"""The least length of instructions and tools to cache, in characters.
 
-It is about the vendor's own least, 512 to 4,096 tokens by model. A shorter prompt is not cached and costs no more.
+The value is about the vendor's own least, 512 to 4,096 tokens by model. A shorter prompt is not cached and costs no
+more.
 """
 
 
@@ -60,10 +60,10 @@ def _details(error: anthropic.APIError) -> tuple[Sequence[object], object]:
 
 
 _WITHOUT_CODE = {"Your credit balance is too low": "billing_error", "prompt is too long": "context_length_exceeded"}
-"""The codes of errors for which the API has only a text, by its first words."""
+"""The codes for errors without a code in the API, by the first words of the text."""
 
 _WITHOUT_SCHEMAS = re.compile(r"claude-(2|3|instant)|claude-(sonnet|opus)-4(-0|-2025\d+|$)")
-"""The models that do not keep to a schema: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
+"""The models without schema enforcement: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
 
 _VENDOR = Vendor(
     name="anthropic",
@@ -82,7 +82,7 @@ _VENDOR = Vendor(
 
 
 class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
-    """A provider that uses the vendor's library, without its retries: the agent's loop retries.
+    """A provider over the vendor's library, without the library's retries: the agent's loop retries.
 
     The temperature of a request is left out: the API has none (https://platform.claude.com/docs/en/api/versioning,
     2026-10-21).
@@ -93,8 +93,8 @@ class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
     async def complete(self, request: Request) -> Response:
         """Return the reply. Raises ProviderError.
 
-        `timeout_seconds` limits the time between any two events, the API's pings included. This streams too, because
-        the library refuses to wait for a long answer in one piece
+        `timeout_seconds` limits the time between any two events, the API's pings included. This method streams too,
+        because the library refuses to wait for a long answer in one piece
         (https://platform.claude.com/docs/en/api/errors#long-requests).
         """
         items = [item async for item in self.stream(request)]
@@ -148,9 +148,9 @@ def _parameters(request: Request, model: str, sent: Conversation) -> dict[str, A
 
 
 def _cache(parameters: dict[str, Any]) -> None:
-    """Mark what later calls begin with: the tools and instructions of the bot, and a conversation that goes on.
+    """Mark the stable start of later calls: the tools and instructions of the bot, and a continued conversation.
 
-    The first question of a conversation is not marked: if no other follows, to write it would only cost more.
+    The first question of a conversation is not marked: without a second question, writing to the cache only costs more.
     """
     system, tools = parameters.get("system", ""), parameters.get("tools", [])
     if len(system) + len(json.dumps(tools)) >= _LEAST_CACHED:

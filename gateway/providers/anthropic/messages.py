@@ -1,14 +1,14 @@
-"""The conversion of messages to turns of the Messages API, and of the events of its stream to a Response.
+"""The conversion of messages to turns of the Messages API, and of stream events to a Response.
 
-The rules that the API checks: each tool call is answered in the very next turn, which has its results before its text,
-and no other result exists (https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls); an id is
-used once and matches ``[a-zA-Z0-9_-]+``; no text is blank (https://github.com/anthropics/claude-code/issues/23440); the
-last turn is the user's (https://platform.claude.com/docs/en/api/errors#prefill-not-supported), and so is the first. The
+The rules checked by the API: each tool call is answered in the very next turn, with the results before the text, and no
+other result exists (https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls); an id is used
+once and matches ``[a-zA-Z0-9_-]+``; no text is blank (https://github.com/anthropics/claude-code/issues/23440); the last
+turn is the user's (https://platform.claude.com/docs/en/api/errors#prefill-not-supported), and so is the first. The
 turns are well-formed even if the history has gaps.
 
-A model's thoughts are sent back unchanged with the reply that they led to
+A model's thoughts are sent back unchanged with the reply after the thoughts
 (https://platform.claude.com/docs/en/build-with-claude/thinking#preserving-thinking-blocks), and only if all earlier
-messages are unchanged. Otherwise newer models refuse the thoughts, and a reply without them is accepted
+messages are unchanged. Otherwise newer models refuse the thoughts, and accept the reply without thoughts
 (https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks).
 
 Shapes of the events: https://platform.claude.com/docs/en/build-with-claude/streaming.
@@ -52,7 +52,7 @@ _Blocks: TypeAlias = list[dict[str, Any]]
 class Conversation:
     """The body of one call: `system`, `tools` and `turns`. Consecutive messages of one side form one turn.
 
-    Results without their call are left out. Calls without a result get a note instead.
+    Results without a call are left out. Calls without a result get a note instead.
     """
 
     def __init__(self, request: Request, model: str) -> None:
@@ -81,7 +81,7 @@ class Conversation:
 
     @property
     def prefix(self) -> str:
-        """A hash of everything that is sent so far. A reply with thoughts is bound to it."""
+        """A hash of the whole content sent so far. A reply with thoughts is bound to this hash."""
         whole = self._ended.copy()
         whole.update(_bytes(self.turns[-1:]))
         return whole.hexdigest()
@@ -102,7 +102,7 @@ class Conversation:
             self.turns.append({"role": role, "content": list(blocks)})
 
     def _add_assistant(self, message: ModelMessage, results: dict[str, list[str]]) -> None:
-        """Add a reply of the model, and the results of its calls right after it."""
+        """Add a reply of the model, with the results of the calls right behind the reply."""
         called: _Blocks = []
         answered: _Blocks = []
         for call in message.tool_calls:
@@ -116,11 +116,11 @@ class Conversation:
         self._add("user", answered)
 
     def _with_thoughts(self, message: ModelMessage, said: _Blocks) -> _Blocks:
-        """Return the blocks of a reply, with its thoughts if all earlier turns are unchanged.
+        """Return the blocks of a reply, with the thoughts if all earlier turns are unchanged.
 
-        The blocks are as the API gave them if the text and the calls of the reply are unchanged too. If they changed,
-        the thoughts come first, unless the model had them after a part of the text. In all other cases, `said` is
-        returned.
+        If the text and the calls of the reply are unchanged too, the blocks have the API's original form. If text or
+        calls changed, the thoughts come first, unless the model had them after a part of the text. In all other cases,
+        `said` is returned.
         """
         echo = echoed(message, "anthropic", self._model)
         if not said or echo is None or echo["prefix"] != self.prefix:
@@ -147,7 +147,7 @@ def _text(text: str) -> _Blocks:
 def _file(file: Media, data: str) -> dict[str, Any]:
     """Return the block of a picture or a PDF.
 
-    https://platform.claude.com/docs/en/build-with-claude/vision, which advises to put pictures before the text, and
+    https://platform.claude.com/docs/en/build-with-claude/vision, with the advice to put pictures before the text, and
     https://platform.claude.com/docs/en/build-with-claude/pdf-support.
     """
     source = {"type": "base64", "media_type": file.mime_type, "data": data}
@@ -171,7 +171,7 @@ def _result(id_: str, content: str) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Any:
-    """Return the same value, with "?" for a lone surrogate, which UTF-8 cannot hold."""
+    """Return the same value, with "?" for a lone surrogate, impossible in UTF-8."""
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
@@ -184,9 +184,9 @@ class _Written(BaseModel):
 
 
 class _Tokens(BaseModel):
-    """Token counts, and the terms that decide their price.
+    """Token counts, and the terms of the price.
 
-    `input_tokens` does not include the tokens that are read from or written to a cache.
+    `input_tokens` does not include the tokens read from or written to a cache.
     """
 
     input_tokens: Count = None
@@ -199,7 +199,7 @@ class _Tokens(BaseModel):
     inference_geo: Name = None
 
     def terms(self) -> str | None:
-        """Return the term that has other prices than the standard ones, if there is one."""
+        """Return the term with other prices than the standard prices, if any."""
         if self.cache_creation and self.cache_creation.ephemeral_1h_input_tokens:
             return "cache of an hour"
         terms = (self.service_tier, self.speed, self.inference_geo)
@@ -250,7 +250,7 @@ class _Block:
     data: str = ""
 
     def as_sent(self, call: ToolCall | None) -> dict[str, Json]:
-        """Return the block in the form in which the API takes it back."""
+        """Return the block in the form accepted back by the API."""
         match self.type:
             case "tool_use" if call is not None:
                 return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": dict(call.args)}
@@ -264,7 +264,7 @@ class _Block:
 
 _ENDS = ("end_turn", "tool_use", "stop_sequence")
 _CUT = ("max_tokens", "model_context_window_exceeded", "pause_turn")
-"""The reasons with which an answer ends whole, and those with which it does not.
+"""The reasons for the end of a whole answer, and of an incomplete answer.
 
 Source: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons.
 """
@@ -272,7 +272,7 @@ Source: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reas
 
 @dataclass(slots=True)
 class AnthropicAnswer:
-    """The part of an answer that has arrived so far."""
+    """The received part of an answer."""
 
     answer_id: str = "call"
     model: str = ""
@@ -284,7 +284,7 @@ class AnthropicAnswer:
     calls: CallAssembler = field(default_factory=CallAssembler)
 
     def add(self, answered: object) -> str:
-        """Add an event, and return its piece of the text. Raises pydantic.ValidationError."""
+        """Add an event, and return the event's piece of the text. Raises pydantic.ValidationError."""
         event = _Event.model_validate(answered, from_attributes=True)
         piece = ""
         if event.message:
@@ -321,15 +321,15 @@ class AnthropicAnswer:
         return (begun.text or "") if begun.type == "text" else ""
 
     def _count(self, tokens: _Tokens | None) -> None:
-        """Update the token counts, which are those of the whole answer so far, not of one event."""
+        """Update the token counts: counts of the whole answer so far, not of one event."""
         if tokens:
             self.tokens = self.tokens.model_copy(update={name: value for name, value in tokens if value is not None})
 
     def response(self, model: str, prefix: str, url: str, at: float) -> Response:
         """Return the whole answer of this model, as a reply to the messages with this prefix.
 
-        It has its price at the server with this URL, at this POSIX time. Raises ProviderError when the answer has no
-        end.
+        The price is the price at the server with this URL, at this POSIX time. Raises ProviderError for an answer
+        without an end.
         """
         if self.stop_reason is None or BROKE_OFF.search(self.stop_reason):  # some servers leave the last event out
             raise broke_off("anthropic", as_ended=self.stop_reason is None and bool(self.blocks))
@@ -364,7 +364,7 @@ class AnthropicAnswer:
         )
 
     def _thought_blocks(self, calls: tuple[ToolCall, ...]) -> list[Json]:
-        """Return all blocks of an answer with thoughts; none when they cannot be sent back unchanged.
+        """Return all blocks of an answer with thoughts; none if the blocks cannot be sent back unchanged.
 
         A blank text is left out, and a thought must not come last: the API refuses both
         (https://github.com/tailcallhq/forgecode/issues/2107).

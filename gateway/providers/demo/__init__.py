@@ -1,7 +1,8 @@
 """The offline demo model: no network and no key, for the tools of any bot.
 
-It reads the tools' names, descriptions and JSON Schemas, matches them with the person's message (English, Spanish,
-Portuguese), and puts results into words. It has no knowledge of any bot and no state: its only input is the request.
+The demo reads the tools' names, descriptions and JSON Schemas, compares them with the person's message (English,
+Spanish, Portuguese), and puts results into words. The demo has no knowledge of any bot and no state: the request is the
+only input.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def from_environ(model: str, environ: Mapping[str, str]) -> DemoProvider:
 
 
 class DemoProvider:
-    """A deterministic provider that answers by rules. `today` is the day from which "tomorrow" is counted."""
+    """A deterministic provider with rules. `today` returns the day for counting "tomorrow"."""
 
     name = "demo"
 
@@ -91,7 +92,7 @@ class _Reply:
         return small_talk(text, self._tools, self._language), ()
 
     def _wanted_before(self, last: int) -> list[Order]:
-        """Return the calls that the unanswered messages right before `last` want. Each must be a clear order."""
+        """Return the calls in the unanswered messages right before `last`. Each message must be a clear order."""
         wanted: list[Order] = []
         for at in range(last - 1, -1, -1):
             if self._messages[at].role == "event":
@@ -103,7 +104,7 @@ class _Reply:
         return wanted
 
     def _understood(self, at: int) -> list[Order] | IncompleteOrder | None:
-        """Return the calls that a user message asks for. It may answer a question of the demo before it."""
+        """Return the calls wanted by a user message. The message may answer an earlier question of the demo."""
         text, context = self._messages[at].content, self._context(at)
         wants = choose(text, self._tools, context)
         if isinstance(wants, list) or NOTHING.fullmatch(fold(text)):
@@ -115,7 +116,7 @@ class _Reply:
         return wants
 
     def _question_before(self, at: int) -> IncompleteOrder | None:
-        """Return the question that the demo's message before this one asked, made again from the earlier messages."""
+        """Return the question in the demo's message before this message, made again from the earlier messages."""
         if at < 2 or self._messages[at - 1].role != "assistant" or self._messages[at - 2].role != "user":
             return None
         said = self._messages[at - 1].content
@@ -141,13 +142,13 @@ class _Reply:
 
 
 def _newest(results: Sequence[ModelMessage], since: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
-    """Return the results of the last reply that called tools."""
+    """Return the results of the last reply with tool calls."""
     calls = [{call.call_id for call in message.tool_calls} for message in since if message.tool_calls]
     return [message for message in results if not calls or message.call_id in calls[-1]] or results
 
 
 def _ids(message: ModelMessage) -> Iterator[str]:
-    """Yield the ids in a message, including the arguments of its calls."""
+    """Yield the ids in a message, including the arguments of the calls."""
     yield from ID.findall(message.content)
     for call in message.tool_calls:
         for value in call.args.values():

@@ -1,4 +1,4 @@
-"""The texts of the demo: results in words and tables, its questions, and its abilities."""
+"""The texts of the demo: results in words and tables, questions, and abilities."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def small_talk(text: str, tools: Sequence[ToolSpec], language: str) -> str:
 
 
 def help_text(tools: Sequence[ToolSpec], language: str) -> str:
-    """Return the abilities of the bot, from its tools' descriptions."""
+    """Return the abilities of the bot, from the tools' descriptions."""
     if not tools:
         return say(language, "nothing")
     return "\n".join([say(language, "can"), *(f"- {_summary(tool)}" for tool in tools)])
 
 
 def ask_for(tool: ToolSpec, missing: Sequence[Parameter], language: str) -> str:
-    """Return a sentence that asks for the missing parameters."""
+    """Return a question for the missing parameters."""
     needs = "; ".join(_need(parameter, language) for parameter in missing)
     return say(language, "missing", tool=f"**{label(tool.name)}**", needs=needs)
 
@@ -181,12 +181,12 @@ def _listed(items: Sequence[Any], language: str) -> str:
 
 
 def _heading(key: str) -> str:
-    """Return a key in words. A key that is an id stays as it is."""
+    """Return a key in words. An id as a key stays unchanged."""
     is_number = ID.fullmatch(key) and (key.isupper() or not key.isidentifier())
     return _cell(key if is_number else label(key))
 
 
 def _cell(value: object) -> str:
-    """Return a value on one line, without characters that end a table's cell."""
+    """Return a value on one line, with escaped separators of table cells."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text.split()).replace("|", "\\|")

@@ -64,7 +64,7 @@ _TIME = re.compile(
 def find_days(text: str, today: date) -> Iterator[tuple[Span, date]]:
     """Yield the days in a folded text, in order.
 
-    A weekday is the first one after today. A day without a year is the next one.
+    A weekday is the first one after today. A day without a year is the next one, today included.
     """
     for match in _DAY.finditer(text):
         found = _date_in(match, today)
@@ -108,7 +108,7 @@ def find_times(text: str) -> Iterator[tuple[Span, time]]:
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _NUMBER = re.compile(r"(?<![\w.,-])[$€£]?(\d+(?:[.,]\d+)*)(?![\w-])")
 _MOST = 2.0**53
-"""The largest number: beyond it, JSON numbers are not exact."""
+"""The largest number: JSON numbers above are not exact."""
 _QUOTED = re.compile(r"[\"“«]([^\"”»]+)[\"”»]|(?<!\w)['‘]([^'’]+)['’](?!\w)")
 _NUMBER_WORDS = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
@@ -130,7 +130,7 @@ _NO = r"(?:not|non|no|without|sin|sem|nao)"
 
 @dataclass(slots=True)
 class Sentence:
-    """A person's sentence. The parts that were read are crossed out of `left`, letter for letter."""
+    """A person's sentence. The parts already read are crossed out of `left`, letter for letter."""
 
     text: str
     left: str = field(init=False)
@@ -139,9 +139,9 @@ class Sentence:
         self.left = fold(self.text)
 
     def take(self, span: tuple[int, int], about: Set[str] = frozenset()) -> str:
-        """Cross out the text of a span, and return it.
+        """Cross out the text of a span, and return the text.
 
-        Words beside it that only name its role, like "due" before a day, are crossed out with it.
+        Neighbouring words for the role of the text, like "due" before a day, are crossed out too.
         """
         start, end = span
         before = re.search(r"(\w+)\W?\s*(?:(?:is|to|of|on|by|de|el|a) )?$", self.left[:start])
@@ -155,10 +155,10 @@ class Sentence:
 def read_arguments(
     wanted: Sequence[Parameter], sentence: Sentence, *, today: date, known: Sequence[str], bare: bool = False
 ) -> dict[str, Json]:
-    """Return the arguments in the sentence, and cross out their text.
+    """Return the arguments in the sentence, and cross out the text of the arguments.
 
-    `known` are ids that were mentioned before, in their original spelling. With `bare` the sentence answers a question,
-    so a text argument may be the whole of it.
+    `known` are earlier ids, in the original spelling. With `bare` the sentence answers a question, so a text argument
+    may be the whole sentence.
     """
     found: dict[str, Json] = {}
     readers: list[tuple[Kind, Callable[[Parameter], Json]]] = [
@@ -183,7 +183,7 @@ def read_arguments(
 
 
 def all_ids(parameter: Parameter, sentence: Sentence, known: Sequence[str]) -> list[str]:
-    """Return all ids in the sentence that may belong to this parameter."""
+    """Return all ids in the sentence for this parameter."""
     return _ids(parameter, sentence, known, 100)
 
 
@@ -225,7 +225,7 @@ def _prefix_fits(parameter: Parameter, text: str) -> bool:
 
 
 def _spelled(text: str, parameter: Parameter, known: Sequence[str]) -> str:
-    """Return the spelling of the id in earlier messages, or else that of the schema's example or pattern."""
+    """Return the spelling of the id in earlier messages, or else the spelling of the schema's example or pattern."""
     text = text.removeprefix("#") if not (parameter.example or "").startswith("#") else text
     for one in known:
         if one.casefold() == text.casefold() or (text.isdigit() and re.fullmatch(rf"\D+{text}", one)):
@@ -285,7 +285,7 @@ def _flag(parameter: Parameter, sentence: Sentence) -> bool | None:
 
 
 def _number(parameter: Parameter, sentence: Sentence, *, near: bool) -> Json:
-    """Return a number beside the parameter's own words; without `near`, any number that is left."""
+    """Return a number beside the parameter's own words; without `near`, any remaining number."""
     about = parameter.words | stems(parameter.description)
     pattern = re.compile(rf"{_NUMBER.pattern}|\b(?P<word>{'|'.join(_NUMBER_WORDS)})\b")
     for match in pattern.finditer(sentence.left):
@@ -324,7 +324,8 @@ def _list(parameter: Parameter, sentence: Sentence, today: date, known: Sequence
 def _texts(texts: Sequence[Parameter], sentence: Sentence, bare: bool) -> Iterator[tuple[str, Json]]:
     """Yield the text arguments.
 
-    Quoted texts come first, then the texts after the parameter's name or a word for its role, then the rest.
+    Quoted texts come first, then the texts after the parameter's name or a word for the parameter's role, then the
+    rest.
     """
     open_texts = sorted(texts, key=lambda p: (not p.required, not p.words & _SAYINGS))
     for match in _QUOTED.finditer(sentence.text):
@@ -369,7 +370,7 @@ def _left_over(sentence: Sentence, bare: bool) -> str | None:
 
 
 def _trimmed(sentence: Sentence, span: tuple[int, int]) -> tuple[int, int] | None:
-    """Return the span without the stop words and marks at its ends."""
+    """Return the span without stop words and marks at both ends."""
     words = [match.span() for match in re.finditer(r"[\w'’-]+", sentence.left[: span[1]]) if match.start() >= span[0]]
     while words and sentence.left[slice(*words[0])] in STOP_WORDS:
         words.pop(0)

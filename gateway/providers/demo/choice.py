@@ -1,4 +1,4 @@
-"""The choice of the tool that a sentence clearly asks for, if there is one."""
+"""The choice of the tool for a clear request in a sentence, if any."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gateway.providers.demo.schema import ID, Parameter, parameters
 from gateway.providers.demo.words import FILLERS, PRONOUNS, STOP_WORDS, Verb, fold, names, stem, stems, verb_of
 
 _PARTS = re.compile(r"(?:(?: ?[,;.!?][ \n]|\n)(?:and |then )?|[ \n](?:and then|and|then|y|e|luego|depois)[ \n])(?=\w)")
-"""The place between two parts of a text whose blanks are single spaces and line ends."""
+"""The place between two parts of a text with single spaces and line ends as the only blanks."""
 _DOUBT = re.compile(
     r"\b(not|don'?t|never|except|but|or|if|unless|instead|no|nunca|nao|excepto|exceto|pero|mas|si|salvo|caso|ou)\b"
 )
-"""Words of doubt in the rest of a folded sentence: it is not a clear order."""
+"""Words of doubt in the rest of a folded sentence: the sentence is no clear order."""
 
 _HARMFUL = frozenset({"remove", "send", "pay", "refund"})
 _READS_AT_MOST = 1000
-"""The number of characters of a text that are read."""
+"""The number of characters read of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a sentence: the day, the ids mentioned before, and the id that "it" refers to."""
+    """The context of a sentence: the day, the ids of earlier messages, and the id meant by "it"."""
 
     today: date
     known: Sequence[str] = ()
@@ -52,10 +52,10 @@ class IncompleteOrder:
 
 
 def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Order] | IncompleteOrder | None:
-    """Return the calls that the text asks for, a tool with missing parameters, or None if the text is not clear.
+    """Return the calls requested by the text, a tool with missing parameters, or None for an unclear text.
 
-    A tool that only reads is chosen by its words alone. Any other tool needs an order: its verb at the start of the
-    sentence, with the object it acts on. "How do I delete it?" and "don't delete it" are not orders.
+    A tool for reading is chosen by its words alone. Any other tool needs an order: the verb of the tool at the start of
+    the sentence, with the object of the action. "How do I delete it?" and "don't delete it" are not orders.
     """
     text = text[:_READS_AT_MOST]
     lines = (" ".join(line.split()) for line in text.split("\n"))
@@ -72,7 +72,7 @@ def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Order
 
 
 def completed(asked: IncompleteOrder, answer: str, context: Context) -> Order | IncompleteOrder | None:
-    """Return the call, or the next question, after the person answered a question.
+    """Return the call, or the next question, after the person's answer to a question.
 
     None: the answer has none of the missing parameters.
     """
@@ -88,7 +88,7 @@ def completed(asked: IncompleteOrder, answer: str, context: Context) -> Order | 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A tool for which the text is a clear order or question, with the arguments read for it."""
+    """A tool with a clear order or question in the text, and the arguments read for the tool."""
 
     tool: ToolSpec
     score: float
@@ -109,7 +109,7 @@ def _choose_one(text: str, tools: Sequence[ToolSpec], context: Context) -> Order
 
 @dataclass(frozen=True, slots=True)
 class _Doing:
-    """The action of a tool: its verbs, the kinds of the verbs, and the stems of the objects it acts on."""
+    """The action of a tool: the verbs, the kinds of the verbs, and the stems of the objects."""
 
     verbs: set[str]
     kinds: frozenset[str]
@@ -177,14 +177,14 @@ def _match(text: str, tool: ToolSpec, tools: Sequence[ToolSpec], context: Contex
 
 
 def _named(thing: str, said: Set[str]) -> bool:
-    """Return True for the word itself, or one with the same start in another language: product, producto."""
+    """Return True for the word itself, or a word with the same start in another language: product, producto."""
     return thing in said or any(
         len(thing) >= 5 and thing[:5] == word[:5] and abs(len(thing) - len(word)) <= 4 for word in said
     )
 
 
 def _loose(sentence: Sentence, head: str, tool: ToolSpec) -> bool:
-    """Return True if words are left that are not related to the tool."""
+    """Return True if words unrelated to the tool are left."""
     left = {word for word in re.findall(r"[^\W\d_]+", sentence.left) if word not in STOP_WORDS and not verb_of(word)}
     return bool({stem(word) for word in left - {head}} - stems(tool.description))
 

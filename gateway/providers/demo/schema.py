@@ -1,4 +1,4 @@
-"""A tool's parameters as the demo uses them, with the kind of each."""
+"""A tool's parameters in the demo's form, with the kind of each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Parameter:
     description: str
     choices: tuple[Json, ...] = ()
     matches: Callable[[str], bool] | None = None
-    """Whether a text fits the schema's pattern, found in linear time; None: the schema has no pattern."""
+    """A check of a text against the schema's pattern, in linear time; None: the schema has no pattern."""
     example: str | None = None
     whole: bool = False
     """True for a number without a fraction."""
@@ -53,7 +53,7 @@ def parameters(tool: ToolSpec) -> list[Parameter]:
 
 
 def _resolved(of: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema with its references resolved, and its first alternative that is not null."""
+    """Return the schema with resolved references, and with the first alternative other than null."""
     for _ in range(8):
         several = of.get("anyOf") or of.get("oneOf") or of.get("allOf")
         if isinstance(ref := of.get("$ref"), str):

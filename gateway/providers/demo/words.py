@@ -1,4 +1,4 @@
-"""Words as the demo compares them: folded, stemmed, and grouped by the action that they name."""
+"""Words in the demo's form for comparison: folded, stemmed, and grouped by the named action."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 def fold(text: str) -> str:
-    """Return the text in lower case without accents. Each letter keeps its index."""
+    """Return the text in lower case without accents. The index of each letter stays."""
     return "".join(unicodedata.normalize("NFD", char)[0].lower()[:1] or char for char in text)
 
 
@@ -40,13 +40,13 @@ def label(identifier: str) -> str:
 
 
 def stems(text: str) -> set[str]:
-    """Return the stems of the words that are not stop words."""
+    """Return the stems of all words except stop words."""
     return {stem(word) for word in names(text) if fold(word) not in STOP_WORDS}
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """The meaning of a verb. `english` is False if the word is known only in another language."""
+    """The meaning of a verb. `english` is False for a word known only in another language."""
 
     kinds: frozenset[str]
     english: bool
@@ -85,7 +85,7 @@ NOTHING = re.compile(
     r"\W*(no|nothing|never ?mind|forget (it|that)|stop|cancel|nada|olvidalo|dejalo|deja|cancelar?|esquece"
     r"|deixa( pra la)?)\W*"
 )
-"""Texts of a person that does not want to continue, in folded text."""
+"""Texts of a person giving up a request, in folded text."""
 
 _KINDS: dict[str, tuple[str, str]] = {  # kind: English, Spanish and Portuguese
     "read": (
@@ -139,7 +139,7 @@ _VERBS = _verbs()
 
 
 def verb_of(word: str) -> Verb | None:
-    """Return the verb of a word. "mandame" and "borralo" are looked up without their attached pronouns."""
+    """Return the verb of a word. "mandame" and "borralo" are looked up without the attached pronouns."""
     known = _VERBS.get(stem(word))
     if known:
         return known

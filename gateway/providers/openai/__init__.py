@@ -1,4 +1,4 @@
-"""OpenAI's Responses API and Chat Completions, and each server that speaks the latter."""
+"""OpenAI's Responses API and Chat Completions, the latter also on compatible servers."""
 
 from gateway.providers.openai.client import OpenAIProvider, from_environ
 

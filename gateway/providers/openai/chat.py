@@ -1,17 +1,17 @@
-"""The conversion of messages to Chat Completions messages, and of its answer, whole or in chunks, to a Response.
+"""The conversion of messages to Chat Completions messages, and of an answer, whole or in chunks, to a Response.
 
-The rules that the API checks (https://platform.openai.com/docs/api-reference/chat/create): each tool call of an
-assistant message has exactly one tool message, right after it, and no other tool message exists; ids have at most 40
-characters; names match ``[a-zA-Z0-9_-]{1,64}``, also names that a model made up. The messages are well-formed even if
-the history has gaps.
+The rules checked by the API (https://platform.openai.com/docs/api-reference/chat/create): each tool call of an
+assistant message has exactly one tool message, right after the assistant message, and no other tool message exists; ids
+have at most 40 characters; names match ``[a-zA-Z0-9_-]{1,64}``, also names made up by a model. The messages are
+well-formed even if the history has gaps.
 
-OpenAI's own models do not show their reasoning, and none of it is sent back. The `reasoning_content` of other servers'
-models is sent back with a reply that calls tools: some refuse the results without it
+OpenAI's own models do not show their reasoning, and no reasoning is sent back. The `reasoning_content` of other
+servers' models is sent back with a reply with tool calls: otherwise some servers refuse the results
 (https://api-docs.deepseek.com/guides/thinking_mode).
 
 Shapes of the answer: https://platform.openai.com/docs/api-reference/chat/object and /chat/streaming. Known deviations
-of compatible servers are accepted where the meaning is clear. A comment beside each names the place where it was
-observed.
+of compatible servers are accepted where the meaning is clear. A comment beside each names the source of the
+observation.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from gateway.providers.prices import priced
 
 _LENGTH = re.compile(r"(model_)?length|max_(output_)?tokens", re.IGNORECASE)
 _FILTERED = re.compile(r"content_filter|safety|prohibited_content|blocklist|recitation", re.IGNORECASE)
-"""The reasons of an answer that a limit cut or a filter ended, also of Mistral and Gemini."""
+"""The reasons of an answer cut by a limit or ended by a filter, also of Mistral and Gemini."""
 _ENDS = ("stop", "tool_calls", "function_call")
-"""The reasons with which a whole answer ends: https://platform.openai.com/docs/api-reference/chat/object."""
+"""The reasons for the end of a whole answer: https://platform.openai.com/docs/api-reference/chat/object."""
 _GO_ON = "(Go on.)"
 _NOT_KEPT = "(not kept)"
-"""The thoughts of another model, for a server that wants them (https://github.com/BerriAI/litellm/issues/21672)."""
+"""The thoughts of another model, for a server requiring thoughts (https://github.com/BerriAI/litellm/issues/21672)."""
 _NOTED = "Noted."
-"""The model's word where a server wants one. It claims nothing about what was done."""
+"""The model's message where a server requires one, without a claim about any action."""
 _MAX_CALL_ID = 40
 """The most characters of a call's id: https://github.com/vercel/ai/issues/5171"""
 
 
 def chat_messages(request: Request, model: str, compat: Compat = frozenset()) -> list[dict[str, Any]]:
-    """Return the messages of one call, for a server with these rules of its own.
+    """Return the messages of one call, for a server with the rules of `compat`.
 
-    Results without their call are left out. Calls without a result get a note instead.
+    Results without a call are left out. Calls without a result get a note instead.
     """
     chat: list[dict[str, Any]] = []
     if request.system:
@@ -88,7 +88,8 @@ def chat_messages(request: Request, model: str, compat: Compat = frozenset()) ->
 def _in_turn(chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages with the person and the model in turn.
 
-    Messages of one side become one, and between the result of a tool and a person's message the model has a word.
+    Messages of one side become one message, and between the result of a tool and a person's message the model has a
+    word.
     """
     turns: list[dict[str, Any]] = []
     for message in chat:
@@ -107,7 +108,7 @@ def _in_turn(chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """Return the contents of two messages as one: a text, or parts if one of them has files."""
+    """Return the contents of two messages as one: a text, or parts if one of the messages has files."""
     if isinstance(first, list) or isinstance(second, list):
         return [*_parts(first), *_parts(second)]
     return "\n\n".join(filter(None, [first, second])) or None
@@ -118,7 +119,7 @@ def _parts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
 
 
 def _with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with ids of calls of nine letters and digits."""
+    """Return the messages with call ids of nine letters and digits."""
     short: dict[str, str] = {}
     for id_ in [call["id"] for message in chat for call in message.get("tool_calls", ())]:
         counted = (hashlib.sha256(f"{id_}/{number}".encode()).hexdigest()[:9] for number in itertools.count())
@@ -132,7 +133,7 @@ def _with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _said(message: ModelMessage, events: list[str], contents: Mapping[str, bytes]) -> str | list[dict[str, Any]]:
-    """Return a person's message, behind the events before it.
+    """Return a person's message, behind the earlier events.
 
     Files: https://platform.openai.com/docs/guides/images-vision and https://platform.openai.com/docs/guides/pdf-files.
     """
@@ -193,7 +194,7 @@ class _CallPart(BaseModel):
 
 
 def _parts_alone(value: object) -> object:
-    """Return the parts of a list; None for a value of another type, which some servers send for no calls."""
+    """Return the parts of a list; None for a value of another type: some servers send one for no calls."""
     return [part for part in value if part is not None] if isinstance(value, list) else None
 
 
@@ -222,7 +223,7 @@ class _CompletionDetails(BaseModel):
 
 
 class _TokenCounts(BaseModel):
-    """Token counts. `prompt_tokens` includes the tokens that are read from or written to a cache."""
+    """Token counts. `prompt_tokens` includes the tokens read from or written to a cache."""
 
     prompt_tokens: Count = None
     completion_tokens: Count = None
@@ -257,7 +258,7 @@ class _Chunk(BaseModel):
 
 @dataclass(slots=True)
 class OpenAIAnswer:
-    """The part of an answer that has arrived so far."""
+    """The received part of an answer."""
 
     answer_id: str = "call"
     model: str = ""
@@ -270,7 +271,7 @@ class OpenAIAnswer:
     calls: CallAssembler = field(default_factory=CallAssembler)
 
     def add(self, answered: object) -> str:
-        """Add a chunk, or the whole answer, and return its piece of the text. Raises pydantic.ValidationError."""
+        """Add a chunk, or the whole answer, and return the new piece of the text. Raises pydantic.ValidationError."""
         chunk = _Chunk.model_validate(answered, from_attributes=True)
         self.answer_id = chunk.id or self.answer_id
         self.model = chunk.model or self.model
@@ -300,9 +301,9 @@ class OpenAIAnswer:
         return bool(self.text or self.calls)
 
     def response(self, model: str, url: str, at: float) -> Response:
-        """Return the whole answer of this model, with its price at the server with this URL, at this POSIX time.
+        """Return the whole answer of this model, with the price at the server with this URL, at this POSIX time.
 
-        Raises ProviderError when the answer has no end.
+        Raises ProviderError for an answer without an end.
         """
         if self.finish is None or BROKE_OFF.search(self.finish):
             raise broke_off("openai", as_ended=self.finish is None and self.began)

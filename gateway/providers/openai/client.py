@@ -1,4 +1,4 @@
-"""A provider for OpenAI's models, and for each server that speaks Chat Completions (``OPENAI_BASE_URL``).
+"""A provider for OpenAI's models, and for compatible servers of Chat Completions (``OPENAI_BASE_URL``).
 
 The vendor's own reasoning models are called by the Responses API, which takes their reasoning back between the calls of
 tools. All other models, and all other servers, are called by Chat Completions.
@@ -39,16 +39,15 @@ See https://github.com/griptape-ai/ComfyUI-Griptape/issues/312. Some compatible 
 _REASONS = re.compile(r"(^|[/:])(gpt-[5-9](?!.*-chat)|o\d)")
 """The vendor's reasoning models, which accept only the default temperature.
 
-See https://github.com/glebm/i18n-tasks/issues/672. They count their reasoning, which is not shown, into the limit of a
-reply.
+See https://github.com/glebm/i18n-tasks/issues/672. The hidden reasoning counts into the limit of a reply.
 """
 _WITHOUT_SCHEMAS = re.compile(r"(^|[/:])(gpt-3|gpt-4(-|$)|o1-(mini|preview))")
-"""The vendor's models that do not keep to a schema: https://platform.openai.com/docs/guides/structured-outputs."""
+"""The vendor's models without schema enforcement: https://platform.openai.com/docs/guides/structured-outputs."""
 _NO_ITEM = re.compile(r"^Item with id \S+ not found")
 _MOST_LEARNT = 4
-"""The most calls that are made again for one reply."""
+"""The limit of repeated calls for one reply."""
 _ROOM_TO_REASON = 8000
-"""The tokens that are added for that reasoning, so that a short limit does not end a reply before its first word."""
+"""The tokens added for hidden reasoning, so a short limit does not end a reply before the first word."""
 
 _VENDOR = Vendor(
     name="openai",
@@ -66,18 +65,18 @@ _VENDOR = Vendor(
 
 
 class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
-    """A provider that uses the vendor's library, without its retries: the agent's loop retries."""
+    """A provider over the vendor's library, without the library's retries: the agent's loop retries."""
 
     vendor, name = _VENDOR, _VENDOR.name
 
     def __init__(self, model: str, *, compat: Compat = frozenset(), **given: Any) -> None:
-        """`compat`: the names that the server does not take, of `compat.NAMES`; for the rest see VendorProvider."""
+        """`compat`: the names not accepted by the server, of `compat.NAMES`; for the rest see VendorProvider."""
         super().__init__(model, **given)
         self._compat = compat | known_of(self._url)
         self._learnt: dict[str, Compat] = {}
-        """Model -> the names that its server did not take."""
+        """Model -> the names not accepted by the model's server."""
         self._begin_thinking: set[str] = set()
-        """The models whose answers have begun within thoughts."""
+        """The models with earlier answers beginning within thoughts."""
 
     @classmethod
     def from_environ(cls, model: str, environ: Mapping[str, str]) -> Self:
@@ -134,7 +133,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         yield response
 
     def _said(self, response: Response, text: AnswerText, request: Request, model: str) -> Response:
-        """Return the reply as it may be shown. Remember whether the model begins within its thoughts."""
+        """Return the visible reply. Remember models with answers beginning within thoughts."""
         found = shown(self.name, response, text, request, model)
         if text.begins_thinking:
             self._begin_thinking.add(model)
@@ -159,9 +158,9 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
     async def _respond(self, request: Request, model: str, **how: Any) -> Any:
         """Call the Responses API.
 
-        The reasoning of earlier replies is left out if the vendor cannot read it any more, which is so after a change
-        to the key of another organization (https://github.com/experientiallabs/experiential/pull/965), and behind
-        another server of the same API.
+        The reasoning of earlier replies is left out if the vendor cannot read the reasoning any more: after a change to
+        the key of another organization (https://github.com/experientiallabs/experiential/pull/965), and behind another
+        server of the same API.
         """
         responses = (await self._connections.client()).responses
         try:
@@ -173,7 +172,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         return await responses.create(**responses_parameters(plain, model, _ROOM_TO_REASON), **how)
 
     async def _ask(self, request: Request, model: str, learnt: list[str], *, stream: bool = False) -> Any:
-        """Call Chat Completions, again without each refused parameter. The names of these are added to `learnt`."""
+        """Call Chat Completions, anew without each refused parameter. Add the names of the parameters to `learnt`."""
         completions = (await self._connections.client()).chat.completions
         while True:
             parameters = _parameters(request, model, self._known(model, learnt), stream=stream)
@@ -189,9 +188,9 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
     def _refused(
         self, error: openai.APIError, model: str, learnt: list[str], sent: Collection[str] = frozenset()
     ) -> bool:
-        """Add the name that a refusal names to `learnt`. Return False if there is none that was not known.
+        """Add the name in a refusal to `learnt`. Return False if the refusal has no new name.
 
-        A server's template may raise for the order of messages, so that the status is 500. A model's failed call is no
+        A server's template may raise for the order of messages, with the status 500. A model's failed call is no
         refusal of a parameter.
         """
         status = getattr(error, "status_code", 500)
@@ -204,7 +203,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         return True
 
     def _learn(self, model: str, names: Sequence[str]) -> None:
-        """Remember these names, with which an answer came."""
+        """Remember these names after a successful answer."""
         if not names:
             return
         self._learnt[model] = self._learnt.get(model, frozenset()) | frozenset(names)

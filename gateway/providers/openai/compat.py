@@ -1,7 +1,7 @@
-"""The parameters and orders that a compatible server does not take: set, known by its host, or learnt.
+"""The parameters and orders not accepted by a compatible server: set, known by the host, or learnt.
 
-Many servers speak the API without some of its optional parameters, or with a rule of their own for the order of
-messages. A refusal that names one of these is answered by the same call without it. The omission that helped is
+Many servers have the API without some optional parameters, or with a rule of their own for the order of messages. After
+a refusal of a parameter or an order, the same call is repeated without the named part. A successful omission is
 remembered for the model. These projects report the forms of the refusals:
 https://github.com/openai/openai-agents-python/issues/442 and https://github.com/vercel/ai/pull/1578 (stream_options),
 https://github.com/zed-industries/zed/issues/37021 (a person's message behind a result of a tool),
@@ -25,15 +25,15 @@ Compat: TypeAlias = frozenset[str]
 
 VARIABLE: Final = "OPENAI_COMPAT"
 LIMITS: Final = ("max_tokens", "max_completion_tokens")
-"""The two names of the bound of a reply. It is sent under the other name, and never left out."""
+"""The two names of the bound of a reply. After a refusal the other name is sent. The bound is never left out."""
 PARAMETERS: Final = ("stream_options", "temperature", *LIMITS, "strict", "response_format", "reasoning_content")
 NAMES: Final = (*PARAMETERS, "user_after_tool", "call_ids", "no_reasoning")
-"""``user_after_tool``: a person's message right behind the result of a tool. ``call_ids``: ids that have not nine
-letters and digits. ``no_reasoning``: a reply with calls but without thoughts."""
+"""``user_after_tool``: a person's message right behind the result of a tool. ``call_ids``: ids of another form than
+nine letters and digits. ``no_reasoning``: a reply with calls but without thoughts."""
 
 _SENTENCE_END: Final = re.compile(r"[.;!]\s|\n")
 _KNOWN: Final = {"api.mistral.ai": frozenset({"user_after_tool", "call_ids"})}
-"""The hosts whose rules many have reported, as above."""
+"""The hosts with widely reported rules, as above."""
 _RULES: Final = {
     "user_after_tool": re.compile(r"role .?user.? after role .?tool|roles must alternate|message_order", re.IGNORECASE),
     "call_ids": re.compile(r"tool call id was .* but must be", re.IGNORECASE | re.DOTALL),
@@ -50,11 +50,11 @@ _REFUSES: Final = re.compile(
 _OF_THE_VALUE: Final = re.compile(
     r"above|below|at most|at least|exceed|less|greater|too (large|high|small|low)|between|range|must be"
 )
-"""The words of a refusal of the number. The other name of a bound would hide it."""
+"""The words of a refusal of the number. The other name of a bound would hide the refusal."""
 
 
 def compat_of(environ: Mapping[str, str]) -> Compat:
-    """Return the names in ``OPENAI_COMPAT``. Raises ProviderConfigurationError for one that is none."""
+    """Return the names in ``OPENAI_COMPAT``. Raises ProviderConfigurationError for an unknown name."""
     given = [name.strip() for name in environ.get(VARIABLE, "").split(",") if name.strip()]
     wrong = sorted({*given} - {*NAMES})
     if wrong:
@@ -65,15 +65,15 @@ def compat_of(environ: Mapping[str, str]) -> Compat:
 
 
 def known_of(url: str) -> Compat:
-    """Return the names that the server of this URL is known not to take."""
+    """Return the names known not to be accepted by the server of this URL."""
     return _KNOWN.get(urlsplit(url).hostname or "", frozenset())
 
 
 def refused_in(body: object, sent: Collection[str]) -> str | None:
-    """Return the name that a refusal names, if it is one of those that were `sent`, or the name of a broken rule.
+    """Return the refused name, if among the `sent` names, or the name of a broken rule.
 
-    `body` is the server's answer. Quotes of the request in it do not count, and the refusal stands in one sentence with
-    the name.
+    `body` is the server's answer. Quotes of the request in the answer do not count. Refusal and name stand in one
+    sentence.
     """
     sentences = [sentence for text in texts_in(body) for sentence in _SENTENCE_END.split(text)]
     for name, rule in _RULES.items():

@@ -1,15 +1,15 @@
-"""The conversion of a request to a call of the Responses API, and of its answer, whole or in events, to a Response.
+"""The conversion of a request to a call of the Responses API, and of an answer, whole or in events, to a Response.
 
-The rules that the API checks: each call has one output, and no other output exists
+The rules checked by the API: each call has one output, and no other output exists
 (https://github.com/can1357/oh-my-pi/issues/106); an id of a call has at most 64 characters
-(https://github.com/openai/codex/issues/14355); a reasoning item is followed by the item that it led to, and an item
-with an id of the API by no other reasoning than its own (https://github.com/openai/openai-python/issues/3008). The
+(https://github.com/openai/codex/issues/14355); a reasoning item is followed by the item of the reasoning, and an item
+with an id of the API only follows the item's own reasoning (https://github.com/openai/openai-python/issues/3008). The
 call is well-formed even if the history has gaps.
 
-The server stores nothing, so that the encrypted reasoning of a reply that calls tools goes back with it
+The server stores no data, so the encrypted reasoning of a reply with tool calls goes back with the reply
 (https://developers.openai.com/api/docs/guides/reasoning#encrypted-reasoning-items).
 
-Shapes: https://developers.openai.com/api/reference/resources/responses and its streaming events.
+Shapes: https://developers.openai.com/api/reference/resources/responses and the streaming events.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def responses_parameters(request: Request, model: str, room_to_reason: int) -> d
 
 
 def _prefix_key(tools: list[_Json], system: str) -> str:
-    """Return a name for the part that all conversations of a bot have in common.
+    """Return a name for the common part of all conversations of a bot.
 
-    The vendor sends requests with one name to the servers that have the common part in their cache
+    The vendor routes requests with one name to the servers with the common part in the cache
     (https://developers.openai.com/api/docs/guides/prompt-caching).
     """
     prefix = json.dumps([tools, system]).encode()
@@ -77,7 +77,7 @@ def _prefix_key(tools: list[_Json], system: str) -> str:
 
 
 def _tool(tool: ToolSpec) -> _Json:
-    """Return a tool. The API is strict about arguments unless it is told otherwise, and takes fewer schemas then."""
+    """Return a tool, not strict. By default the API is strict about arguments, and accepts fewer schemas."""
     return {
         "type": "function",
         "name": tool.name,
@@ -88,7 +88,7 @@ def _tool(tool: ToolSpec) -> _Json:
 
 
 class _Input:
-    """The items of one call. Results without their call are left out. Calls without a result get a note instead."""
+    """The items of one call. Results without a call are left out. Calls without a result get a note instead."""
 
     def __init__(self, request: Request, model: str) -> None:
         self.items: list[_Json] = []
@@ -146,7 +146,7 @@ class _Input:
             self.items.append({"type": "function_call_output", "call_id": id_, "output": output})
 
     def _as_given(self, message: ModelMessage) -> list[_Json]:
-        """Return the items of a reply as the API gave them, if its words and calls are unchanged; else none."""
+        """Return the items of a reply in the API's original form, if words and calls are unchanged; else none."""
         echo = echoed(message, "openai", self._model)
         if echo is None or "items" not in echo:
             return []
@@ -183,7 +183,7 @@ class _Part(BaseModel):
 
 
 class _Item(BaseModel):
-    """One item of an answer, with all its fields, so that it can be sent back unchanged."""
+    """One item of an answer, with all fields, to send back unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -203,9 +203,9 @@ class _Item(BaseModel):
         return "".join(part.refusal for part in self.content or () if part.type == "refusal")
 
     def as_sent(self) -> dict[str, Json]:
-        """Return the item in the form in which the API takes it back: without empty fields.
+        """Return the item in the form accepted back by the API: without empty fields.
 
-        Only an answer has the status of its reasoning (https://github.com/BerriAI/litellm/issues/13420).
+        Only an answer has the status of the reasoning (https://github.com/BerriAI/litellm/issues/13420).
         """
         left_out = {"status"} if self.type == "reasoning" else None
         return self.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude=left_out)
@@ -217,7 +217,7 @@ class _Cached(BaseModel):
 
 
 class _ResponseTokens(BaseModel):
-    """Token counts. `output_tokens` includes the reasoning, and `input_tokens` all that a cache read or wrote."""
+    """Token counts. `output_tokens` includes the reasoning, `input_tokens` all tokens read or written by a cache."""
 
     input_tokens: Count = None
     output_tokens: Count = None
@@ -271,20 +271,20 @@ class _Ended(BaseModel):
 
 
 class ResponsesAnswer:
-    """The part of an answer that has arrived so far."""
+    """The received part of an answer."""
 
     def __init__(self, vendor: Vendor) -> None:
         self._vendor = vendor
         self._whole: _Whole | None = None
         self._speaking: int | None = None
-        """The index of the message whose words came last."""
+        """The index of the message with the latest words."""
 
     def end(self, answered: Any) -> None:
         """Set the whole answer. Raises pydantic.ValidationError."""
         self._whole = _Whole.model_validate(_plain(answered))
 
     def add(self, event: Any) -> str:
-        """Add an event, and return its piece of the text. Raises pydantic.ValidationError, ProviderError."""
+        """Add an event, and return the event's piece of the text. Raises pydantic.ValidationError, ProviderError."""
         plain = _plain(event)
         match _Typed.model_validate(plain).type:
             case "response.output_text.delta":
@@ -302,9 +302,9 @@ class ResponsesAnswer:
         return delta.delta if before in (None, self._speaking) else f"\n\n{delta.delta}"
 
     def response(self, model: str, url: str, at: float) -> Response:
-        """Return the whole answer of this model, with its price at the server with this URL, at this POSIX time.
+        """Return the whole answer of this model, with the price at the server with this URL, at this POSIX time.
 
-        Raises ProviderError when it failed or has no end.
+        Raises ProviderError for an answer with a failure or without an end.
         """
         whole = self._whole
         if whole is None or whole.status in ("queued", "in_progress"):
@@ -337,9 +337,9 @@ class ResponsesAnswer:
 
 
 def _kept(output: list[_Item], calls: tuple[ToolCall, ...]) -> list[Json]:
-    """Return the items of a reply that calls tools; none without reasoning, or if they cannot be sent back.
+    """Return the items of a reply with tool calls; none without reasoning, or if the items cannot be sent back.
 
-    The server stores no reasoning, so that an item without its content cannot be found there
+    The server stores no reasoning, so an item without content cannot be found there
     (https://github.com/vercel/ai/issues/7543).
     """
     reasoning = [item for item in output if item.type == "reasoning"]
@@ -352,7 +352,7 @@ def _kept(output: list[_Item], calls: tuple[ToolCall, ...]) -> list[Json]:
 
 
 def _plain(answered: Any) -> Any:
-    """Return the fields that the library received. Raises ValueError for what is no object."""
+    """Return the fields received by the library. Raises ValueError for anything but an object."""
     if not hasattr(answered, "to_dict"):
         raise ValueError("not an object")
     return answered.to_dict(mode="json", warnings=False)

@@ -1,4 +1,4 @@
-"""A Transcriber over ``/audio/transcriptions``, of OpenAI and of each server that speaks it.
+"""A Transcriber over ``/audio/transcriptions``, of OpenAI and of compatible servers.
 
 https://platform.openai.com/docs/api-reference/audio/createTranscription
 """
@@ -39,7 +39,7 @@ A clip of Slack or of a browser may be sound alone in a container for video.
 
 
 class OpenAITranscriber:
-    """A Transcriber that asks a server once more after an error that may pass."""
+    """A Transcriber with one retry after a retryable error."""
 
     def __init__(self, url: str, model: str, api_key: str | None = None) -> None:
         """`url`: the server with its path, such as ``https://api.openai.com/v1``. A local server may need no key."""

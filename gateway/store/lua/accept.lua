@@ -1,12 +1,12 @@
--- ARGV: the limit of waiting events here, the limit in one conversation, 1 to only look, the count of batches; each:
--- the count of its events; each as in mailbox.lua
--- Returns for each batch which of its events are new; or, if it was refused, the count of waiting events, or the
--- conversation in which too many wait. A batch that was only looked at, and would be accepted, has an empty result.
--- Then the count of events that wait now.
+-- ARGV: the limit of waiting events here, the limit in a conversation, 1 to only look, the count of batches; for each
+-- batch: the count of events, and each event as in mailbox.lua
+-- Returns the latest stamp, a result for each batch, and the count of waiting events. The result of a stored batch has
+-- 1 for a new event and 0 for a twin; of a refused batch, the count of waiting events, or the overfull conversation; of
+-- an acceptable batch after a mere look, no entries.
 local most, most_in_one, look = tonumber(argument()), tonumber(argument()), flag()
 local answers = {}
 
--- Returns the count of events in a conversation, without notes: the ones that wake, and the ones with a pointer.
+-- Returns the count of events in a conversation, without notes: waking events, and events with a pointer.
 local function counted(conversation)
   return redis.call('SCARD', key('wakes', conversation)) + redis.call('ZCARD', key('points', conversation))
 end

@@ -1,5 +1,5 @@
--- ARGV: the count of cells; each: its name, the cost, and how far ahead it may run (both in microseconds)
--- Takes the cost of all cells or of none (GCRA): each cell stores when its next unit would arrive at an even rate.
+-- ARGV: the count of cells; for each: the name, the cost, and the greatest lead (both in microseconds)
+-- Takes the cost of all cells or of none (GCRA): each cell stores the arrival of the next unit at an even rate.
 -- Returns the microseconds to wait; 0: taken.
 local arrivals, names, wait = {}, {}, 0
 for i = 1, tonumber(argument()) do

@@ -1,4 +1,4 @@
--- ARGV: the operations of a transaction; each: its name, its arguments. Redis has no rollback, so all are checked
+-- ARGV: the operations of a transaction; for each: the name, the arguments. Redis has no rollback, so all are checked
 -- before the first change.
 local operations = {}
 while cursor < #ARGV do
@@ -108,7 +108,7 @@ local changes = {
     for _, operation in ipairs(operations) do
       others = others or operation[1] == 'part' and operation[3] ~= lane
     end
-    if kind == 'out' and not others then news[ready_index(kind, state)] = nil end -- no other worker can lease it
+    if kind == 'out' and not others then news[ready_index(kind, state)] = nil end -- no other worker can lease this
   end,
   step = function(conversation, value) redis.call('RPUSH', key('steps', conversation), value) end,
   finish = function(kind, lane, outcome, due, collect_until)

@@ -1,13 +1,13 @@
--- The beginning of every script. KEYS[1] is the base of all keys of one partition. They share its hash tag, so a script
--- touches one slot of a cluster. Values are opaque bytes: no JSON is read or written here.
+-- The beginning of every script. KEYS[1] is the base of all keys of a partition, all with the same hash tag. So a
+-- script touches a single slot of a cluster. Values are opaque bytes: no JSON is read or written here.
 --
--- ARGV: the offset of the store's clock; the latest moment that the caller has seen; the latest possible moment now,
--- unless this server's clock was set forward (all in microseconds; 0: unknown); the channel of the notifications;
--- the latest stamp that the caller has got for a write here (0: none); then the arguments that the script's own first lines document.
--- FORM, a line before this file, is the form of all that this release stores. Every script refuses a partition of another
--- form, so that a process which runs already cannot write to it either.
+-- ARGV: the offset of the store's clock; the latest moment seen by the caller; the latest possible moment now, unless
+-- this server's clock was set forward (all in microseconds; 0: unknown); the channel of the notifications; the latest
+-- stamp of a write here by the caller (0: none); then the arguments documented in the script's own first lines.
+-- FORM, a line before this file, is the form of all data of this release. Every script refuses a partition of another
+-- form, so an already running process cannot write there either.
 --
--- Numbers are below 2^53, and Redis writes them exactly. Only `..` would round them, so `text` is used.
+-- Numbers are below 2^53, and Redis writes these exactly. Only `..` would round, so `text` is used.
 
 local base = KEYS[1]
 
@@ -39,8 +39,7 @@ if most > 0 then now = math.min(now, most) end
 now = math.max(now, tonumber(ARGV[2]), tonumber(kept[1] or 0))
 local latest = now
 
--- Returns a moment later than every one before it in this partition. It orders events, parts and lanes, and is the
--- fence.
+-- Returns a moment later than all before in this partition: the order of events, parts and lanes, and the fence.
 local function tick()
   latest = latest + 1
   return latest
@@ -48,11 +47,11 @@ end
 
 local news, written = {}, {}
 
--- Ends a script that writes: stores the clock, which never goes back behind a write, and the form, and publishes the
--- partition and the topics of the notifications. Logs have a channel of their own, because few processes listen and every turn writes
--- one.
+-- Ends a writing script: stores the form, and the clock, so the clock never goes back behind a write. Publishes the
+-- partition and the topics of the notifications. Logs have a separate channel, because few processes listen and every
+-- turn writes a log.
 local function settle()
-  -- An older clock than that of an acknowledged write shows that the data was put back to an older copy.
+  -- A clock older than an acknowledged write shows a return of the data to an older copy.
   if tonumber(kept[1] or 0) < tonumber(ARGV[5]) then redis.call('SET', key('behind'), ARGV[5]) end
   redis.call('SET', key('clock'), latest)
   if not kept[2] then redis.call('SET', key('format'), FORM) end

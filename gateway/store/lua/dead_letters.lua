@@ -1,4 +1,4 @@
--- ARGV: the place after which to begin, the most dead letters
+-- ARGV: the place to begin after, the most dead letters
 -- Returns dead letters, the oldest first.
 local shown = {}
 local after, most = argument(), argument()

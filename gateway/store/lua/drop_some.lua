@@ -1,5 +1,5 @@
--- ARGV: the place after which to begin, the most dead letters to look at, a text that the reason contains (or '')
--- Deletes dead letters. Returns their number, and the place after which to continue (-1: none is left).
+-- ARGV: the place to begin after, the most dead letters to look at, a text within the reason (or '')
+-- Deletes dead letters. Returns the number, and the place to continue after (-1: none is left).
 local after, most, reason = argument(), tonumber(argument()), argument()
 local dropped, last = 0, '-1'
 local found = redis.call('ZRANGEBYSCORE', key('dead'), '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, most)

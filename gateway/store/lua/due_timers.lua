@@ -1,6 +1,6 @@
 -- ARGV: the most timers
--- Returns the timers that are due, in order (id, due, event), the microseconds to the next one (-1: none), and the
--- count of pending decisions. It also removes some expired records and counts, which no script returns any more.
+-- Returns the due timers, in order (id, due, event), the microseconds to the next timer (-1: none), and the count of
+-- pending decisions. Also removes some expired records and counts, not returned by any script.
 local most = tonumber(argument())
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('ends'), '-inf', now, 'LIMIT', 0, most)) do remove_record(name) end
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('spent_ends'), '-inf', now, 'LIMIT', 0, most)) do forget_spent(name) end

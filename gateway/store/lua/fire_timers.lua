@@ -1,6 +1,6 @@
--- ARGV: the count of timers; each: id, due, its content; 1 if its event is of this partition, and then the event as in
+-- ARGV: the count of timers; for each: id, due, content; 1 for an event of this partition, and then the event as in
 -- mailbox.lua
--- Removes each timer that is unchanged since it was read, and accepts its event if it is of this partition.
+-- Removes each timer unchanged since the reading, and accepts the event if of this partition.
 for _ = 1, tonumber(argument()) do
   local timer_id, due, held = argument(), tonumber(argument()), argument()
   local event = flag() and read_event()

@@ -1,6 +1,6 @@
--- ARGV: lists: lanes; the names of records, of logs, of counts; ids of timers, of dead letters; the other keys to delete,
--- each without the base
--- Removes all of these, or nothing while one of the lanes is leased. Returns that lane, or the counts of what there was.
+-- ARGV: lists: lanes; the names of records, of logs, of counts; ids of timers, of dead letters; the other keys to
+-- delete, each without the base
+-- Removes all of these, or none while a lane is leased. Returns the leased lane, or '' and the counts of removed items.
 local lanes, records, logs, counts, timers, letters, others = list(), list(), list(), list(), list(), list(), list()
 local KINDS = { 'turn', 'out', 'action' }
 for _, lane in ipairs(lanes) do

@@ -1,3 +1,3 @@
 -- ARGV: the id of a dead letter
--- Returns its content.
+-- Returns the content.
 return redis.call('HGET', key('letter', argument()), 'held')

@@ -1,5 +1,5 @@
 -- ARGV: kind, lane, worker, fence ('': any)
--- Undoes a lease that its caller did not receive. The next lease is given the same work.
+-- Undoes a lease not received by the caller. The next lease has the same work.
 local kind, lane, worker, fence = argument(), argument(), argument(), argument()
 local state = read_lane(kind, lane)
 if state.worker ~= worker or (fence ~= '' and state.fence ~= tonumber(fence)) then return end

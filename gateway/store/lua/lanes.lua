@@ -1,14 +1,13 @@
--- Lanes: which of them are ready to be leased, their leases, and the state that is kept from one lease to the next.
+-- Lanes: the choice of a ready lane, the leases, and the state kept between leases.
 --
--- lane:<kind>:<lane>  hash: ready (the moment from which it may be leased; absent: no work), due (not ready before,
---                     also with work that comes later), tries, died, pool, rests (only notes wait: ready once they are old);
---                     while it is held also worker, fence, until (real time), upto (the last seq that the lease was
---                     given; out: the first)
--- free:<index>        lanes with work that are not held, by ready. An index is a kind; an outbox has its pool after it
--- held:<index>        lanes with work that are held, by until
--- idle:<index>        lanes without work that are held, by until
--- ways                all indexes, without those that are a kind alone
--- rests               conversations with notes alone that are not held, by ready
+-- lane:<kind>:<lane>  hash: ready (the earliest moment of a lease; absent: no work), due (not ready before, also with
+--                     later work), tries, died, pool, rests (only notes wait: ready once old); while held also worker,
+--                     fence, until (real time), upto (the last seq of the leased work; out: the first)
+-- free:<index>        unheld lanes with work, by ready. An index is a kind, for an outbox with a pool: kind/pool
+-- held:<index>        held lanes with work, by until
+-- idle:<index>        held lanes without work, by until
+-- ways                all indexes with a pool
+-- rests               unheld conversations with notes alone, by ready
 
 local function ready_index(kind, state)
   return state.pool ~= '' and kind .. '/' .. state.pool or kind
@@ -55,8 +54,8 @@ local function has_work(kind, lane)
   return redis.call('EXISTS', key(work[kind], lane)) == 1
 end
 
--- Returns true if a note waits in the conversation: an event that does not wake and has no pointer. An event that
--- decides may become one when it loses its pointer.
+-- Returns true if a note waits among the first 100 events of the conversation: an event without a pointer, accepted
+-- without `wakes`. A deciding event may become a note when the pointer is dropped.
 local function has_notes(conversation)
   local last = 99
   for _, seq in ipairs(redis.call('ZRANGE', key('mail', conversation), 0, last)) do
@@ -66,7 +65,7 @@ local function has_notes(conversation)
   return false
 end
 
--- Makes a conversation with notes alone ready for a turn once they are old, unless it is ready before.
+-- Makes a conversation with notes alone ready for a turn once the notes are old, unless ready before.
 local FOLDED_AFTER = FOLDED_AFTER_SECONDS * 1000000
 local function rest(conversation)
   local state = read_lane('turn', conversation)
@@ -76,7 +75,7 @@ local function rest(conversation)
   news[ready_index('turn', state)] = true
 end
 
--- Makes a lane with new work ready. With `collects`, a lane that waits for more work goes on waiting.
+-- Makes a lane with new work ready. With `collects`, a lane waiting for more work continues to wait.
 local function wake(kind, lane, pool, collects)
   local state = read_lane(kind, lane)
   local waits_for_more = state.ready and not state.worker and state.ready > math.max(now, state.due)
@@ -90,7 +89,7 @@ local function wake(kind, lane, pool, collects)
   news[ready_index(kind, state)] = true
 end
 
--- Removes the due time of a lane. A lane that is held is not changed: its holder decides when it is due.
+-- Removes the due time of a lane. A held lane is not changed: the holder decides on the due time.
 local function put_off_no_more(kind, lane)
   local state = read_lane(kind, lane)
   if not state.worker and state.due > 0 then
@@ -99,7 +98,7 @@ local function put_off_no_more(kind, lane)
   end
 end
 
--- Makes a lane unready if it has no work left. A conversation with notes alone becomes ready once they are old.
+-- Makes a lane without work unready. A conversation with notes alone becomes ready once the notes are old.
 local function clear_if_idle(kind, lane)
   if has_work(kind, lane) then return end
   local state = read_lane(kind, lane)
@@ -117,7 +116,7 @@ local function clear_if_idle(kind, lane)
   save_lane(kind, lane, state)
 end
 
--- Returns true if all events that wake the conversation may wait for more.
+-- Returns true if all waking events of the conversation may wait for more.
 local function all_collect(conversation)
   for _, seq in ipairs(redis.call('SMEMBERS', key('wakes', conversation))) do
     if redis.call('HGET', key('event', seq), 'collects') ~= '1' then return false end
@@ -125,13 +124,13 @@ local function all_collect(conversation)
   return true
 end
 
--- Returns the lane if this lease still holds it. A lapsed lease does, until another worker takes the lane.
+-- Returns the lane if still held by this lease. A lapsed lease holds the lane until another worker takes over.
 local function hold(kind, lane, fence)
   local state = read_lane(kind, lane)
   if state.worker and state.fence == tonumber(fence) then return state end
 end
 
--- Adds a try to the events or parts of a lease that ended without consuming them.
+-- Adds a try to the unconsumed events or parts of an ended lease.
 local function count_try(kind, lane, upto)
   if kind == 'turn' then
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', key('mail', lane), '-inf', upto)) do
@@ -144,12 +143,12 @@ local function count_try(kind, lane, upto)
   end
 end
 
--- Reads a query for lanes: the kinds, each followed by its index; the one lane, if only that is wanted.
+-- Reads a query for lanes: the kinds, each followed by the index; the single wanted lane, or nil for any.
 local function read_query()
   return list(), flag() and argument() or nil
 end
 
--- Returns the lane of a query that has been ready longest: its kind, its name and since when.
+-- Returns the longest-ready lane of a query: the kind, the name, and the first ready moment.
 local function choose(kinds, only)
   local best
   local function consider(kind, lane, ready)
@@ -171,7 +170,7 @@ local function choose(kinds, only)
   return best
 end
 
--- Returns the microseconds until a lane becomes ready by time alone (it is due, or its lease lapses); -1: none will.
+-- Returns the microseconds until a lane becomes ready by time alone (due time, or lapse of the lease); -1: none will.
 local function patience(kinds, only)
   local soonest = -1
   local function consider(wait)

@@ -1,5 +1,5 @@
 -- ARGV: worker, duration (microseconds); a query for lanes, as in lanes.lua; the prefetch, as in leases.lua
--- Leases the lane that has been ready longest. Returns the answer of peek.lua after that, and the lease or false.
+-- Leases the longest-ready lane. Then returns the answer of peek.lua, and the lease or false.
 local worker, long = argument(), tonumber(argument())
 local kinds, only = read_query()
 local reads = list()

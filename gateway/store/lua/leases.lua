@@ -1,5 +1,5 @@
--- Takes a lane for a worker, for `long` microseconds. Returns its work, and the records and the last lines of the log
--- that the caller prefetches, each with the lane in its name.
+-- Takes a lane for a worker, for `long` microseconds. Returns the work, and the prefetched records and last log lines,
+-- each from a name ending with the lane.
 local EVENTS, PARTS = 100, 20
 
 local function take_lane(kind, lane, worker, long, log, last, ...)
@@ -28,7 +28,7 @@ local function take_lane(kind, lane, worker, long, log, last, ...)
   local records = {}
   for i, name in ipairs({ ... }) do records[i] = show_record(name .. '/' .. lane) end
   local lines = log ~= '' and show_log(log .. '/' .. lane, 0, tonumber(last))[2] or {}
-  lines = table.concat(lines, '\n') -- as one text: parsing sixty answers takes as long as the rest of the lease
+  lines = table.concat(lines, '\n') -- as a single text: parsing sixty answers takes as long as the rest of the lease
   return {
     latest, kind, lane, state.fence, state.tries, state.died and 1 or 0, events, parts, steps, now, records, lines,
   }

@@ -3,12 +3,12 @@
 -- seen:<event id>        the moment until which the id is remembered
 -- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, about (the subject of a
 --                        note)
--- mail:<conversation>    the seqs of its events, in order; wakes:<conversation>: of the ones that make it ready
--- points, points:<c>     the seqs of events with a pointer: of all, and of one conversation
--- stamps                 the seqs of all events by stamp, without notes, which neither wake nor have a pointer
--- about:<conversation>   hash: subject of a note -> its seq
+-- mail:<conversation>    the seqs of all events, in order; wakes:<conversation>: of the waking events without a pointer
+-- points, points:<c>     the seqs of events with a pointer: of all conversations, and of a single conversation
+-- stamps                 the seqs of all events by stamp, without notes (neither waking nor with a pointer)
+-- about:<conversation>   hash: subject of a note -> seq
 -- part:<part id>         hash: conversation, seq, stamp, body, pool, tries
--- out:<conversation>     the ids of its parts, in order; parts: the count of all parts
+-- out:<conversation>     the ids of the parts, in order; parts: the count of all parts
 
 -- ARGV: conversation, stamp (or ''), body, marks, subject of a note (or ''), keep (microseconds), ids
 local function read_event()
@@ -30,7 +30,7 @@ local function know(id, keep)
   redis.call('SET', key('seen', id), now + keep, 'PX', math.max(1, math.ceil(keep / 1000)))
 end
 
--- Remembers the ids of an event. Returns true if none was known. A twin's ids are remembered too: one may be new.
+-- Remembers the ids of an event. Returns true if none was known. A twin's ids are remembered too: some may be new.
 local function remember(event)
   local fresh = true
   for _, id in ipairs(event.ids) do
@@ -66,7 +66,7 @@ local function remove_event(conversation, seq)
   clear_if_idle('turn', conversation)
 end
 
--- Replaces the note before it on the same subject, unless a lease was given that.
+-- Replaces the earlier note on the same subject, unless a lease has the earlier note.
 local function replace_note(conversation, about, seq)
   local before = redis.call('HGET', key('about', conversation), about)
   local state = read_lane('turn', conversation)
@@ -107,7 +107,7 @@ local function show_event(seq)
   return { seq, unpack(found) }
 end
 
--- Appends a part to its outbox. A part that is queued already is skipped.
+-- Appends a part to the outbox. An already queued part is skipped.
 local function queue(part_id, conversation, body, pool)
   local name = key('part', part_id)
   if redis.call('EXISTS', name) == 1 then return end

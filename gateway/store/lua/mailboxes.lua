@@ -1,4 +1,4 @@
--- ARGV: the rank at which to begin, the most events
+-- ARGV: the first rank, the most events
 -- Returns the conversation and the stamp of each event, by stamp and without notes.
 local first, most = tonumber(argument()), tonumber(argument())
 local found, shown = redis.call('ZRANGE', key('stamps'), first, first + most - 1, 'WITHSCORES'), {}

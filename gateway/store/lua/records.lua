@@ -1,6 +1,6 @@
--- record:<name>  hash: value, version, ends (absent: it does not end). One that has ended keeps its version for an hour
+-- record:<name>  hash: value, version, ends (absent: never). An ended record keeps the version for an hour
 -- names          the names of all records, for `scan`
--- ends           the names of the records that end, by that moment
+-- ends           the names of the records with an end, by the end
 
 local VERSION_KEPT = 3600000 -- milliseconds
 
@@ -45,7 +45,7 @@ end
 
 -- spent:<name>   hash: the amounts of a count by field
 -- spent_names    the names of all counts
--- spent_ends     the names of all counts, by the moment at which they end
+-- spent_ends     the names of all counts, by the end
 
 local function show_spent(name)
   local ends = redis.call('ZSCORE', key('spent_ends'), name)
@@ -73,9 +73,9 @@ local function spend(name, keep, ...)
   redis.call('ZADD', key('spent_ends'), now + tonumber(keep), name)
 end
 
--- log:<name>     list: the lines of a log, each its stamp, a space, its value
--- cuts           hash: the count of the numbers before the first line, of each log with lines where that is not 0
--- emptied        the greatest number of a line in any log that was left without lines
+-- log:<name>     list: the lines of a log, each as stamp, space, value
+-- cuts           hash: the count of the numbers before the first line, of each log with lines and a count above 0
+-- emptied        the greatest number of a line in any emptied log
 
 local function numbers_before(name) return tonumber(redis.call('HGET', key('cuts'), name) or 0) end
 
@@ -85,7 +85,7 @@ local function append(name, line)
   if emptied then redis.call('HSET', key('cuts'), name, emptied) end
 end
 
--- Removes the lines up to the number `upto` ('': all of them), but not the last `keep`.
+-- Removes the lines up to the number `upto` ('': all), but not the last `keep`.
 local function cut(name, upto, keep)
   local log, before = key('log', name), numbers_before(name)
   local there = redis.call('LLEN', log)
@@ -102,15 +102,15 @@ local function cut(name, upto, keep)
   end
 end
 
--- Gives the line with the number `seq` another value. It keeps its stamp.
+-- Replaces the value of the line with the number `seq`, and keeps the stamp.
 local function rewrite_line(name, seq, value)
   local place = tonumber(seq) - numbers_before(name) - 1
   local line = place >= 0 and redis.call('LINDEX', key('log', name), place)
   if line then redis.call('LSET', key('log', name), place, line:match('^%d+') .. ' ' .. value) end
 end
 
--- Returns the number of the line before the first one returned, and the lines of a log after `after`; at most the last
--- `last` of them (-1: all).
+-- Returns the number of the line before the first returned line, and the lines of a log after `after`: at most the last
+-- `last` lines (-1: all), and at most `first` from there (0 or less: all).
 local function show_log(name, after, last, first)
   local log, before = key('log', name), numbers_before(name)
   after = math.max(after, before)

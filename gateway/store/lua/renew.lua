@@ -1,5 +1,5 @@
 -- ARGV: kind, lane, fence, duration (microseconds)
--- Returns the signals since the lease began, or false if it is lost.
+-- Returns the signals since the lease began, or false for a lost lease.
 local kind, lane, fence = argument(), argument(), argument()
 local state = hold(kind, lane, fence)
 if not state then return false end

@@ -1,7 +1,7 @@
--- ARGV: the id of a dead letter; its content (or '' for any); what to store of it: 'event' with an event as in
+-- ARGV: the id of a dead letter; the content (or '' for any); the item to store: 'event' with an event as in
 -- mailbox.lua, 'part' with part id, conversation, body and pool, or 'nothing'
--- Removes the dead letter. Returns 1 if it was there. The event is stored although its ids are remembered, and they are
--- remembered for their full time again.
+-- Removes the dead letter. Returns 1 if the letter was there. The event is stored although the ids are remembered, and
+-- the ids are remembered for the full time again.
 local dead_id, held = argument(), argument()
 local found = redis.call('HGET', key('letter', dead_id), 'held')
 if not found or (held ~= '' and found ~= held) then return 0 end

@@ -1,5 +1,5 @@
--- ARGV: the first and the last name, as ZRANGEBYLEX takes them, the most records
--- Returns the records, and the last name that was looked at ('': none is left).
+-- ARGV: the first and the last name, in the form of ZRANGEBYLEX, the most records
+-- Returns the records, and the last examined name ('': none is left).
 local first, last, most = argument(), argument(), tonumber(argument())
 local shown = {}
 local names = redis.call('ZRANGEBYLEX', key('names'), first, last, 'LIMIT', 0, most)

@@ -1,5 +1,5 @@
 -- ARGV: the names of counts
--- Returns the fields and amounts of each; none for a count that has ended or was never added to.
+-- Returns the fields and amounts of each; none for an ended count, or a count without additions.
 local shown = {}
 for i, name in ipairs(list()) do shown[i] = show_spent(name) end
 return shown

@@ -1,6 +1,6 @@
--- ARGV: the most timers to look at for their kinds
--- Returns all counts of one partition, read at one moment. The oldest stamp is -1 if no event waits. The last of them are
--- pairs of a kind of timers and its count.
+-- ARGV: the most timers to examine for kinds
+-- Returns all counts of a partition, read at the same moment. The oldest stamp is -1 if no event waits. The last item
+-- has the kinds of timers, each followed by the count.
 local ready, leased, parked = 0, 0, 0
 local all = redis.call('SMEMBERS', key('ways'))
 for _, kind in ipairs({ 'turn', 'action', 'out' }) do all[#all + 1] = kind end

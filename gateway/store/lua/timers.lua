@@ -1,4 +1,4 @@
--- ARGV: the rank at which to begin, the most timers
+-- ARGV: the first rank, the most timers
 -- Returns timers: id, due, event.
 local first, most = tonumber(argument()), tonumber(argument())
 local shown, found = {}, redis.call('ZRANGE', key('timers'), first, first + most - 1, 'WITHSCORES')

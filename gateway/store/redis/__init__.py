@@ -1,4 +1,4 @@
-"""The store that many processes share: a Redis server, 7.0 or later."""
+"""The store for many processes: a Redis server, 7.0 or later."""
 
 from gateway.store.redis.store import RedisStore
 

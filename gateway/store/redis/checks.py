@@ -1,4 +1,4 @@
-"""Checks of a server's settings and data, at the start and while it is used."""
+"""Checks of a server's settings and data, at the start and during use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEEPS: Final = "noeviction"
 
 
 async def check(client: Client, keys: Keys) -> None:
-    """Check the server and the form of its data.
+    """Check the server and the form of the data.
 
     Raises StoreRefused, NotPrimary, and StoreUnavailable when the server does not answer. Warns if a restart would lose
     data.
@@ -31,12 +31,12 @@ async def check(client: Client, keys: Keys) -> None:
 
 
 def _forms(keys: Keys) -> list[str]:
-    """Return the keys of the form: of the whole store, and of each partition, which the scripts compare."""
+    """Return the keys of the form: of the whole store, and of each partition, for comparison by the scripts."""
     return [keys.format, *(f"{keys.base(partition)}:format" for partition in PARTITIONS)]
 
 
 async def _stamp(client: Client, name: str) -> None:
-    """Store the form, unless one is stored. Raises StoreRefused for another one."""
+    """Store the form if absent. Raises StoreRefused for another stored form."""
     found = await client.command("GET", name)
     if found is None:  # not before: a server whose memory is full accepts no new key, and is opened all the same
         await client.command("SET", name, FORM, "NX")
@@ -54,11 +54,11 @@ def _text(found: bytes) -> str:
 
 
 class Watch:
-    """Logs when the server has lost its data while this process runs, may evict data from now on, or has another form.
+    """Logs a loss of data while this process runs, a new setting for evicting data, and another form of the store.
 
-    Data was lost when a counter that only grows went back, or when a script found an older clock than that of a write
-    that was acknowledged: the server was restarted without its file or with an older one, was emptied, or was replaced
-    by a replica that was behind.
+    Data was lost when an ever growing counter went back, or when a script found a clock older than an acknowledged
+    write: the server was restarted without a file or with an older file, was emptied, or was replaced by a lagging
+    replica.
     """
 
     def __init__(self, client: Client, keys: Keys, *, look_seconds: float) -> None:
@@ -68,12 +68,12 @@ class Watch:
         self._policy = _KEEPS
         self._next = 0.0
         self.refused: str | None = None
-        """Why nothing is stored or read there: the store was given another form while this process runs."""
+        """Why the store is neither read nor written: the form was changed while this process runs."""
 
     async def look(self) -> bool:
-        """Look at most once in `look_seconds`. Return True if data was found to be lost.
+        """Look at most once in `look_seconds`. Return True for a newly found loss of data.
 
-        It raises no error: the next call finds out if the server answers.
+        No error is raised: the next call finds out if the server answers.
         """
         now, lost = time.monotonic(), False
         if now < self._next:
@@ -102,7 +102,7 @@ class Watch:
         return lost
 
     def _compare(self, found: bytes | None) -> None:
-        """Refuse the store while its form is another one. A change is logged once."""
+        """Refuse the store while the form is another. A change is logged once."""
         refused = None
         if found is not None and not _is_ours(found):
             refused = f"what is stored there {other_form(_text(found))}"
@@ -112,7 +112,7 @@ class Watch:
 
 
 def _policy(info: Mapping[str, Any]) -> str:
-    """Return its policy for a full memory."""
+    """Return the server's policy for a full memory."""
     return str(info.get("maxmemory_policy", _KEEPS))
 
 

@@ -1,12 +1,10 @@
-"""Calls to the server, and what its failures mean.
+"""Calls to the server, and the meaning of failures.
 
-No call is repeated here: a call whose answer was lost may have taken effect, and only its caller can find out. redis-py
-by itself would repeat it ten times. A server that did not answer for a while is tried once a second, and all other
-calls fail at once.
+No call is repeated here: a call with a lost answer may have taken effect, and only the caller can find out. redis-py by
+itself would repeat it ten times. A silent server is tried once a second, and all other calls fail at once.
 
-Pipelining is automatic: the calls that are made during a round trip are sent together in the next one. A process with
-many turns at once spends a third of the time on its calls this way. A call that fails is an error of its own caller
-alone.
+Pipelining is automatic: calls made during a round trip are sent together in the next. A process with many turns at once
+spends a third of the time on its calls this way. A failed call is an error for its own caller alone.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ def connecting(timeout_seconds: float) -> dict[str, Any]:
 
 
 class _Packed:
-    """Mixin of a redis-py connection: it packs commands in C, as the blocking connection of redis-py does."""
+    """Mixin of a redis-py connection, packing commands in C like the blocking connection of redis-py."""
 
     def pack_command(self, *words: Value) -> list[bytes]:
         name, *rest = words
@@ -77,7 +75,7 @@ class _Packed:
 
 
 class Client:
-    """A pool of connections to one server, on which no call takes longer than `timeout_seconds`."""
+    """A pool of connections to a server. No call takes longer than `timeout_seconds`."""
 
     def __init__(self, url: str, *, timeout_seconds: float, connections: int) -> None:
         self._timeout_seconds = timeout_seconds
@@ -99,18 +97,18 @@ class Client:
         await self._pool.disconnect()
 
     async def command(self, *words: Value) -> Any:
-        """Run one command, and return its answer. Raises StoreUnavailable."""
+        """Run a command, and return the answer. Raises StoreUnavailable."""
         [answer] = await self._execute([words])
         if isinstance(answer, RedisError):
             raise unavailable(answer) from answer
         return answer
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts in one round trip, each on its own. Raises StoreUnavailable when any of them failed."""
+        """Run scripts in a single round trip, each separately. Raises StoreUnavailable when any script failed."""
         return whole(await self.each(calls))
 
     async def each(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts as `run` does, and return the error of a failed script in place of its answer."""
+        """Run scripts like `run`, and return the error of a failed script in place of its answer."""
         answers = await self._execute([("EVALSHA", script.sha, 1, base, *rest) for script, base, rest in calls])
         unknown = [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if unknown:  # the server was restarted or its scripts were flushed: these did not run
@@ -148,7 +146,7 @@ class Client:
 
 
 async def end(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and wait for its end. redis-py may lose a cancellation, so it is repeated until the task ends."""
+    """Cancel a task, and wait for the end. redis-py may lose a cancellation, so cancelling is repeated."""
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
@@ -157,7 +155,7 @@ async def end(task: asyncio.Task[None]) -> None:
 
 
 def whole(answers: list[Any]) -> list[Any]:
-    """Return these answers. Raises StoreUnavailable when one of them is an error."""
+    """Return these answers. Raises StoreUnavailable for any error among the answers."""
     for answer in answers:
         if isinstance(answer, RedisError):
             raise unavailable(answer) from answer
@@ -165,7 +163,7 @@ def whole(answers: list[Any]) -> list[Any]:
 
 
 def unavailable(error: Exception) -> StoreUnavailable:
-    """Return the error for the caller of a failed call. The server's own text is left out: it may quote sent data."""
+    """Return the error for the caller of a failed call, without the server's text: it may quote sent data."""
     match error:
         case OutOfMemoryError():
             why = "its memory is full: raise maxmemory, or let work finish"
@@ -195,7 +193,7 @@ def unavailable(error: Exception) -> StoreUnavailable:
 
 
 def is_lasting(error: Exception | None) -> bool:
-    """Return True for a failure of the first call that no restart mends: an operator has to change something."""
+    """Return True for a failure of the first call not mended by a restart: an operator has to change something."""
     below = error and (error.__cause__ or error.__context__)
     match error:
         case AuthenticationError() | AuthorizationError() | NoPermissionError() | InvalidResponse():
@@ -213,7 +211,7 @@ def _is_bad_file(below: BaseException | None) -> bool:
 
 
 def _unreached(below: BaseException | None) -> str:
-    """Return why there is no connection, by the error below the one of redis-py."""
+    """Return why there is no connection, by the error below the error of redis-py."""
     match below:
         case ssl.SSLCertVerificationError():
             return (
@@ -232,7 +230,7 @@ def _unreached(below: BaseException | None) -> str:
 _AT_ONCE: Final = 2
 """The most round trips at the same time. With more, each would carry fewer calls."""
 _MOST: Final = 128
-"""The most callers of one round trip, so that it stays short."""
+"""The most callers of a round trip, to keep round trips short."""
 
 _Request = tuple[Sequence[Call], "asyncio.Future[list[Any]]"]
 
@@ -246,9 +244,9 @@ class AutoPipeline:
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
-        """Run these calls, and return their answers. Raises StoreUnavailable when any of them failed.
+        """Run these calls, and return the answers. Raises StoreUnavailable when any call failed.
 
-        They are completed even if the caller is cancelled.
+        The calls are completed even if the caller is cancelled.
         """
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((calls, answer))

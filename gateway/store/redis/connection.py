@@ -1,8 +1,8 @@
-"""The connections to the server, its clock, and the scripts that run in its partitions.
+"""The connections to the server, the server's clock, and the scripts in the partitions.
 
-The address stands in ASKFIRST_STORE. redis-py uses database 0 for a number that it cannot read, fails on an unknown
-option, and lets an option of the address override the options of our connections. So mistakes that it would accept
-silently are refused here.
+The address stands in ASKFIRST_STORE. redis-py uses database 0 for an unreadable number, fails on an unknown option, and
+lets an option of the address override the options of our connections. So mistakes silently accepted by redis-py are
+refused here.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ class RedisTimings:
     """The times of a Redis store, in seconds."""
 
     work_seconds: float = 5.0
-    """Timeout of the calls that no platform waits for."""
+    """Timeout of calls without a waiting platform."""
     watch_seconds: float = 1.0
-    """The least time between two looks for data that the server has lost."""
+    """The least time between two looks for lost data."""
     look_again_seconds: float = 5.0
     """A waiter looks into all partitions at least this often, or as often as a lease may lapse. New work is notified,
-    and the look before shows which lanes become ready by time. So no lease that was taken since then lapses before the
-    next look."""
+    and each look shows the lanes ready by time later. So no lease taken after a look lapses before the next look."""
     gather_seconds: float = 0.002
-    """After a call with several batches of events, the next ones wait this long for more, as they do during a call. One
-    call for many takes a fraction of the time of several calls. An event that arrives alone does not wait."""
+    """After a call with several batches of events, the next batches wait this long for more, as during a call. A shared
+    call takes a fraction of the time of several calls. An event arriving alone does not wait."""
     counted_seconds: float = 1.0
     """Greatest age of the count of events in the other partitions."""
 
@@ -54,24 +53,23 @@ T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 1.0
 _AHEAD_KEPT_MILLISECONDS: Final = 60_000
-"""How long a step of the clock is kept for the next process to start. A later one uses the server's clock as it is."""
+"""How long a step of the clock is kept for the next process. A later process uses the server's clock unchanged."""
 _PACE: Final = 0.999
-"""Rate of the time that is estimated here without asking the server. It is slower than any correct clock. So the
-estimate is never ahead of a correct server clock, and a clock that was set back catches up."""
+"""Rate of the time estimated here without asking the server, slower than any correct clock. So the estimate is never
+ahead of a correct server clock, and a clock set back catches up."""
 
 
 class Server:
-    """Two clients of one server: `ack`, with a short timeout, for calls that a platform waits for, and one for all
-    others.
+    """Two clients of a server: `ack`, with a short timeout, for calls with a waiting platform, and one for the rest.
 
     The calls of the second are pipelined (`AutoPipeline`).
 
-    Every script has the same first arguments: the offset of the clock, the estimated time here (which the script does
-    not go behind), and the channel of the notifications. The clock is the server's. When it is set back, or a replica
-    with a clock that is behind takes over, time continues from the latest moment that was seen here: an open question
-    does not stay open until the server has caught up, and a retry does not wait for that. When it is set forward, time
-    continues from its value before (`ClockSteps`), for each process that has seen the clock before the step, and for
-    the processes that start while one of these runs. So no open question expires early.
+    Every script has the same first arguments, among them the offset of the clock, the estimated time here (a lower
+    limit for the script), and the channel of the notifications. The clock is the server's. After a step back, or after
+    a takeover by a replica with a clock behind, time continues from the latest moment seen here: an open question does
+    not stay open until the server has caught up, and a retry does not wait for that. After a step forward, time
+    continues from the value before (`ClockSteps`), for each process with an earlier look at the clock, and for
+    processes started while one of these runs. So no open question expires early.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class Server:
         self.offset = 0
         """Offset of the store's clock, in microseconds."""
         self._latest, self._latest_at = 0, 0.0
-        """The latest moment that was seen, and the time.monotonic() of that."""
+        """The latest moment seen, and the time.monotonic() then."""
         self._wrote: dict[str, int] = {}
         """Base of a partition's keys -> the latest stamp of a write there, in microseconds."""
         self._elapsed_ns, self._steps = elapsed_ns, ClockSteps("the clock of Redis")
@@ -93,7 +91,7 @@ class Server:
         check_address(url)
         self._url = url
         self.doubted = 0
-        """By how much the server's clock was ahead at the start, in microseconds; 0 once it is trusted."""
+        """Microseconds of the server's clock ahead at the start; 0 once trusted."""
         self._work = Client(url, timeout_seconds=timings.work_seconds, connections=32)
         self._pipeline = AutoPipeline(self._work)
         self._ack = Client(url, timeout_seconds=ack_seconds, connections=16)
@@ -118,7 +116,7 @@ class Server:
             raise
 
     async def close(self) -> None:
-        """Refuse new calls, complete the running ones, and disconnect."""
+        """Refuse new calls, complete the running calls, and disconnect."""
         self._open = False
         self.notifications.notify_all()
         while self._running:
@@ -129,13 +127,13 @@ class Server:
         await self._work.close()
 
     def seen(self, micros: int) -> datetime:
-        """Note a moment of the server's clock, in microseconds. Return the latest one that was noted."""
+        """Record a moment of the server's clock, in microseconds. Return the latest recorded moment."""
         if micros > self._latest:
             self._latest, self._latest_at = micros, time.monotonic()
         return moment(self._latest)
 
     def wrote(self, partition: str, micros: int) -> None:
-        """Note the stamp of an acknowledged write. A partition that has an older clock later has lost it."""
+        """Record the stamp of an acknowledged write. A partition with an older clock later has lost the write."""
         self.seen(micros)
         base = self.keys.base(partition)
         self._wrote[base] = max(micros, self._wrote.get(base, 0))
@@ -152,7 +150,7 @@ class Server:
         return self.seen(max(clock + self.offset - self._steps.ahead(self._elapsed()), self.carried()))
 
     async def _doubt_clock(self, clock: int) -> None:
-        """Continue from the latest stored moment if the server's clock is so far ahead of it that it may be wrong."""
+        """Continue from the latest stored moment if the server's clock is far enough ahead to be wrong."""
         names = [f"{self.keys.base(partition)}:clock" for partition in PARTITIONS]
         last = max(int(moment or 0) for moment in [await self._work.command("GET", name) for name in names])
         ahead = clock - last
@@ -161,14 +159,14 @@ class Server:
             self._steps.begin(ahead, self._elapsed())
 
     def trust_clock(self) -> None:
-        """Follow the server's clock although it was far ahead at the start."""
+        """Follow the server's clock although far ahead at the start."""
         if self.doubted:
             self.doubted = 0
             self._steps.begin(0, self._elapsed())
             self.notifications.notify_all()
 
     async def look_at_clock(self) -> int:
-        """Return the server's clock in microseconds, and notice if it was set. Raises StoreUnavailable."""
+        """Return the server's clock in microseconds, and notice steps. Raises StoreUnavailable."""
         asked = self._elapsed()
         seconds, micros = await self._work.command("TIME")
         clock, answered = int(seconds) * 1_000_000 + int(micros), self._elapsed()
@@ -176,7 +174,7 @@ class Server:
         return clock
 
     async def keep_clock(self) -> None:
-        """Look at the clock, at most once a second, and store its steps for processes that start later.
+        """Look at the clock, at most once a second, and store the lead for processes started later.
 
         Raises StoreUnavailable.
         """
@@ -195,7 +193,7 @@ class Server:
         await self.to_its_end(self._ack.command("DEL", self.keys.nothing))
 
     async def has_headroom(self) -> bool:
-        """Return True if its memory is below `maxmemory`. Above, only work that has begun is ended."""
+        """Return True if the server's memory is below `maxmemory`. Above, only begun work is completed."""
         self.check_open()
         now = time.monotonic()
         if now >= self._look_at:
@@ -214,9 +212,9 @@ class Server:
     async def scan_keys(
         self, cursor: int, pattern: bytes, most: int, only: Literal["list"] | None
     ) -> tuple[int, list[bytes]]:
-        """Return the keys of a pattern among the next keys, and the next cursor; 0: it was the last one.
+        """Return the keys of a pattern among the next keys, and the next cursor; 0 at the end.
 
-        `only`: the ones of this type.
+        `only`: keys of this type.
 
         Raises StoreUnavailable.
         """
@@ -227,13 +225,13 @@ class Server:
         return int(following), names
 
     async def run(self, script: Script, partitions: Sequence[str], *arguments: Value) -> list[Any]:
-        """Run a script in each of these partitions, in one round trip. Raises StoreUnavailable."""
+        """Run a script in each of these partitions, in a single round trip. Raises StoreUnavailable."""
         return await self.run_at(script, [(self.keys.base(partition), arguments) for partition in partitions])
 
     async def run_at(
         self, script: Script, places: Sequence[tuple[str, Sequence[Value]]], *, ack: bool = False
     ) -> list[Any]:
-        """Run a script for each base of keys, with its own arguments. Raises StoreUnavailable.
+        """Run a script for each base of keys, with separate arguments. Raises StoreUnavailable.
 
         `ack` uses the client with the short timeout.
         """
@@ -242,9 +240,9 @@ class Server:
         return await (self.to_its_end(self._ack.run(calls)) if ack else self._pipeline.run(calls))
 
     async def each_ack(self, calls: Sequence[Call]) -> list[Any]:
-        """Run calls that a platform waits for. Return the error of a failed call in place of its answer.
+        """Run calls with a waiting platform. Return the error of a failed call in place of its answer.
 
-        Raises StoreUnavailable when none of them was answered.
+        Raises StoreUnavailable when no call was answered.
         """
         self.check_open()
         return await self.to_its_end(self._ack.each(self._headed(calls)))
@@ -257,9 +255,10 @@ class Server:
         return [(script, base, [*head, self._wrote.get(base, 0), *arguments]) for script, base, arguments in calls]
 
     async def to_its_end(self, call: Awaitable[T]) -> T:
-        """Complete the call even if the caller is cancelled, so that no connection is left in the middle of an answer.
+        """Complete the call even if the caller is cancelled, so no connection is left in the middle of an answer.
 
-        `close` waits for it. The caller's cancellation is not lost: redis-py swallows one while it checks a connection.
+        `close` waits for the call. The caller's cancellation is not lost: redis-py swallows a cancellation while
+        checking a connection.
         """
         running = asyncio.ensure_future(call)
         self._running.add(running)
@@ -267,7 +266,7 @@ class Server:
         return await asyncio.shield(running)
 
     def check_open(self) -> None:
-        """Raise StoreUnavailable once the store is closed, and while it has another form."""
+        """Raise StoreUnavailable once the store is closed, and while the stored form is another."""
         if not self._open:
             raise StoreUnavailable("the store is closed")
         if self._watch.refused is not None:
@@ -297,7 +296,7 @@ _TLS: Final[Mapping[str, str]] = {
 
 
 def check_address(url: str) -> None:
-    """Check the address. Raises StoreRefused, without quoting it: it may hold the password.
+    """Check the address. Raises StoreRefused, without quoting the address and so the password.
 
     Warns if the server's certificate is not verified.
     """
@@ -327,7 +326,7 @@ def check_address(url: str) -> None:
 
 
 def advise(url: str, error: StoreUnavailable) -> StoreUnavailable:
-    """Return the error of the very first call, with advice on an address whose scheme is wrong."""
+    """Return the error of the very first call, with advice on a wrong scheme of the address."""
     cause = error.__cause__
     if urlsplit(url).scheme == "rediss":
         if isinstance(cause, (TimeoutError, NoAnswer)):

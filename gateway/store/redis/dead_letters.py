@@ -1,4 +1,4 @@
-"""Dead letters of a Redis store. They are in all partitions, and are read from all of them in pages."""
+"""Dead letters of a Redis store, kept in all partitions and read in pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.store.redis.keys import PARTITIONS, to_bytes
 from gateway.store.types import Dead
 
 _PAGE: Final = 500
-"""The most dead letters of one partition that are read in one call, so that the call stays short."""
+"""The most dead letters of a partition read in a call, to keep calls short."""
 
 
 async def read(server: Server, after: int, limit: int | None) -> list[Dead]:
@@ -32,7 +32,7 @@ async def read(server: Server, after: int, limit: int | None) -> list[Dead]:
 
 
 async def drop_all(server: Server, reason: str | None) -> int:
-    """Delete all dead letters, or the ones whose reason contains `reason`. Return their number."""
+    """Delete all dead letters, or the letters with `reason` within the reason. Return the number."""
     behind: dict[str, Value] = dict.fromkeys(PARTITIONS, 0)
     dropped = 0
     while behind:

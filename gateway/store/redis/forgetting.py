@@ -1,6 +1,6 @@
-"""Removal of all that is kept of lanes, or named after a subject, in a Redis store; see `Store.forget`.
+"""Removal of all data of lanes, or named after a subject, in a Redis store; see `Store.forget`.
 
-The names are found by their keys: no write pays for an index of them.
+The names are found by a scan of the keys: no write pays for an index.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gateway.store.transaction import Timer
 from gateway.store.types import Forgotten
 
 _KEYS: Final = 1000
-"""The most keys, of any kind, that the server looks at in one call."""
+"""The most keys, of any kind, scanned by the server in a call."""
 _PAGE: Final = 500
-"""The most timers of one partition that are read in one call."""
+"""The most timers of a partition read in a call."""
 _COUNTED: Final = ("records", "lines", "events", "parts", "timers", "dead letters", "counts")
 
 
 @dataclass(slots=True)
 class _Chosen:
-    """The names of one base that go, in the order in which forget.lua takes them."""
+    """The names of a base to remove, in the order of the arguments of forget.lua."""
 
     lanes: set[str] = field(default_factory=set)
     records: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ class _Chosen:
 
 
 async def forget(server: Server, forgotten: Forgotten) -> Mapping[str, int]:
-    """Remove all of this. Raises Conflict while one of its lanes is leased."""
+    """Remove this data. Raises Conflict while a lane is leased."""
     chosen: defaultdict[str, _Chosen] = defaultdict(_Chosen)
     for lane in forgotten.lanes:
         for partition in PARTITIONS:  # the lane of an action is in the partition of its conversation
@@ -80,7 +80,7 @@ async def forget(server: Server, forgotten: Forgotten) -> Mapping[str, int]:
 
 
 async def timers(server: Server, conversation: str | None) -> list[Timer]:
-    """Return the timers whose event is of a conversation, or all. Unreadable ones are left out."""
+    """Return the timers with an event of a conversation, or all timers. Unreadable timers are left out."""
     found: list[Timer] = []
     for partition in PARTITIONS:
         async for timer_id, due, held in _timers(server, partition):
@@ -107,7 +107,7 @@ def _choose(chosen: defaultdict[str, _Chosen], base: str, kind: str, name: str, 
 
 
 async def _names(server: Server) -> AsyncIterator[tuple[str, str, str]]:
-    """Yield the keys that have a name: their base, kind and name. A key may come twice."""
+    """Yield the named keys: base, kind and name. A key may come twice."""
     cursor = 0
     while True:
         cursor, found = await server.scan_keys(cursor, server.keys.all(), _KEYS, None)

@@ -1,6 +1,6 @@
-"""Storing events in batches: the events that arrive during a call are stored together in the next one.
+"""Storing events in batches: events arriving during a call are stored together in the next call.
 
-One process stores far more events this way than with a call for each.
+A process stores far more events this way than with a call for each.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from gateway.store.redis.wire import event_arguments, text_of
 from gateway.store.types import Incoming, conversation_limit
 
 _COUNTED_ANEW_SECONDS: Final = 0.1
-"""Greatest age of the count when an event is refused because of it."""
+"""Greatest age of the count for refusing an event."""
 _MOST: Final = 200
-"""The most batches of one partition in one call, so that the call stays short."""
+"""The most batches of a partition in a call, to keep calls short."""
 
 Verdict = int | bytes | list[int]
-"""For each event of a batch, 1 for a new one and 0 for a twin. Or the batch was refused: a number is the count of
-waiting events, a name is the conversation in which too many wait."""
+"""For each event of a batch, 1 if new and 0 for a twin. For a refused batch: a number, the count of waiting events, or
+a name, the conversation with too many waiting events."""
 _Verdicts = dict[str, list[Verdict | Exception]]
 """Partition -> the verdict of each batch."""
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Events of one partition that are stored all together or not at all."""
+    """Events of a partition, stored all together or not at all."""
 
     arguments: list[Value]
     refusable: bool
@@ -45,10 +45,10 @@ class _Batch:
 
 
 class RedisBatcher:
-    """Stores events in batches. A new message is refused while about `max_waiting` events wait, or a tenth of that in
-    its conversation.
+    """Stores events in batches. A new message is refused while about `max_waiting` events wait, or a tenth of this
+    number in the conversation.
 
-    The count of its own partition is exact; the counts of the others are up to a second old.
+    The count of the message's partition is exact; the counts of the others are up to a second old.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class RedisBatcher:
         self._busy: asyncio.Task[None] | None = None
         self._not_before = -math.inf
         self._counts = dict.fromkeys(PARTITIONS, 0)
-        """Partition -> events that waited in it at the last count."""
+        """Partition -> waiting events at the last count."""
         self._counted_at = -math.inf
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        """Store events. Return for each whether it is new. Raises Overloaded and StoreUnavailable."""
+        """Store events. Return for each True if new. Raises Overloaded and StoreUnavailable."""
         self._server.check_open()
         if len(events) == 1:
             [new] = await self._put(self._partition(events[0].conversation), _batch(events))
@@ -141,7 +141,7 @@ class RedisBatcher:
         return verdicts
 
     async def _count(self, older_than_seconds: float) -> bool:
-        """Count the waiting events of all partitions, if the last count is older than this. Return True if it was."""
+        """Count the waiting events of all partitions, if the last count is older. Return True after a new count."""
         now = asyncio.get_running_loop().time()
         if now - self._counted_at < older_than_seconds:
             return False
@@ -194,7 +194,7 @@ def _refusal(error: RedisError, *, refusable: bool) -> Overloaded | StoreUnavail
 
 
 def _batch(events: Sequence[Incoming]) -> _Batch:
-    """Return a batch. Raises ValueError for a body that is not JSON."""
+    """Return a batch. Raises ValueError for a body without JSON form."""
     arguments: list[Value] = [len(events)]
     for event in events:
         arguments += event_arguments(event)

@@ -1,8 +1,7 @@
-"""The keys of a Redis store: sixteen partitions, each in one slot of a cluster.
+"""The keys of a Redis store: sixteen partitions, each in a single slot of a cluster.
 
-A script touches the keys of one partition only, and all of them share its hash tag. The tags are chosen so that their
-slots lie one in each sixteenth of the slot space: any number of masters that share the slots evenly share the
-partitions evenly.
+A script touches the keys of a single partition, all with the same hash tag. The tags are chosen with a slot in each
+sixteenth of the slot space: any number of masters with even shares of the slots has even shares of the partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PARTITIONS: Final = tuple(tag[:2] for tag in _TAGS)
 
 
 def to_bytes(text: str) -> bytes:
-    """Return a name as Redis stores it. Half of a surrogate pair is kept."""
+    """Return the stored form of a name. Half of a surrogate pair is kept."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -38,9 +37,9 @@ class Keys:
         self.notifications = f"{prefix}:news"
         self.looks = f"{prefix}:looks"
         self.ahead = f"{prefix}:ahead"
-        """By how much the server's clock is ahead since it was set forward, in microseconds."""
+        """The key of the server clock's lead since a step forward, in microseconds."""
         self.nothing = f"{prefix}:nothing"
-        """A key that never exists. `ping` deletes it, to see that the server accepts writes."""
+        """A never existing key. `ping` deletes the key, to check for accepted writes."""
 
     def base(self, partition: str) -> str:
         """Return the beginning of all keys of a partition. Raises ValueError for an unknown partition."""
@@ -50,11 +49,11 @@ class Keys:
             raise ValueError(f"there is no partition {partition!r}") from None
 
     def log(self, partition: str, name: str) -> bytes:
-        """Return the key of a log, which is also the topic of its notifications."""
+        """Return the key of a log, also the topic of the log's notifications."""
         return to_bytes(f"{self.base(partition)}:log:{name}")
 
     def logs(self, prefix: str) -> bytes:
-        """Return the pattern of the keys of all logs whose name begins with `prefix`."""
+        """Return the pattern of the keys of all logs with this name prefix."""
         return to_bytes(f"{_literal(self._prefix)}:{{????}}:log:{_literal(prefix)}*")
 
     def all(self) -> bytes:
@@ -62,7 +61,7 @@ class Keys:
         return to_bytes(f"{_literal(self._prefix)}:{{*}}:*")
 
     def named(self, key: bytes) -> tuple[str, str, str] | None:
-        """Return the base, the kind and the name of a key that has the pattern of `all`, or None for another one."""
+        """Return the base, the kind and the name of a key with the pattern of `all`, or None for another key."""
         text = key.decode("utf-8", "surrogatepass")
         base, brace, rest = text[len(self._prefix) :].partition("}:")
         kind, colon, name = rest.partition(":")
@@ -71,17 +70,17 @@ class Keys:
         return (base, kind, name) if is_ours else None
 
     def log_of(self, key: bytes) -> Key | None:
-        """Return the log of a key that has the pattern of `logs`, or None for a key of another program."""
+        """Return the log of a key with the pattern of `logs`, or None for a key of another program."""
         base, _, name = key[len(to_bytes(self._prefix)) :].decode("utf-8", "surrogatepass").partition(":log:")
         place = base[2:4]
         return Key(place, name) if self._bases.get(place) == f"{self._prefix}{base}" else None
 
 
 def _literal(text: str) -> str:
-    """Return a pattern of Redis that only this text has."""
+    """Return a pattern of Redis for this text alone."""
     return re.sub(r"([*?\[\]\\])", r"\\\1", text)
 
 
 def partition_of(conversation: str) -> str:
-    """Return the partition of a conversation. It never changes."""
+    """Return the partition of a conversation, fixed for ever."""
     return PARTITIONS[crc32(to_bytes(conversation)) % len(PARTITIONS)]

@@ -1,7 +1,7 @@
-"""Notifications between processes: in which partition a lane became ready, or a line was written to a log.
+"""Notifications between processes: the partition of a newly ready lane, or of a line written to a log.
 
-They use Redis publish and subscribe. They may be lost with their connection. So a new connection notifies every
-subscription, and a waiter looks for itself from time to time.
+Notifications use Redis publish and subscribe, and may be lost with the connection. So a new connection notifies every
+subscription, and a waiter also looks from time to time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from gateway.store.redis.client import connecting, end, unavailable
 from gateway.store.redis.keys import PARTITIONS
 
 EVERYTHING: Final = b""
-"""A topic whose subscriptions get the notifications of all topics."""
+"""A topic for the notifications of all topics."""
 _AGAIN_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 5.0
 """A connection without a message for this time is checked with a ping."""
 
 
 class Subscription:
-    """The partitions that were notified since the last `take`. A new one counts as notified of all."""
+    """The partitions notified since the last `take`. A new subscription counts as notified of all."""
 
     def __init__(self) -> None:
         self._notified = asyncio.Event()
         self._places: dict[str, float] | None = None
 
     def notify(self, place: str | None) -> None:
-        """Add a partition; None: all of them."""
+        """Add a partition; None: all."""
         if place is None:
             self._places = None
         elif self._places is not None:
@@ -47,7 +47,7 @@ class Subscription:
         self._notified.set()
 
     def take(self) -> dict[str, float] | None:
-        """Return the notified partitions and when each was first notified (time.monotonic()), and forget them.
+        """Return the notified partitions and when each was first notified (time.monotonic()), and clear the list.
 
         None: any partition, because notifications may have been lost.
         """
@@ -112,7 +112,7 @@ class Notifications:
     def subscribed_to_log(self, log: bytes) -> Iterator[Subscription]:
         """Subscribe to this log for the length of a block.
 
-        The first call of a process subscribes to the channel of the logs, which gets the notifications of all logs.
+        The first call of a process subscribes to the channel of the logs, used for the notifications of all logs.
         """
         if len(self._channels) == 1:
             self._channels.append(f"{self._channels[0]}:logs")
@@ -122,7 +122,7 @@ class Notifications:
             yield subscription
 
     async def _add_channel(self, pubsub: PubSub) -> None:
-        """Subscribe to the channel of the logs. In a task, because redis-py swallows the cancellation of its caller."""
+        """Subscribe to the channel of the logs. In a task, because redis-py swallows the caller's cancellation."""
         with suppress(RedisError, OSError):  # a new connection subscribes to both channels
             await pubsub.subscribe(self._channels[-1])
 

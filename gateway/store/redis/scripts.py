@@ -1,7 +1,7 @@
-"""The Lua scripts, as Redis loads them. The first lines of each file in `gateway/store/lua` document it.
+"""The Lua scripts, as loaded by Redis. The first lines of each file in `gateway/store/lua` are the documentation.
 
-A script that removes or continues work runs even on a server whose memory is full (`allow-oom`), so that people can
-still decide and running work can still end. A script that only adds work is refused there.
+A script for removing or continuing work runs even on a server with full memory (`allow-oom`): people can still decide
+and running work can still end. A script for only adding work is refused there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Flag = Literal["allow-oom", "no-writes", ""]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, and the hash by which the server finds it."""
+    """A script, and the hash for finding the script on the server."""
 
     name: str
     flag: _Flag

@@ -1,4 +1,4 @@
-"""Counts of a Redis store that are only added to. Each partition has its own; readers sum them."""
+"""Counts of a Redis store with additions only. Each partition has separate counts; readers get the sums."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.store.redis.keys import PARTITIONS, to_bytes
 
 _NUMBER: Final = re.compile(rb"-?\d{1,16}")
 _PAGE: Final = 500
-"""The most counts of one partition that are read in one call, so that the call stays short."""
+"""The most counts of a partition read in a call, to keep calls short."""
 
 
 async def read(server: Server, names: Sequence[str]) -> list[Mapping[str, int]]:
-    """Return the counts under these names; an empty one for a name without additions."""
+    """Return the counts under these names; an empty mapping for a name without additions."""
     sums: list[Counter[str]] = [Counter() for _ in names]
     if names:
         for answer in await server.run(scripts.SPENT, PARTITIONS, len(names), *map(to_bytes, names)):
@@ -27,7 +27,7 @@ async def read(server: Server, names: Sequence[str]) -> list[Mapping[str, int]]:
 
 
 async def read_all(server: Server, prefix: str) -> dict[str, Mapping[str, int]]:
-    """Return the counts whose name begins with `prefix`."""
+    """Return the counts with this name prefix."""
     start = to_bytes(prefix)
     bounds = (b"[" + start, b"(" + start + b"\xff") if start else (b"-", b"+")
     firsts = dict.fromkeys(PARTITIONS, bounds[0])
@@ -43,6 +43,6 @@ async def read_all(server: Server, prefix: str) -> dict[str, Mapping[str, int]]:
 
 
 def _amounts(shown: Sequence[bytes]) -> Mapping[str, int]:
-    """Return the amounts of a count. What is no number of it counts nothing."""
+    """Return the amounts of a count. Anything but an integer is ignored."""
     pairs = zip(shown[::2], shown[1::2], strict=True)
     return {wire.text_of(field): int(amount) for field, amount in pairs if _NUMBER.fullmatch(amount)}

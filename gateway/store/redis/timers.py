@@ -1,4 +1,4 @@
-"""Timers of a Redis store: their events are accepted when they are due."""
+"""Timers of a Redis store: the events of due timers are accepted."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gateway.store.redis.keys import PARTITIONS
 log = logging.getLogger("askfirst.store")
 
 _TIMERS: Final = 500
-"""The most timers of one partition that are read in one call."""
+"""The most timers of a partition read in a call."""
 
 
 class RedisTimers:
-    """Timers of all partitions, and the regular checks that are made with them."""
+    """Timers of all partitions, and the regular checks of the server."""
 
     def __init__(self, partition: Callable[[str], str]) -> None:
         self._partition = partition
         self._no_decision = (-math.inf, 0)
-        """The last moment without a pending decision (time.monotonic()), and the clock's offset at that moment."""
+        """The last moment without a pending decision (time.monotonic()), and the clock's offset then."""
 
     def had_no_decision(self, within_seconds: float, offset: int) -> bool:
         """Return True if no decision was pending within the last seconds, by a clock with the same offset."""
@@ -34,9 +34,9 @@ class RedisTimers:
         return then == offset and time.monotonic() - at < within_seconds
 
     async def run(self, server: Server) -> float | None:
-        """Accept the events of the timers that are due. Return the seconds to the next timer, or None.
+        """Accept the events of due timers. Return the seconds to the next timer, or None.
 
-        It also looks for lost data, follows the server's clock and deletes expired records.
+        The call also looks for lost data, follows the server's clock and deletes expired records.
         """
         await server.look_for_losses()
         await server.keep_clock()
@@ -50,7 +50,7 @@ class RedisTimers:
         return min((wait / 1_000_000 for _, wait, _ in answers if wait >= 0), default=None)
 
     async def fire(self, server: Server, partition: str) -> None:
-        """Accept the events of one partition's timers that are due, as after a commit that handed events over."""
+        """Accept the events of a partition's due timers, as after a commit with handed over events."""
         [[timers, *_]] = await server.run(scripts.DUE_TIMERS, [partition], _TIMERS)
         if timers:
             await self._fire(server, partition, timers)

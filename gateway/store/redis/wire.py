@@ -26,12 +26,12 @@ from gateway.store.types import Cell, Dead, Incoming, Key, Kind, Lease, Prefetch
 
 
 def text_of(name: bytes) -> str:
-    """Return the name that `to_bytes` was given."""
+    """Return the name of bytes from `to_bytes`."""
     return name.decode("utf-8", "surrogatepass")
 
 
 def summed(counts: Sequence[Sequence[Any]]) -> Mapping[str, int]:
-    """Return the sums of the counts of all partitions. Each is a list of names, each with its count behind it."""
+    """Return the sums of all partitions' counts. Each partition has a list of names, each followed by the count."""
     found: Counter[str] = Counter()
     for pairs in counts:
         for name, count in zip(pairs[::2], pairs[1::2], strict=True):
@@ -43,7 +43,7 @@ def summed(counts: Sequence[Sequence[Any]]) -> Mapping[str, int]:
 
 
 def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
-    """Raise ValueError for a transaction that no state of the store could accept."""
+    """Raise ValueError for a transaction unacceptable in every state of the store."""
     partition = transaction.partition
     if partition not in PARTITIONS:
         raise ValueError(f"there is no partition {partition!r}")
@@ -54,7 +54,7 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
 
 
 def only_adds(transaction: Transaction) -> bool:
-    """Return True for a transaction that removes no work: a server whose memory is full refuses it."""
+    """Return True for a transaction without removal of work, refused by a server with full memory."""
     takes_off = (
         transaction.consume,
         transaction.drop_pointers,
@@ -66,23 +66,23 @@ def only_adds(transaction: Transaction) -> bool:
 
 
 def ready_indexes(kinds: Sequence[Kind], pool: str) -> list[tuple[Kind, bytes]]:
-    """Return the kinds, each with an index of its ready lanes, which is also the topic of their notifications."""
+    """Return the kinds, each with the index of the ready lanes, also the topic of the notifications."""
     return [(kind, to_bytes(f"{kind}/{pool}" if kind == "out" and pool else kind)) for kind in kinds]
 
 
 def lane_arguments(kinds: Sequence[Kind], only: str | None, pool: str) -> list[Value]:
-    """Return a query for lanes, as `read_query` in lanes.lua takes it."""
+    """Return a query for lanes, for `read_query` in lanes.lua."""
     looks = [word for pair in ready_indexes(kinds, pool) for word in pair]
     return [len(looks), *looks, *([0] if only is None else [1, to_bytes(only)])]
 
 
 def prefetch_arguments(prefetch: Prefetch) -> list[Value]:
-    """Return a prefetch, as `take_lane` in leases.lua takes it."""
+    """Return a prefetch, for `take_lane` in leases.lua."""
     return [prefetch.log or "", prefetch.last, *prefetch.records]
 
 
 def event_arguments(event: Incoming) -> list[Value]:
-    """Return an event, as `read_event` in mailbox.lua takes it."""
+    """Return an event, for `read_event` in mailbox.lua."""
     ids = [to_bytes(event_id) for event_id in dict.fromkeys(event.event_ids)]
     return [
         to_bytes(event.conversation),
@@ -97,17 +97,17 @@ def event_arguments(event: Incoming) -> list[Value]:
 
 
 def part_arguments(part: QueuedPart) -> list[Value]:
-    """Return a part, as `queue` in mailbox.lua takes it."""
+    """Return a part, for `queue` in mailbox.lua."""
     return [to_bytes(part.part_id), to_bytes(part.conversation), encode(part.body), to_bytes(part.pool)]
 
 
 def lease_arguments(lease: Lease) -> list[Value]:
-    """Return the kind, lane and fence of a lease, as `hold` in lanes.lua takes them."""
+    """Return the kind, lane and fence of a lease, for `hold` in lanes.lua."""
     return [lease.kind, to_bytes(lease.lane), lease.fence]
 
 
 def cell_arguments(cell: Cell) -> list[Value]:
-    """Return a rate: its name, its cost, and how far ahead it may run, both in microseconds."""
+    """Return a rate: the name, the cost, and the greatest lead, both in microseconds."""
     return [
         to_bytes(cell.name),
         cell.cost_micros,
@@ -116,7 +116,7 @@ def cell_arguments(cell: Cell) -> list[Value]:
 
 
 def operations(transaction: Transaction, partition_of: Callable[[str], str]) -> list[Value]:
-    """Return the operations of a transaction, as commit.lua takes them."""
+    """Return the operations of a transaction, for commit.lua."""
     sent: list[Value] = []
     for name, *arguments in _operations(transaction, partition_of):
         sent += [name, *([] if name == "accept" else [len(arguments)])]  # the arguments of an event tell its end
@@ -125,7 +125,7 @@ def operations(transaction: Transaction, partition_of: Callable[[str], str]) -> 
 
 
 def leaves(transaction: Transaction, partition_of: Callable[[str], str]) -> bool:
-    """Return True for a transaction that hands an event over to another partition."""
+    """Return True for a transaction with an event for another partition."""
     return any(partition_of(event.conversation) != transaction.partition for event in transaction.hand_over)
 
 
@@ -144,7 +144,7 @@ def _records_and_logs(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
 
 
 def _operations(transaction: Transaction, partition_of: Callable[[str], str]) -> Iterator[tuple[Value, ...]]:
-    """Yield the operations in the order in which they take effect, with values as JSON text."""
+    """Yield the operations in the order of effect, with values as JSON text."""
     lease = transaction.lease
     if lease is not None:
         yield "hold", lease.kind, lease.lane, lease.fence
@@ -199,7 +199,7 @@ def _operations(transaction: Transaction, partition_of: Callable[[str], str]) ->
 
 
 def read_waiting(shown: Sequence[Any]) -> Waiting:
-    """Return an event, as `show_event` in mailbox.lua gives it."""
+    """Return an event, from `show_event` in mailbox.lua."""
     seq, conversation, stamp, body, pointed, collects, tries = shown
     return Waiting(
         seq=int(seq),
@@ -213,7 +213,7 @@ def read_waiting(shown: Sequence[Any]) -> Waiting:
 
 
 def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
-    """Return parts, as `show_parts` in mailbox.lua gives them."""
+    """Return parts, from `show_parts` in mailbox.lua."""
     return [
         QueuedPart(
             part_id=text_of(part_id),
@@ -228,12 +228,12 @@ def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
 
 
 def read_record(value: bytes | None, version: int) -> Record:
-    """Return a record, as `show_record` in records.lua gives it."""
+    """Return a record, from `show_record` in records.lua."""
     return Record() if value is None else Record(decode_loosely(value), version)
 
 
 def read_letter(shown: Sequence[bytes]) -> Dead:
-    """Return a dead letter, as dead_letters.lua gives it."""
+    """Return a dead letter, from dead_letters.lua."""
     seq, dead_id, conversation, reason, stamp, held = shown
     return open_letter(int(seq), text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held)
 
@@ -243,7 +243,7 @@ def _lines(shown: bytes) -> tuple[str, ...]:
 
 
 def read_lease(worker: str, partition: str, shown: Sequence[Any], prefetch: Prefetch, sure_until: float) -> Lease:
-    """Return a lease, as `take_lane` in leases.lua gives it."""
+    """Return a lease, from `take_lane` in leases.lua."""
     _, kind, name, fence, tries, died, events, parts, steps, now, records, lines = shown
     lane = text_of(name)
     keys = [Key(partition, f"{each}/{lane}") for each in prefetch.records]

@@ -1,4 +1,4 @@
-"""The embedded store: one file, one process, one thread that writes."""
+"""The embedded store: a file, a single process, a single writing thread."""
 
 from gateway.store.sqlite.store import SqliteStore
 

@@ -10,7 +10,7 @@ from gateway.store.sqlite.clock import Moment
 
 _ROWS = 500
 _VERSIONS_KEPT = span(3600.0)
-"""How long the version of a record is kept after its end."""
+"""How long the version of a record is kept after the record's end."""
 
 _EXPIRED = (
     f"DELETE FROM seen WHERE event_id IN (SELECT event_id FROM seen WHERE until <= :now LIMIT {_ROWS})",  # noqa: S608
@@ -27,7 +27,7 @@ _EXPIRED = (
 
 
 def high_water(db: sqlite3.Connection) -> int:
-    """Return the latest moment of the clock that is stored."""
+    """Return the latest stored moment of the clock."""
     latest: int = db.execute("SELECT high_water FROM clock").fetchone()[0]
     return latest
 
@@ -38,13 +38,13 @@ def set_high_water(db: sqlite3.Connection, at: Moment) -> None:
 
 
 def clean(db: sqlite3.Connection, at: Moment) -> bool:
-    """Remove some expired rows, which no call returns any more. Return True if more are left."""
+    """Remove some expired rows, not returned by any call. Return True if more are left."""
     return max([db.execute(statement, {"now": at.now}).rowcount for statement in _EXPIRED]) >= _ROWS
 
 
 def scrub(db: sqlite3.Connection, at: Moment, *, anew: bool) -> None:
-    """Empty the write-ahead log, after writing the file anew. Raises StoreUnavailable while another program reads the
-    file."""
+    """Empty the write-ahead log, and with `anew` write the file anew before. Raises StoreUnavailable while another
+    program reads the file."""
     if anew:
         db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than the memory
         try:

@@ -15,22 +15,23 @@ Woken: TypeAlias = tuple[Kind, str | None]
 
 
 class Moment(NamedTuple):
-    """One moment of both clocks: the store's, and the monotonic one of leases."""
+    """A moment on both clocks: the store's, and the monotonic clock of leases."""
 
     now: int
-    """Microseconds since 1970 on the store's clock. It is unique, and so also numbers fences."""
+    """Microseconds since 1970 on the store's clock. Unique, and so also the number of a fence."""
     real: float
-    """Seconds of the machine's monotonic clock."""
+    """Seconds of the machine's monotonic clock, time asleep included."""
     woken: set[Woken]
-    """The lanes that the operation of this moment has made ready."""
+    """The lanes made ready by the operation of this moment."""
 
 
 class Clock:
-    """A clock that follows the machine's, but not its steps, so that no deadline moves by them.
+    """A clock along the machine's clock, without the steps, so no deadline moves by a step.
 
-    When the machine's clock is set back or forward, this one continues at the rate of the elapsed time. After a step
-    forward it catches up slowly, or at the next start (`ClockSteps`). It never goes backwards. `wall` returns
-    nanoseconds since 1970. `elapsed` returns nanoseconds of a monotonic clock that counts the time asleep. Thread-safe.
+    When the machine's clock is set back or forward, this clock continues at the rate of the elapsed time. After a step
+    forward, this clock catches up slowly, or at the next start (`ClockSteps`). The time never goes backwards. `wall`
+    returns nanoseconds since 1970. `elapsed` returns nanoseconds of a monotonic clock, including the time asleep.
+    Thread-safe.
     """
 
     def __init__(self, wall: Callable[[], int], elapsed: Callable[[], int]) -> None:
@@ -47,7 +48,7 @@ class Clock:
 
     @property
     def offset_seconds(self) -> float:
-        """Seconds added to the clock. If they are reduced, the clock stands until the time has caught up."""
+        """Seconds added to the clock. After a reduction, the clock stands until the time has caught up."""
         return self._offset / 1_000_000
 
     @offset_seconds.setter
@@ -56,8 +57,8 @@ class Clock:
             self._offset = span(seconds)
 
     def start_after(self, high_water: int) -> None:
-        """Start after the latest moment in the file: right after it, if the machine's clock is so far ahead that it may
-        be wrong."""
+        """Start after the latest moment in the file: right after, if the machine's clock is far enough ahead to be
+        wrong."""
         with self._lock:
             ahead = self._wall() // 1000 - high_water
             if high_water and ahead > DOUBTED_MICROS:
@@ -69,18 +70,18 @@ class Clock:
 
     @property
     def doubted_seconds(self) -> float:
-        """By how much the machine's clock was ahead at the start, in seconds; 0 once it is trusted."""
+        """Seconds of the machine's clock ahead at the start; 0 once trusted."""
         return self._doubted / 1_000_000
 
     def trust(self) -> None:
-        """Follow the machine's clock although it was far ahead at the start."""
+        """Follow the machine's clock although far ahead at the start."""
         with self._lock:
             if self._doubted:
                 self._doubted = 0
                 self._steps.begin(0, self._elapsed() // 1000)
 
     def tick(self) -> Moment:
-        """Return the next moment, at least a microsecond later than every one before it."""
+        """Return the next moment, at least a microsecond later than all before."""
         with self._lock:
             wall, real = self._wall(), self._elapsed()
             self._observe(wall, real)

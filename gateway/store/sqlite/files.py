@@ -1,8 +1,8 @@
-"""The files of a database: in place, on a local disk, with free space, and a log that stays small.
+"""The files of a database: in place, on a local disk, with free space, and with a small log.
 
-Files that were removed or replaced under an open database are detected: SQLite would continue with the file that it
-has open, and later writes would be lost with it. Its write-ahead log does not work on network file systems
-(https://sqlite.org/wal.html), and grows while another program reads the database without end.
+Files removed or replaced under an open database are detected: SQLite would continue with the open file, and later
+writes would be lost. SQLite's write-ahead log does not work on network file systems (https://sqlite.org/wal.html), and
+grows while another program reads the database without end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("askfirst.store")
 
 
 class Files:
-    """The database at `path` (None: in memory, without files), its write-ahead log and its lock."""
+    """The database at `path` (None: in memory, without files), the write-ahead log and the lock."""
 
     def __init__(self, path: Path | None, *, look_seconds: float) -> None:
         self._look_seconds = look_seconds
@@ -35,13 +35,13 @@ class Files:
         self._lost: str | None = None
 
     def remember(self) -> None:
-        """Note the identity of the files, which are all open now."""
+        """Record the identity of the files, all open now."""
         self._opened = {file: _identity(file) for file in self._all}
 
     def lost(self, *, now: bool = False) -> str | None:
-        """Return why the database must not be used any more, or None. It is logged once, and does not change again.
+        """Return why the database must no longer be used, or None. The reason is logged once, and is final.
 
-        It looks at most once in `look_seconds`, unless `now`.
+        The files are checked at most once in `look_seconds`, unless `now`.
         """
         at = time.monotonic()
         if self._lost is None and (now or at >= self._next):
@@ -53,11 +53,11 @@ class Files:
         return self._lost
 
     def close(self, db: sqlite3.Connection) -> None:
-        """Close the connection, if its files are in place.
+        """Close the connection, if the files are in place.
 
-        SQLite then moves the log that it has open into the database that it has open, and removes the log by its name.
-        If one of them was replaced, the connection stays open until the process ends. A log that SQLite would apply to
-        a restored database is renamed.
+        SQLite then moves the open log into the open database, and removes the log by its name. If either was replaced,
+        the connection stays open until the process ends. A log that SQLite would apply to a restored database is
+        renamed.
         """
         if self._in_place(self._path) and self._in_place(self._log):
             db.close()
@@ -72,7 +72,7 @@ class Files:
                 log.error("%s is of the file before this %s: renamed to %s", self._log, self._path.name, aside.name)
 
     def _in_place(self, file: Path) -> bool:
-        """Return True also if that is unknown, as in a directory that cannot be read for a while."""
+        """Return True also if unknown, as in a temporarily unreadable directory."""
         try:
             return file not in self._opened or _identity(file) == self._opened[file]
         except (FileNotFoundError, NotADirectoryError):
@@ -88,23 +88,23 @@ class Files:
 
 
 def _identity(file: Path) -> tuple[int, int]:
-    """Return the device and inode of a file. A new file at its path has others."""
+    """Return the device and inode of a file. A new file at the same path has others."""
     found = os.stat(file)  # noqa: PTH116
     return found.st_dev, found.st_ino
 
 
 _MIB: Final = 1024**2
 KEPT_BYTES: Final = 16 * _MIB
-"""The size of the log after a checkpoint. Without this limit, SQLite keeps its greatest size
-(https://sqlite.org/pragma.html#pragma_journal_size_limit). It is usually 4 MiB, and more after a large commit."""
+"""The size of the log after a checkpoint. Without this limit, SQLite keeps the greatest size
+(https://sqlite.org/pragma.html#pragma_journal_size_limit), usually 4 MiB, and more after a large commit."""
 _MOST_BYTES: Final = 32 * _MIB
 
 
 class Growth:
-    """The write-ahead log of the database at `path` (None: in memory, without one).
+    """The write-ahead log of the database at `path` (None: in memory, without a log).
 
-    SQLite cannot move the part of it into the database that is newer than the oldest open read. So a reader that does
-    not end lets it grow until the disk is full. A change is logged once.
+    SQLite cannot move the part of the log newer than the oldest open read into the database. So an endless reader lets
+    the log grow until the disk is full. A change is logged once.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -112,7 +112,7 @@ class Growth:
         self._grows = False
 
     def look(self) -> None:
-        """Compare its size with the limit, and log a change. It raises no error."""
+        """Compare the size with the limit, and log a change. No error is raised."""
         if self._log is None:
             return
         try:
@@ -135,11 +135,11 @@ class Growth:
 
 
 _RESERVE_BYTES: Final = 64 * 1024**2
-"""Space for work that has begun: decisions, ends of turns and of actions, receipts."""
+"""Space for begun work: decisions, ends of turns and of actions, receipts."""
 _LOOK_SECONDS: Final = 1.0
 
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="askfirst-room")
-"""A thread of its own: incoming events do not wait while all threads of the loop are busy, as with name lookups."""
+"""A separate thread: incoming events do not wait while all threads of the loop are busy, as with name lookups."""
 
 
 class DiskSpace:
@@ -163,7 +163,7 @@ class DiskSpace:
         self._next = 0.0
 
     async def enough(self) -> bool:
-        """Return True if more than the reserve is free. If no thread can be started, return the last result."""
+        """Return True if at least the reserve is free. If no thread can be started, return the last result."""
         if self._file is not None and not self._fresh:
             self._next = time.monotonic() + self._look_seconds
             with suppress(RuntimeError):
@@ -172,7 +172,7 @@ class DiskSpace:
 
     @property
     def seen(self) -> bool:
-        """True if a recent result says that enough is free. Then no caller has to wait for a new one."""
+        """True if enough is free by a recent result. Then no caller has to wait for a new result."""
         return self._enough and (self._file is None or self._fresh)
 
     @property
@@ -180,7 +180,7 @@ class DiskSpace:
         return time.monotonic() < self._next
 
     def _look(self, file: Path) -> None:
-        """Look in the thread. Its result is kept even if the caller was cancelled."""
+        """Look in the thread. The result is kept even if the caller was cancelled."""
         enough = _free(file) >= self._reserve_bytes
         if enough is not self._enough:
             self._enough = enough
@@ -195,7 +195,7 @@ class DiskSpace:
 
 
 def _free(file: Path) -> int:
-    """Return the bytes that this user may still write to the disk of the file."""
+    """Return the bytes still writable by this user on the disk of the file."""
     return shutil.disk_usage(file.resolve().parent).free
 
 
@@ -208,7 +208,7 @@ _NETWORK: Final = frozenset(
         *("sshfs", "moosefs", "mfs"),
     )
 )
-"""Types of file systems whose files are on another machine, or on the host of a virtual machine."""
+"""Types of file systems with files on another machine, or on the host of a virtual machine."""
 
 
 def warn_of_network(file: Path) -> None:
@@ -238,10 +238,10 @@ def warn_of_network(file: Path) -> None:
 
 
 def file_system(details: str, mounts: str) -> str | None:
-    """Return the type of the file system of an open file, by its ``/proc/self/fdinfo`` and ``/proc/self/mountinfo``.
+    """Return the type of the file system of an open file, by ``/proc/self/fdinfo`` and ``/proc/self/mountinfo``.
 
-    None if it is unknown. The first file has the id of the mount, so hidden mounts and names with escapes do not
-    matter. See proc_pid_fdinfo(5) and proc_pid_mountinfo(5).
+    None if unknown. The first file has the id of the mount, so hidden mounts and names with escapes do not matter. See
+    proc_pid_fdinfo(5) and proc_pid_mountinfo(5).
     """
     found = [line.split()[1] for line in details.splitlines() if line.startswith("mnt_id:")]
     for line in mounts.splitlines():

@@ -1,4 +1,4 @@
-"""Removal of all that is kept of lanes, or named after a subject; see `Store.forget`."""
+"""Removal of all data of lanes, and of everything named after a subject; see `Store.forget`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _OF_LANES = (
     ("", "DELETE FROM launch WHERE action_id = ?"),
     ("", "DELETE FROM lane WHERE lane = ?"),
 )
-"""The statements that remove all of a lane, each with what it counts as."""
+"""The statements for removing a lane, each with the name for the count."""
 
 
 def forget(db: sqlite3.Connection, at: Moment, forgotten: Forgotten) -> Mapping[str, int]:
-    """Remove all of this. Raises Conflict while one of its lanes is leased."""
+    """Remove this data. Raises Conflict while a lane is leased."""
     for lane in forgotten.lanes:
         found = db.execute("SELECT 1 FROM lane WHERE lane = ? AND worker IS NOT NULL AND until > ?", (lane, at.real))
         if found.fetchone():
@@ -48,12 +48,12 @@ def forget(db: sqlite3.Connection, at: Moment, forgotten: Forgotten) -> Mapping[
 
 
 def _chosen(db: sqlite3.Connection, names: str, forgotten: Forgotten) -> Iterable[str]:
-    """Return the names of a query that go."""
+    """Return the names of a query to remove."""
     return [name for (name,) in db.execute(names).fetchall() if forgotten.names(name)]
 
 
 def _records(db: sqlite3.Connection, at: Moment, forgotten: Forgotten, gone: Counter[str]) -> None:
-    """Remove records, and the names and versions of ended ones, which do not count."""
+    """Remove records, and the names and versions of ended records, without counting the latter."""
     for name in _chosen(db, "SELECT name FROM record", forgotten):
         lives = "SELECT count(*) FROM record WHERE name = ? AND value IS NOT NULL AND (expires IS NULL OR expires > ?)"
         gone["records"] += db.execute(lives, (name, at.now)).fetchone()[0]

@@ -1,4 +1,4 @@
-"""Jobs of the writer, and the ones that wait for a lane to become ready."""
+"""Jobs of the writer, and jobs waiting for a ready lane."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gateway.store.sqlite.clock import Moment, Woken
 
 T = TypeVar("T")
 Operation: TypeAlias = Callable[[sqlite3.Connection, Moment], T]
-"""Reads and writes in the given transaction. It runs again if the transaction of its group was rolled back."""
+"""Reads and writes in the given transaction. An operation runs again after a rollback of the group's transaction."""
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """An operation and the future of its result; see `Writer.submit`."""
+    """An operation and the future of the result; see `Writer.submit`."""
 
     run: Operation[Any]
     future: asyncio.Future[Any]
@@ -28,7 +28,7 @@ class Job:
     give_up: float
     durable: bool
     alone: bool
-    """It runs outside a transaction, after the others."""
+    """Runs outside a transaction, after the other jobs."""
 
 
 class JobResult(NamedTuple):
@@ -40,15 +40,15 @@ class JobResult(NamedTuple):
 
     @property
     def found(self) -> bool:
-        """True if the job need not wait any longer: it has a value or an error."""
+        """True if the job need not wait any longer, because of a value or an error."""
         return self.value is not None or self.error is not None
 
 
 class Waiters:
-    """Jobs without a result so far, in the order of their arrival, by topic."""
+    """Jobs without a result so far, in the order of arrival, by topic."""
 
     def __init__(self, like: Waiters | None = None) -> None:
-        """Copy the jobs of `like`, for a transaction that may be rolled back."""
+        """Copy the jobs of `like`, for a transaction with a possible rollback."""
         self._topics: dict[Hashable, list[Job]] = {}
         self.give_up: float = math.inf
         """No job gives up before this moment."""
@@ -72,7 +72,7 @@ class Waiters:
         self.give_up = min(self.give_up, job.give_up)
 
     def served(self, woken: set[Woken] | None, attempt: Callable[[Job], JobResult]) -> Iterator[JobResult]:
-        """Try the jobs that may use the woken lanes (None: all jobs). Each topic is tried until one job has no
+        """Try the jobs concerned with the woken lanes (None: all jobs). Each topic is tried until a job has no
         result."""
         for topic, jobs in [*self._topics.items()]:
             if woken is not None and not jobs[0].concerned(woken):
@@ -88,7 +88,7 @@ class Waiters:
             self._keep(topic, jobs[gone:])
 
     def given_up(self, now: float) -> Iterator[JobResult]:
-        """End the jobs that have waited for long enough, without a value."""
+        """End the jobs past their `give_up`, without a value."""
         if now < self.give_up:
             return
         for topic, jobs in [*self._topics.items()]:

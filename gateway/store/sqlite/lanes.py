@@ -1,7 +1,7 @@
-"""Lanes: which of them are ready to be leased, and when the next one becomes ready.
+"""Lanes: the choice of a ready lane, and the time until the next becomes ready.
 
-A lane has a row while it has work, is held, or has a state to keep between leases. `ready_at` is NULL without work,
-else the moment from which the lane may be leased. The leases themselves are in `gateway.store.sqlite.leases`.
+A lane has a row while there is work, a holder, or a state to keep between leases. `ready_at` is NULL without work, else
+the earliest moment of a lease. The leases themselves are in `gateway.store.sqlite.leases`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NEXT = f"SELECT ({_DUE}), ({_LAPSES})"
 
 
 class Row(NamedTuple):
-    """The row of a lane that is ready."""
+    """The row of a ready lane."""
 
     id: int
     kind: Kind
@@ -72,18 +72,18 @@ _WAKE_TURNS = (
 
 
 def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, pool: str = "") -> None:
-    """Make a lane ready: it has work now."""
+    """Make a lane with new work ready."""
     at.woken.add((kind, pool))
     db.execute(_WAKE, {"kind": kind, "lane": lane, "pool": pool, "now": at.now, "collects": False})
 
 
 def put_off_no_more(db: sqlite3.Connection, kind: Kind, lane: str) -> None:
-    """Let a lane be ready before it is due. A lane that is held is not changed: its holder decides when it is due."""
+    """Let a lane be ready before the due time. A held lane is not changed: the holder decides on the due time."""
     db.execute("UPDATE lane SET due = 0 WHERE kind = ? AND lane = ? AND worker IS NULL AND due > 0", (kind, lane))
 
 
 def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str], *, collects: bool) -> None:
-    """Make the turns of conversations ready. With `collects`, one that waits for more events goes on."""
+    """Make the turns of conversations ready. With `collects`, a turn waiting for more events continues to wait."""
     names = dict.fromkeys(conversations)
     if not names:
         return
@@ -96,7 +96,7 @@ def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str],
 
 
 def rest(db: sqlite3.Connection, at: Moment, conversation: str) -> None:
-    """Make the turn of a conversation with a new note ready after `FOLDED_AFTER`, unless it is ready before."""
+    """Make the turn of a conversation with a new note ready after `FOLDED_AFTER`, unless ready before."""
     at.woken.add(("turn", ""))
     db.execute(
         "INSERT INTO lane (kind, lane, ready_at, rests) VALUES ('turn', ?, ?, 1) ON CONFLICT (kind, lane) "
@@ -106,9 +106,9 @@ def rest(db: sqlite3.Connection, at: Moment, conversation: str) -> None:
 
 
 def clear_if_idle(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> None:
-    """Make a lane unready if it has no work left. A conversation with notes alone becomes ready after `FOLDED_AFTER`.
+    """Make a lane without work unready. A conversation with notes alone becomes ready after `FOLDED_AFTER`.
 
-    It is called when work is removed, but not by `finish`, which computes the readiness itself.
+    Called after a removal of work. `finish` computes the readiness separately.
     """
     if has_work(db, kind, lane):
         return
@@ -122,7 +122,7 @@ def clear_if_idle(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> 
 
 
 def first_ready(db: sqlite3.Connection, at: Moment, kinds: Sequence[Kind], only: str | None, pool: str) -> Row | None:
-    """Return the lane that has been ready longest, as `Store.lease` chooses it, or None."""
+    """Return the longest-ready lane for `Store.lease`, or None."""
     rows = [row for kind in kinds for row in _ready(db, at, kind, only, pool if kind == "out" else "")]
     return min(rows, key=lambda row: (row.ready_at, row.id), default=None)
 
@@ -135,9 +135,9 @@ def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, poo
 
 
 def seconds_to_next(db: sqlite3.Connection, at: Moment, since: Moment) -> float | None:
-    """Return the seconds until a lane becomes ready by time alone, because it is due or its lease lapses.
+    """Return the seconds until a lane becomes ready by time alone, at the due time or the lapse of the lease.
 
-    None if no lane will; below 0 if one has become ready since `since`.
+    None if no lane will; below 0 if a lane has become ready since `since`.
     """
     due, until = db.execute(_NEXT, {"now": since.now, "real": since.real}).fetchone()
     waits = [] if due is None else [(due - at.now) / 1_000_000]
@@ -152,10 +152,10 @@ def has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:
 
 
 def has_notes(db: sqlite3.Connection, conversation: str) -> bool:
-    """Return True if an event that does not wake, and has no pointer, waits in the conversation."""
+    """Return True if a note waits in the conversation: an event without a pointer, accepted without `wakes`."""
     return db.execute(_NOTES, (conversation,)).fetchone() is not None
 
 
 def may_collect(db: sqlite3.Connection, conversation: str) -> bool:
-    """Return True if all events that wake the conversation may wait for more events."""
+    """Return True if all waking events of the conversation may wait for more events."""
     return db.execute(_URGENT, (conversation,)).fetchone() is None

@@ -1,4 +1,4 @@
-"""Leases of lanes: taken, renewed, finished and given back, with the state that is kept from one to the next."""
+"""Leases of lanes: taken, renewed, finished and given back, with the state kept between leases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lease(
     lease_seconds: float,
     prefetch: Prefetch,
 ) -> Lease | None:
-    """Lease the lane that has been ready longest, or return None."""
+    """Lease the longest-ready lane, or return None."""
     row = lanes.first_ready(db, at, kinds, only, pool)
     if row is None:
         return None
@@ -66,10 +66,10 @@ def lease(
 
 
 class _Work(NamedTuple):
-    """The work of a lane that its lease is given."""
+    """The work of a leased lane."""
 
     upto: int
-    """The last `seq` of the events or launches; of an outbox, that of its first part."""
+    """The last `seq` of the events or launches; of an outbox, the `seq` of the first part."""
     events: tuple[Waiting, ...] = ()
     parts: tuple[QueuedPart, ...] = ()
     steps: tuple[Any, ...] = ()
@@ -92,7 +92,7 @@ def _work(db: sqlite3.Connection, kind: Kind, lane: str) -> _Work:
 
 
 def renew(db: sqlite3.Connection, at: Moment, held: Lease, lease_seconds: float) -> Control:
-    """Renew the lease, and return the signals since it began. Raises Fenced."""
+    """Renew the lease, and return the signals since the lease began. Raises Fenced."""
     hold(db, held)
     db.execute("UPDATE lane SET until = ? WHERE kind = ? AND lane = ?", (at.real + lease_seconds, held.kind, held.lane))
     if held.kind != "turn":
@@ -102,7 +102,7 @@ def renew(db: sqlite3.Connection, at: Moment, held: Lease, lease_seconds: float)
 
 
 def hold(db: sqlite3.Connection, held: Lease) -> int:
-    """Return the last `seq` that the lease was given (of an outbox: its first).
+    """Return the last `seq` of the leased work (of an outbox: the first).
 
     Raises Fenced if the lease is lost. A lapsed lease is not lost until another worker takes the lane.
     """
@@ -124,7 +124,7 @@ def finish(
     due: datetime | None,
     collect_until: datetime | None,
 ) -> None:
-    """End the lease, and keep the state of the lane for the next one."""
+    """End the lease, and keep the state of the lane for the next lease."""
     kind, lane = held.kind, held.lane
     if outcome == "done" and kind == "turn":
         db.execute("DELETE FROM step WHERE conversation = ?", (lane,))
@@ -154,7 +154,7 @@ def finish(
 
 
 def give_back(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, worker: str, fence: int | None = None) -> None:
-    """Undo a lease that its caller did not receive. The next lease is given the same work."""
+    """Undo a lease not received by the caller. The next lease has the same work."""
     at.woken.add((kind, None))
     given = db.execute(
         "UPDATE lane SET worker = NULL, until = NULL, upto = NULL "
@@ -173,7 +173,7 @@ def checkpoint(db: sqlite3.Connection, conversation: str, steps: Sequence[str]) 
 
 
 def signal(db: sqlite3.Connection, conversation: str, value: str) -> None:
-    """Leave a signal for the holder of the conversation's turn. Without a holder it is dropped."""
+    """Store a signal for the holder of the conversation's turn. Without a holder the signal is dropped."""
     db.execute(
         "INSERT INTO signal (conversation, value) SELECT ?1, ?2 "
         "FROM lane WHERE kind = 'turn' AND lane = ?1 AND worker IS NOT NULL",
@@ -182,13 +182,13 @@ def signal(db: sqlite3.Connection, conversation: str, value: str) -> None:
 
 
 def end_all(db: sqlite3.Connection) -> None:
-    """Let all leases lapse: the process that held them has ended."""
+    """Let all leases lapse: the holding process has ended."""
     db.execute("UPDATE lane SET until = 0 WHERE worker IS NOT NULL")
     db.execute("DELETE FROM signal WHERE seq > 0")  # without a condition SQLite writes even to an empty table
 
 
 def is_held(db: sqlite3.Connection, at: Moment, conversation: str) -> bool:
-    """Return True if the turn of a conversation is held by a lease that has not lapsed."""
+    """Return True if an unlapsed lease holds the turn of a conversation."""
     found = db.execute(
         "SELECT 1 FROM lane WHERE kind = 'turn' AND lane = ? AND worker IS NOT NULL AND until > ?",
         (conversation, at.real),
@@ -197,7 +197,7 @@ def is_held(db: sqlite3.Connection, at: Moment, conversation: str) -> bool:
 
 
 def _count_try(db: sqlite3.Connection, kind: Kind, lane: str, upto: int | None) -> None:
-    """Add a try to the events or parts of a lease that ended without consuming them."""
+    """Add a try to the unconsumed events or parts of an ended lease."""
     if kind == "turn":
         db.execute("UPDATE event SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))
     elif kind == "out":

@@ -1,4 +1,4 @@
-"""Mailboxes: events from platforms, timers and dead letters are stored here, and parts in outboxes."""
+"""Mailboxes with events from platforms, timers and dead letters, and outboxes with parts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ T = TypeVar("T")
 log = logging.getLogger("askfirst.store")
 
 _TIMERS = 500
-"""The most timers that are fired in one transaction."""
+"""The most timers fired in a transaction."""
 _MOST_ROWS = 64
-"""The most rows of one statement. Every SQLite accepts 999 values (https://sqlite.org/limits.html); a row has seven."""
+"""The most rows of a statement. Every SQLite accepts 999 values (https://sqlite.org/limits.html); a row has seven."""
 
 
 class Arrival(NamedTuple):
-    """An event converted for the database, so that the database can refuse no value of it."""
+    """An event converted for the database, with values certain to be accepted there."""
 
     event_ids: tuple[str, ...]
     refusable: bool
@@ -57,7 +57,7 @@ class Arrival(NamedTuple):
 
 
 def arrival(event: Incoming) -> Arrival:
-    """Convert an event. Raises ValueError for a body that is not JSON, and for a name that is not valid text."""
+    """Convert an event. Raises ValueError for a body without JSON form, and for a name with invalid text."""
     for name in (event.conversation, *event.event_ids, event.about or ""):
         name.encode()
     return Arrival(
@@ -77,9 +77,9 @@ def arrival(event: Incoming) -> Arrival:
 def accept(
     db: sqlite3.Connection, at: Moment, batches: Sequence[Sequence[Arrival]], max_waiting: int | None = None
 ) -> list[list[bool] | Overloaded]:
-    """Store events in their mailboxes. Return for each batch which events were new, or the error that refused it.
+    """Store events in the mailboxes. Return for each batch a flag per event (True: new), or the error of the refusal.
 
-    It takes a few statements for any number of events: during each, another thread may take the GIL and keep it.
+    Any number of events takes a few statements: during each, another thread may take the GIL and keep it.
     """
     seen = _known(db, at, [event_id for batch in batches for event in batch for event_id in event.event_ids])
     (waiting,) = db.execute("SELECT waiting FROM mail").fetchone()
@@ -94,7 +94,7 @@ def accept(
         ids: dict[str, int] = {}
         counted = 0
         before = -1
-        """Count of the events before the last refusable one."""
+        """Count of the events before the last refusable event."""
         for event in batch:
             fresh.append(seen.isdisjoint(event.event_ids) and ids.keys().isdisjoint(event.event_ids))
             if fresh[-1]:
@@ -122,7 +122,7 @@ def accept(
 
 
 def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield portions for few statements. Their sizes are powers of two, so that few prepared statements are cached."""
+    """Yield portions for few statements. The sizes are powers of two, so few prepared statements are cached."""
     begin = 0
     while left := len(items) - begin:
         rows = min(_MOST_ROWS, 1 << (left.bit_length() - 1))
@@ -153,7 +153,7 @@ def _in_each(
 
 
 def _full_mailbox(new: Sequence[Arrival], in_each: Counter[str], most: int) -> str | None:
-    """Return a conversation that cannot accept one of these events, or None."""
+    """Return the first full conversation with a refusable event among these, or None."""
     before: Counter[str] = Counter()
     for event in new:
         if event.refusable and in_each[event.conversation] + before[event.conversation] >= most:
@@ -175,7 +175,7 @@ def _known(db: sqlite3.Connection, at: Moment, event_ids: Sequence[str]) -> set[
 
 
 def _remember(db: sqlite3.Connection, until: Mapping[str, int]) -> None:
-    """Remember ids until these moments. A twin's ids are remembered too, because one of them may be new."""
+    """Remember ids until these moments. A twin's ids are remembered too, because some may be new."""
     for some in _portions(list(until.items())):
         marks = ", ".join(["(?, ?)"] * len(some))
         db.execute(f"INSERT OR REPLACE INTO seen VALUES {marks}", [value for row in some for value in row])  # noqa: S608
@@ -212,9 +212,9 @@ def _deliver(db: sqlite3.Connection, at: Moment, events: Sequence[Arrival]) -> N
 
 
 def _last_about_each(db: sqlite3.Connection, events: Sequence[Arrival], notes: Sequence[Arrival]) -> Sequence[Arrival]:
-    """Return the events without the notes that a later one replaces, and remove the waiting notes on the same subject.
+    """Return the events without replaced notes, and remove the waiting notes on the same subject.
 
-    A note that a lease was given stays, because its holder consumes it.
+    A leased note stays, because the holder consumes the note.
     """
     last = {(event.conversation, event.about): event for event in notes if event.about is not None}
     for conversation, about in last:
@@ -258,7 +258,7 @@ def mailbox(db: sqlite3.Connection, at: Moment, conversation: str, limit: int) -
 
 
 def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
-    """Append a part to its outbox. A part that is queued already is skipped."""
+    """Append a part to the outbox. An already queued part is skipped."""
     db.execute(
         "INSERT INTO part (part_id, conversation, stamp, body, pool) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (part.part_id, part.conversation, at.now, encode(part.body), part.pool),
@@ -267,7 +267,7 @@ def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
 
 
 def timers(db: sqlite3.Connection, at: Moment, conversation: str | None) -> list[Timer]:
-    """Return the timers whose event is of a conversation, or all. Unreadable ones are left out."""
+    """Return the timers with an event of a conversation, or all timers. Unreadable timers are left out."""
     found: list[Timer] = []
     for timer_id, due, text in db.execute("SELECT timer_id, due, CAST(incoming AS BLOB) FROM timer").fetchall():
         with suppress(ValueError):
@@ -298,7 +298,7 @@ def run_timers(db: sqlite3.Connection, at: Moment) -> float | None:
 
 
 def keep_dead(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
-    """Store a dead letter. One of the same id is replaced."""
+    """Store a dead letter. A letter of the same id is replaced."""
     db.execute(
         "INSERT OR REPLACE INTO dead (dead_id, conversation, reason, stamp, held) VALUES (?, ?, ?, ?, ?)",
         (letter.dead_id, letter.conversation, letter.reason, at.now, dead_to_text(letter)),
@@ -316,7 +316,7 @@ def dead_letters(db: sqlite3.Connection, at: Moment, after: int, limit: int) -> 
 
 
 def drop_some(db: sqlite3.Connection, at: Moment, reason: str | None, limit: int) -> int:
-    """Delete some of the dead letters whose reason contains `reason`. Return their number."""
+    """Delete some of the dead letters with `reason` within the reason. Return the number."""
     gone = db.execute(
         "DELETE FROM dead WHERE seq IN (SELECT seq FROM dead WHERE ?1 IS NULL OR instr(reason, ?1) LIMIT ?2)",
         (reason, limit),
@@ -325,7 +325,7 @@ def drop_some(db: sqlite3.Connection, at: Moment, reason: str | None, limit: int
 
 
 def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
-    """Put a dead letter back. Its event is stored although its ids are remembered."""
+    """Put a dead letter back. The event is stored although the ids are remembered."""
     found = db.execute("DELETE FROM dead WHERE dead_id = ? RETURNING CAST(held AS BLOB)", (dead_id,)).fetchall()
     for (held,) in found:
         incoming, part = dead_from_text(held)

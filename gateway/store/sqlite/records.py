@@ -11,14 +11,14 @@ from gateway.store.transaction import LogCut, Put
 from gateway.store.types import Cell, Key, LogEntry, Record, Snapshot
 
 PARTITION = "00"
-"""The only partition of an embedded store, which is one file."""
+"""The only partition of an embedded store."""
 
 _LAST_CHARACTER = "\U0010ffff"
 _ABSENT = Record()
 
 
 def get(db: sqlite3.Connection, at: Moment, keys: Sequence[Key]) -> Snapshot:
-    """Return records, read at one moment. A key of another partition is absent."""
+    """Return records, read at the same moment. A key of another partition is absent."""
     return Snapshot(
         {key: _record(db, at, key.name) if key.partition == PARTITION else _ABSENT for key in keys}, moment(at.now)
     )
@@ -33,7 +33,7 @@ def _record(db: sqlite3.Connection, at: Moment, name: str) -> Record:
 
 
 def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
-    """Return the version of a record; 0 if it is absent."""
+    """Return the version of a record; 0 if absent."""
     row = db.execute(
         "SELECT version FROM record WHERE name = ? AND (expires IS NULL OR expires > ?)", (name, at.now)
     ).fetchone()
@@ -41,7 +41,7 @@ def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
 
 
 def scan(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int) -> list[tuple[Key, Record]]:
-    """Return records whose name begins with `prefix`, from the name `first` on."""
+    """Return records with this name prefix, from the name `first` on."""
     found = db.execute(
         "SELECT name, CAST(value AS BLOB), version FROM record WHERE name >= ? AND name < ? AND value IS NOT NULL "
         "AND (expires IS NULL OR expires > ?) ORDER BY name LIMIT ?",
@@ -51,7 +51,7 @@ def scan(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int
 
 
 def put(db: sqlite3.Connection, at: Moment, name: str, new: Put) -> None:
-    """Write a record. Its version grows by one, also after one that was deleted or has expired."""
+    """Write a record. The version grows by 1, also after a deletion or expiry."""
     expires = None if new.ttl_seconds is None else at.now + span(new.ttl_seconds)
     db.execute(
         "INSERT INTO record VALUES (?, ?, 1, ?) ON CONFLICT (name) DO UPDATE "
@@ -61,12 +61,12 @@ def put(db: sqlite3.Connection, at: Moment, name: str, new: Put) -> None:
 
 
 def delete(db: sqlite3.Connection, at: Moment, name: str) -> None:
-    """Delete a record. Its version is kept for a while, so that a new record does not have the same one."""
+    """Delete a record. The version is kept for a while, so a new record has another version."""
     db.execute("UPDATE record SET value = NULL, expires = ? WHERE name = ?", (at.now, name))
 
 
 def append(db: sqlite3.Connection, at: Moment, lines: Sequence[tuple[str, str]]) -> None:
-    """Append lines to logs. Each line comes with the name of its log."""
+    """Append lines to logs. Each line comes with the name of the log."""
     db.executemany(
         "INSERT INTO log SELECT ?1, coalesce(max(seq), (SELECT upto FROM emptied)) + 1, ?2, ?3 FROM log WHERE log = ?1",
         [(log, at.now, line) for log, line in lines],
@@ -86,12 +86,12 @@ def cut(db: sqlite3.Connection, cuts: Sequence[LogCut]) -> None:
 
 
 def rewrite(db: sqlite3.Connection, lines: Sequence[tuple[str, int, str]]) -> None:
-    """Give lines of logs another value. Each comes with the name of its log and its number."""
+    """Give lines of logs another value. Each comes with the name of the log and the line's number."""
     db.executemany("UPDATE log SET value = ?3 WHERE log = ?1 AND seq = ?2", lines)
 
 
 def logs(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int) -> list[tuple[str, int]]:
-    """Return logs whose name begins with `prefix`, from the name `first` on, each with the stamp of its first line."""
+    """Return logs with this name prefix, from the name `first` on, each with the stamp of the first line."""
     return db.execute(
         "WITH RECURSIVE named (log) AS (SELECT min(log) FROM log WHERE log >= :first "
         "UNION ALL SELECT (SELECT min(log) FROM log WHERE log > named.log) FROM named WHERE named.log IS NOT NULL) "
@@ -104,7 +104,7 @@ def logs(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int
 def read(
     db: sqlite3.Connection, at: Moment, log: Key, after: int, first: int | None, last: int | None
 ) -> list[LogEntry]:
-    """Return entries of a log in order: the first ones, else the last ones."""
+    """Return entries of a log in order: the first, or without `first` the last."""
     if log.partition != PARTITION:
         return []
     chosen = "SELECT seq, stamp, CAST(value AS BLOB) FROM log WHERE log = ? AND seq > ? ORDER BY seq"
@@ -121,7 +121,7 @@ def read(
 
 
 def last_lines(db: sqlite3.Connection, log: str, last: int) -> tuple[str, ...]:
-    """Return the last lines of a log, without stamps. One row is read: after each, another thread may take the GIL."""
+    """Return the last lines of a log, without stamps. A single row is read: after each, a thread may take the GIL."""
     (newest_first,) = db.execute(
         "SELECT CAST(group_concat(value, char(10)) AS BLOB) "
         "FROM (SELECT value FROM log WHERE log = ? ORDER BY seq DESC LIMIT ?)",
@@ -133,7 +133,7 @@ def last_lines(db: sqlite3.Connection, log: str, last: int) -> tuple[str, ...]:
 def acquire(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:
     """Take the cost of all cells or of none. Return the seconds to wait, or 0.
 
-    GCRA: each cell stores when its next unit would arrive at an even rate.
+    GCRA: each cell stores the arrival of the next unit at an even rate.
     """
     arrivals: dict[str, int] = {}
     wait = 0

@@ -9,7 +9,7 @@ from gateway.store.codec import decode_body, stamp_of
 from gateway.store.types import QueuedPart, Waiting
 
 EVENT_COLUMNS = "seq, conversation, stamp, CAST(body AS BLOB), pointed, collects, tries"
-"""As bytes, also a body that is no text: SQLite refuses to give it as one."""
+"""The body is read as bytes: SQLite refuses to return invalid text as text."""
 
 
 def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
@@ -32,7 +32,7 @@ def outbox(db: sqlite3.Connection, conversation: str, limit: int = -1) -> list[Q
 
 
 def numbered_parts(db: sqlite3.Connection, conversation: str, limit: int) -> list[tuple[int, QueuedPart]]:
-    """Return the unsent parts of a conversation, in order, each with its `seq`."""
+    """Return the unsent parts of a conversation, in order, each with the `seq`."""
     found = db.execute(
         "SELECT seq, part_id, CAST(body AS BLOB), pool, stamp, tries FROM part "
         "WHERE conversation = ? ORDER BY seq LIMIT ?",

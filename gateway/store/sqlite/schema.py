@@ -1,4 +1,4 @@
-"""The file of an embedded store: its lock, its tables, and the checks when it is opened."""
+"""The file of an embedded store: the lock, the tables, and the checks at the opening."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ _MENDS = {
 def lock(path: Path) -> FileLock:
     """Make this process the owner of the file. Raises StoreInUse if another process is.
 
-    The lock is the operating system's, and so ends with the process. On a network file system it may not hold, and a
-    warning is logged.
+    Raises StoreRefused without write access. The lock is the operating system's, and ends with the process. On a
+    network file system the lock may not hold, and a warning is logged.
     """
     side = Path(f"{path}.lock")
     held = FileLock(side, timeout=0)
@@ -196,7 +196,7 @@ def lock(path: Path) -> FileLock:
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """Open the database (None: in memory), a new one with its tables.
+    """Open the database (None: in memory), and create the tables of a new database.
 
     Raises StoreRefused, and then the file is unchanged.
     """
@@ -252,7 +252,7 @@ def _size(file: Path | str) -> int:
 
 
 def _way_back(path: Path) -> str:
-    """Return advice for a file that cannot be used. SQLite takes any log beside a file for the file's own."""
+    """Return advice for an unusable file. SQLite takes any log beside a file for the file's own."""
     if not _size(f"{path}-wal"):
         return "restore it from a backup (docs/deploy.md)"
     return (
@@ -262,7 +262,7 @@ def _way_back(path: Path) -> str:
 
 
 def mend(errorname: str) -> str | None:
-    """Return advice for an error that is not the file's fault, or None."""
+    """Return advice for an error not caused by the file, or None."""
     for kind, what in _MENDS.items():
         if errorname.startswith(f"SQLITE_{kind}"):
             return what
@@ -270,14 +270,14 @@ def mend(errorname: str) -> str | None:
 
 
 def check_form(db: sqlite3.Connection) -> None:
-    """Raise StoreUnavailable if another program has given the file another form while it is open."""
+    """Raise StoreUnavailable if another program has changed the form of the open file."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     if version != FORM:
         raise StoreUnavailable(f"the store cannot be used: it {other_form(version)}")
 
 
 def _check(db: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreRefused for a file of another program or of another form, or a damaged one."""
+    """Raise StoreRefused for a damaged file, or a file of another program or form."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     application: int = db.execute("PRAGMA application_id").fetchone()[0]
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

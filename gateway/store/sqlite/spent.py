@@ -1,4 +1,4 @@
-"""Counts that are only added to: usage and cost, by name."""
+"""Counts with additions only: usage and cost, by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 def add(db: sqlite3.Connection, at: Moment, spends: Sequence[Spending]) -> None:
-    """Add amounts to counts. A count that has ended begins anew at 0."""
+    """Add amounts to counts. An ended count begins anew at 0."""
     for spending in spends:
         (found,) = read(db, at, [spending.name])
         amounts = Counter(found)
@@ -27,7 +27,7 @@ def add(db: sqlite3.Connection, at: Moment, spends: Sequence[Spending]) -> None:
 
 
 def read(db: sqlite3.Connection, at: Moment, names: Sequence[str]) -> list[Mapping[str, int]]:
-    """Return counts; an empty one for a name without additions."""
+    """Return counts; an empty mapping for a name without additions."""
     found = []
     for name in names:
         row = db.execute(
@@ -40,7 +40,7 @@ def read(db: sqlite3.Connection, at: Moment, names: Sequence[str]) -> list[Mappi
 def page(
     db: sqlite3.Connection, at: Moment, prefix: str, after: str, limit: int
 ) -> list[tuple[str, Mapping[str, int]]]:
-    """Return the counts whose name begins with `prefix` and comes after `after`, ordered by name."""
+    """Return the counts with this name prefix, after the name `after`, ordered by name."""
     found = db.execute(
         "SELECT name, CAST(amounts AS BLOB) FROM spent "
         "WHERE name >= ? AND name < ? AND name > ? AND ends > ? ORDER BY name LIMIT ?",
@@ -50,6 +50,6 @@ def page(
 
 
 def _amounts(stored: bytes) -> Mapping[str, int]:
-    """Return the amounts of a count. What is no number of it counts nothing."""
+    """Return the amounts of a count. Anything but an integer is ignored."""
     value = decode_loosely(stored)
     return {field: n for field, n in value.items() if isinstance(n, int)} if isinstance(value, dict) else {}

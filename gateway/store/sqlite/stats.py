@@ -26,7 +26,7 @@ FROM (SELECT timer_id FROM timer ORDER BY due LIMIT :most) WHERE timer_id LIKE '
 
 
 def stats(db: sqlite3.Connection, at: Moment) -> Stats:
-    """Return all counts, read at one moment."""
+    """Return all counts, read at the same moment."""
     row = db.execute(_STATS, {"now": at.now, "real": at.real}).fetchone()
     waiting, pointed, ready, leased, parked, parts, timers, dead, oldest = row
     return Stats(

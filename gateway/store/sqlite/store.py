@@ -43,17 +43,17 @@ from gateway.store.types import (
 T = TypeVar("T")
 
 _PAGE = 500
-"""The most rows that are read in one operation. Other operations run between two."""
+"""The most rows read in an operation. Other operations run between two."""
 _DROPS = 100
-"""The most dead letters that are deleted in one operation: each is overwritten in the file."""
+"""The most dead letters deleted in an operation: each is overwritten in the file."""
 
 
 class SqliteStore:
-    """A store in one file, or in memory (":memory:"), owned by one process; see `gateway.store.base.Store`.
+    """A store in a file, or in memory (":memory:"), owned by a single process; see `gateway.store.base.Store`.
 
-    A new message is refused while `max_waiting` events wait, or a tenth of that in its conversation. `open` raises
-    StoreRefused for a file that another process owns, that is damaged, of another program, or of another form. The
-    file is unchanged then.
+    A new message is refused while `max_waiting` events wait, or a tenth of this number in the conversation. `open`
+    raises StoreRefused for a file owned by another process, damaged, of another program, or of another form. The file
+    is unchanged then.
     """
 
     shared = False
@@ -92,7 +92,7 @@ class SqliteStore:
             self._open.look_up()
 
     async def open(self) -> None:
-        """Lock the file, and create or migrate it. Raises StoreRefused."""
+        """Lock the file, and create the tables of a new file. Raises StoreRefused."""
         if self._open is None:
             writer = Writer(self._path, self._clock, self._timings)
             await writer.start()
@@ -109,7 +109,7 @@ class SqliteStore:
         self._announce(list(self._watchers))
 
     def partition(self, conversation: str) -> str:
-        """Return the one partition of an embedded store."""
+        """Return the only partition of an embedded store."""
         return records.PARTITION
 
     @property
@@ -175,7 +175,7 @@ class SqliteStore:
             raise
 
     def _keep_or_give_back(self, lease: Lease | None, received: bool) -> None:
-        """Give back a lease whose caller was cancelled, so that other workers need not wait until it lapses."""
+        """Give back the lease of a cancelled caller, so other workers need not wait for the lapse."""
         if lease is not None and not received and self._open is not None:
             held = lease.kind, lease.lane, lease.worker, lease.fence
             returned = self._open.submit(lambda db, at: leases.give_back(db, at, *held), durable=False)

@@ -1,4 +1,4 @@
-"""Commits: first all expectations of a transaction are checked, then its changes are applied."""
+"""Commits: first all expectations of a transaction are checked, then the changes are applied."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gateway.store.types import Kind
 
 
 def check(transaction: Transaction) -> None:
-    """Raise ValueError for a transaction that no state of the store could accept."""
+    """Raise ValueError for a transaction unacceptable in every state of the store."""
     if transaction.partition != records.PARTITION:
         raise ValueError(f"partition {transaction.partition!r}: an embedded store has only {records.PARTITION!r}")
     transaction.check()
 
 
 def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Committed:
-    """Apply the transaction. Raises Fenced, TooLate or Conflict; then the caller rolls back the changes before it."""
+    """Apply the transaction. Raises Fenced, TooLate or Conflict; then the caller rolls back the changes before."""
     upto = _expect(db, at, transaction)
     for name, new in transaction.puts.items():
         records.put(db, at, name, new)
@@ -67,7 +67,7 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
 
 
 def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> int:
-    """Check the expectations. Return the last `seq` that the lease was given; see `leases.hold`."""
+    """Check the expectations. Return the last `seq` of the leased work; see `leases.hold`."""
     upto = 0 if transaction.lease is None else leases.hold(db, transaction.lease)
     if transaction.not_after is not None and at.now > micros(transaction.not_after):
         raise TooLate.by_clock(moment(at.now), transaction.not_after)

@@ -1,4 +1,4 @@
-"""The contract of channels, as tests: subclass `ChannelContract` and give it a `case`.
+"""The contract of channels, as tests: subclass `ChannelContract` and add a fixture `case`.
 
     class TestMyChannel(ChannelContract):
         @pytest_asyncio.fixture
@@ -6,7 +6,7 @@
             async with FakePlatform() as platform:
                 yield ChannelCase(channel=MyChannel, settings={...}, ...)
 
-The tests are asynchronous, because a channel is called within the event loop. They need pytest, pytest-asyncio and
+The tests are asynchronous, because a channel is called within the event loop. Required: pytest, pytest-asyncio and
 Hypothesis. Each test makes a new channel of the case.
 """
 
@@ -42,4 +42,4 @@ __all__ = [
 
 
 class ChannelContract(VerifyContract, ParseContract, WordsContract, RenderContract, SendContract, PowersContract):
-    """All tests of a channel. Subclass it with one fixture `case`."""
+    """All tests of a channel. A subclass adds the fixture `case`."""

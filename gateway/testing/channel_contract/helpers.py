@@ -1,4 +1,4 @@
-"""The fixtures and helpers that the tests of the channel contract share."""
+"""The fixtures and helpers shared by the tests of the channel contract."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ any_input = settings(
 
 
 def with_proof(webhook: Webhook, request: WebhookRequest, at: datetime = NOW, attempt: int = 1) -> WebhookRequest:
-    """Return the request as the platform sends it, with its proof."""
+    """Return the request as sent by the platform, with the proof."""
     return webhook.prove(request, at, attempt)
 
 
 def settings_of(channel: type[Channel]) -> tuple[Setting, ...]:
-    """Return the settings of a channel, from the catalogue, or else from its class."""
+    """Return the settings of a channel, from the catalogue, or else from the channel's class."""
     entry = BUILT_IN.get(channel.name)
     return entry.settings if entry else tuple(getattr(channel, "settings", ()))
 
 
 def make_channel(case: ChannelCase) -> Channel:
-    """Return the channel of the case, which is not started yet."""
+    """Return the channel of the case, not started yet."""
     return case.channel.from_settings(case.settings, way="webhook" if case.webhook else "polling")
 
 
 def webhook_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Coroutine[Any, Any, None]]:
-    """Decorate a test that needs a webhook. For a channel without one it checks that every request is refused."""
+    """Decorate a test with a webhook. For a channel without webhook, check that every request is refused."""
 
     @functools.wraps(test)
     async def shown(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -85,7 +85,7 @@ def webhook_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Co
 
 _noted: list[str] | None = None
 _watched = 0
-"""The id of the thread that must do no I/O; 0 before the first use."""
+"""The id of the thread forbidden to do I/O; 0 before the first use."""
 _OUTSIDE = ("open", "socket.", "subprocess.", "sqlite3.", "os.system", "os.exec", "os.posix_spawn", "time.sleep")
 
 
@@ -123,7 +123,7 @@ def without_io(what: str) -> Iterator[None]:
 
 
 def check_event(channel: Channel, event: Event) -> None:
-    """Check the rules that hold for every event."""
+    """Check the rules of every event."""
     assert event.event_ids, "without an id a twin is not recognised"
     assert all(isinstance(each, str) and each for each in event.event_ids), event.event_ids
     address, person = event.address, event.person
@@ -139,7 +139,8 @@ def check_event(channel: Channel, event: Event) -> None:
 
 
 def _through_json(value: Any) -> Any:
-    """Return a JSON value as it comes back from a store. Raises for a lone surrogate, which cannot be stored."""
+    """Return a JSON value as read back from a store. Raises for a lone surrogate: a store cannot hold lone
+    surrogates."""
     return json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
 
 
@@ -150,12 +151,12 @@ _PART = TypeAdapter(Part)
 
 
 def as_stored(part: Part) -> Part:
-    """Return the part as the outbox returns it."""
+    """Return the part as returned by the outbox."""
     return _PART.validate_python(_through_json(_PART.dump_python(part, mode="json")))
 
 
 async def media_of(files: ArtifactStore, content: bytes, filename: str, mime_type: str) -> Media:
-    """Keep a file, and return it as media."""
+    """Keep a file, and return the file as media."""
     with collecting() as artifacts:
         emit_artifact(content=content, filename=filename, mime_type=mime_type)
     return await files.keep(artifacts[0])
@@ -171,7 +172,7 @@ class WebServer:
 
 
 class Chat:
-    """One chat. Its replies take the engine's way: rendered, stored, read again, files opened, sent."""
+    """A chat. Replies take the engine's way: rendered, stored, read again, files opened, sent."""
 
     def __init__(self, case: ChannelCase, channel: Channel, files: ArtifactStore, url: str) -> None:
         self._case, self._channel, self._url = case, channel, url
@@ -193,7 +194,7 @@ class Chat:
     async def send(
         self, part: Part, *, key: str | None = None, edits: str | None = None, opened: OpenMedia | None = None
     ) -> Receipt:
-        """Send one part as the outbox does. `opened` is its file, if that is not a kept one."""
+        """Send a part as the outbox does. `opened` is the part's file, for a file not kept by the store."""
         self._keys += 1
         part = as_stored(part)
         if part.media is not None:
@@ -208,11 +209,12 @@ class Chat:
         return replace(self.files.open(media), link=link)
 
     def arrived(self) -> list[Arrived]:
-        """Return the messages that the person sees, oldest first."""
+        """Return the messages seen by the person, oldest first."""
         return list(self._case.platform.arrived() if self._case.platform else self._log.values())
 
     async def _show(self, part: Part, receipt: Receipt, edits: str | None) -> None:
-        """Note the line that delivery writes to the visible log. An edit replaces the line of its message."""
+        """Record the line of the visible log, as written by delivery. An edit replaces the line of the edited
+        message."""
         _, entry = bot_line("contract", part, receipt.message_id, edits)
         assert isinstance(entry, dict)
         media = part.media
@@ -230,7 +232,7 @@ class Chat:
 
 
 class Contract:
-    """The base of the tests, with their fixtures. A subclass gives the fixture `case`."""
+    """The base of the tests, with the shared fixtures. A subclass adds the fixture `case`."""
 
     pytestmark = pytest.mark.asyncio
 
@@ -287,5 +289,5 @@ class Contract:
 
 
 def _origin(webhook: Webhook | None) -> str | None:
-    """Return the public URL that the deliveries were sent to."""
+    """Return the public URL of the deliveries."""
     return None if webhook is None else str(URL(webhook.deliveries[0].request.url).origin())

@@ -86,7 +86,7 @@ _CHANGES = st.lists(st.tuples(st.integers(0, 9_999), st.integers(0, 4).map(bool)
 
 class ParseContract(Contract):
     @webhook_test
-    async def test_each_delivery_becomes_what_is_documented(self, webhook: Webhook, channel: Channel) -> None:
+    async def test_each_delivery_is_parsed_as_documented(self, webhook: Webhook, channel: Channel) -> None:
         for delivery in webhook.deliveries:
             parsed = channel.parse(with_proof(webhook, delivery.request))
             assert parsed == delivery.parsed, delivery.name
@@ -110,7 +110,7 @@ class ParseContract(Contract):
         assert again[::-1] == first
 
     @webhook_test
-    async def test_what_is_delivered_again_is_a_twin(self, webhook: Webhook, channel: Channel) -> None:
+    async def test_repeated_delivery_is_parsed_to_a_twin(self, webhook: Webhook, channel: Channel) -> None:
         for delivery in webhook.deliveries:
             first = channel.parse(with_proof(webhook, delivery.request))
             again = channel.parse(with_proof(webhook, delivery.request, NOW + timedelta(seconds=60), 2))
@@ -132,7 +132,7 @@ class ParseContract(Contract):
                 assert event.text.strip() == ""
 
     @webhook_test
-    async def test_what_nobody_can_write_breaks_nothing(self, webhook: Webhook, channel: Channel) -> None:
+    async def test_unstorable_characters_are_never_returned(self, webhook: Webhook, channel: Channel) -> None:
         """NUL and lone surrogates are left out, replaced or refused, but never returned: no store can hold them."""
         for odd in ("a\0b", "\0", "a\ud800b", "\udfff", "\ufffe\uffff", "\x1b[31m\x07", "a" * 50_000):
             for event in events_of(channel, webhook.says(odd), webhook):
@@ -165,10 +165,10 @@ class ParseContract(Contract):
         changes=_CHANGES,
     )
     @webhook_test
-    async def test_whatever_the_body_it_is_malformed_or_read(
+    async def test_any_body_is_malformed_or_parsed(
         self, webhook: Webhook, channel: Channel, of: int, body: bytes | int, changes: list[_Change]
     ) -> None:
-        """Random bytes, random JSON, and deliveries that are cut off or hold other values in some places."""
+        """Random bytes, random JSON, and deliveries cut off or with other values in some places."""
         request = with_proof(webhook, webhook.deliveries[of % len(webhook.deliveries)].request)
         for odd in (body if isinstance(body, bytes) else request.body[:body], with_changes(request.body, changes)):
             asked = replace(request, body=odd)
@@ -179,7 +179,7 @@ class ParseContract(Contract):
 
 
 def message_of(channel: Channel, webhook: Webhook, words: str) -> Message:
-    """Return the message that `parse` reads from these words of a person."""
+    """Return the message read by `parse` from these words of a person."""
     [event] = channel.parse(with_proof(webhook, webhook.says(words))).events
     assert isinstance(event, Message)
     return event
@@ -280,8 +280,8 @@ class WordsContract(Contract):
                 assert message.unknown_fields == (), f"documented, and yet not known: {named}"
 
     @webhook_test
-    async def test_a_field_nobody_knows_is_named_and_no_more(self, webhook: Webhook, channel: Channel) -> None:
-        """A channel that serves only its own page may refuse this message instead."""
+    async def test_unknown_field_is_named_and_changes_no_other_field(self, webhook: Webhook, channel: Channel) -> None:
+        """A channel serving only its own page may refuse this message instead."""
         if webhook.holding is None:
             return
         [plain] = messages_with(channel, webhook, {})
@@ -304,7 +304,7 @@ class WordsContract(Contract):
                 assert channel.follows(late, receipt) is True
                 assert channel.follows(early, receipt) is False
 
-    async def test_no_order_where_there_is_nothing_to_go_by(
+    async def test_no_message_follows_a_receipt_without_usable_ids(
         self, case: ChannelCase, channel: Channel, chat: Chat
     ) -> None:
         if not isinstance(channel, CanOrder) or case.answered is None:
@@ -320,7 +320,7 @@ class WordsContract(Contract):
 
 
 def messages_with(channel: Channel, webhook: Webhook, fields: Mapping[str, Any]) -> list[Message]:
-    """Return the messages that `parse` reads from a "yes" with these fields; empty if it reads no message."""
+    """Return the messages read by `parse` from a "yes" with these fields; empty if no message is read."""
     assert webhook.holding is not None, "give the case `holding`"
     events = events_of(channel, webhook.holding(fields), webhook)
     return [event for event in events if isinstance(event, Message)]

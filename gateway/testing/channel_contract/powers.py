@@ -1,4 +1,4 @@
-"""Tests of the powers: a channel has every capability that it declares."""
+"""Tests of the powers: a channel has every declared capability."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PowersContract(Contract):
         assert case.address.channel == name
         assert name not in names() or issubclass(case.channel, load(name))
 
-    async def test_it_says_what_it_can(self, case: ChannelCase, channel: Channel) -> None:
+    async def test_capabilities_match_the_powers(self, case: ChannelCase, channel: Channel) -> None:
         says = channel.capabilities
         assert says.max_text > 0
         assert (says.button_label > 0) == (says.buttons > 0)
@@ -112,8 +112,9 @@ class PowersContract(Contract):
             with pytest.raises(SendError):
                 await make_channel(case).start(http)
 
-    async def test_what_is_said_before_the_start_waits_for_it(self, case: ChannelCase, channel: Channel) -> None:
-        """A start that fails is tried again, and the messages of the time between are not lost."""
+    async def test_send_before_start_or_after_close_is_unavailable(self, case: ChannelCase, channel: Channel) -> None:
+        """Before the start and after the close, `send` raises Unavailable: no message is lost. A start can be repeated,
+        as in a retry after a failure."""
         if case.platform is None:
             return
         [part] = channel.render(case.address, Reply(text="hello"))
@@ -128,7 +129,7 @@ class PowersContract(Contract):
         with pytest.raises(Unavailable):
             await early.send(case.address, part, key="k" * 32)
 
-    async def test_typing_is_shown_or_raises_what_sending_may(self, case: ChannelCase, channel: Channel) -> None:
+    async def test_typing_raises_only_errors_of_sending(self, case: ChannelCase, channel: Channel) -> None:
         if not isinstance(channel, CanType):
             return
         if case.platform is None:
@@ -188,7 +189,7 @@ class PowersContract(Contract):
             with pytest.raises(Undeliverable):
                 await again.finish([*chat.render(Reply(text="Done."))])
 
-    async def test_a_growing_text_raises_what_sending_may(self, case: ChannelCase, channel: Channel) -> None:
+    async def test_stream_update_raises_an_error_of_sending(self, case: ChannelCase, channel: Channel) -> None:
         if not isinstance(channel, CanStream) or case.platform is None:
             return
         handle = await channel.stream(case.address)
@@ -197,7 +198,7 @@ class PowersContract(Contract):
             await handle.update("One")
         assert not handle.message_ids
 
-    async def test_a_persons_file_comes_down_and_nothing_else(self, case: ChannelCase, channel: Channel) -> None:
+    async def test_fetch_returns_a_persons_file_and_no_other(self, case: ChannelCase, channel: Channel) -> None:
         if not isinstance(channel, CanFetch) or case.keeps is None:
             return
         content = bytes(range(256)) * 1_000
@@ -274,7 +275,7 @@ class PowersContract(Contract):
         await channel.unregister()
         assert await channel.registered() is None
 
-    async def test_who_was_not_heard_is_asked_again(self, channel: Channel) -> None:
+    async def test_ask_again_answers_200_with_escaped_text(self, channel: Channel) -> None:
         if not isinstance(channel, CanAskAgain):
             return
         with without_io("ask_again"):
@@ -295,7 +296,7 @@ class PowersContract(Contract):
     async def test_of_a_shared_url_it_takes_its_own(
         self, case: ChannelCase, channel: Channel, of: int, headers: dict[str, str], url: str, body: bytes
     ) -> None:
-        """`takes` is called before any proof is checked, so it must bear any bytes."""
+        """`takes` is called before any proof is checked. Any bytes must be accepted without an error."""
         if not isinstance(channel, SharesWebhook) or case.webhook is None:
             return
         own = with_proof(case.webhook, case.webhook.deliveries[of % len(case.webhook.deliveries)].request)

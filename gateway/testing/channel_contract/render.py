@@ -1,4 +1,4 @@
-"""Tests of `render`: the platform accepts all parts of a reply, and they hold every word."""
+"""Tests of `render`: the platform accepts all parts of a reply, with every word of the reply."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ class RenderContract(Contract):
     async def test_rendering_is_pure_and_whole(
         self, case: ChannelCase, channel: Channel, text: str, buttons: tuple[Button, ...], media: tuple[Media, ...]
     ) -> None:
-        """The parts can be stored. The last part has the buttons, and its receipt counts as the showing."""
+        """The parts can be stored. The last part has the buttons, and the receipt of this part counts as the
+        showing."""
         buttons = buttons[: channel.capabilities.buttons or None]
         reply = Reply(text=f"{text}\n\nAnswer?" if buttons else text, buttons=buttons, media=media)
         parts = list(channel.render(case.address, reply))
@@ -126,12 +127,12 @@ class RenderContract(Contract):
         assert not any(tokens[:-1]), "a question comes last"
         assert tokens[-1:] == [[button.token for button in buttons]] or not (buttons or any(tokens))
 
-    async def test_nothing_to_say_is_no_call(self, case: ChannelCase, channel: Channel) -> None:
+    async def test_empty_reply_renders_to_no_part(self, case: ChannelCase, channel: Channel) -> None:
         assert list(channel.render(case.address, Reply())) == []
 
     @any_input
     @given(text=_TEXTS, buttons=_BUTTONS)
-    async def test_whatever_is_said_arrives_whole(
+    async def test_every_word_arrives_in_order(
         self, chat: Chat, channel: Channel, text: str, buttons: tuple[Button, ...]
     ) -> None:
         """The platform accepts every part. Every word arrives in order, and so do the buttons."""
@@ -145,20 +146,20 @@ class RenderContract(Contract):
 
     @any_input
     @given(marks=st.lists(st.sampled_from(_MARKS), min_size=1, max_size=60), times=st.sampled_from([1, 1, 20]))
-    async def test_whatever_the_marks_the_platform_takes_it(self, chat: Chat, marks: list[str], times: int) -> None:
-        """Markup that is unclosed or overlapping, with invalid URLs."""
+    async def test_platform_accepts_any_markup(self, chat: Chat, marks: list[str], times: int) -> None:
+        """Unclosed or overlapping markup, with invalid URLs."""
         arrived = await _arrivals_of(chat, Reply(text="".join(marks * times)))
         assert all(message.text for message in arrived)
 
-    async def test_what_is_exact_arrives_letter_by_letter(self, chat: Chat) -> None:
-        """No letter of a value is replaced by a cheaper one, and no letter of it is read as markup."""
+    async def test_exact_text_arrives_unchanged(self, chat: Chat) -> None:
+        """No letter of a value is replaced by a cheaper letter, and no letter is read as markup."""
         for value in ("INV\u201342", "INV\u201142", "it\u2019s", "1\u2026 2", "a_b", "1\u00d72", "\u0441\u043e"):
             shown = "\n".join(
                 message.text for message in await _arrivals_of(chat, Reply(text=f"Pay {value}?", exact=True))
             )
             assert f"Pay {value}?" in shown
 
-    async def test_a_long_text_is_split_and_nothing_is_lost(self, chat: Chat, channel: Channel) -> None:
+    async def test_long_text_is_split_without_loss(self, chat: Chat, channel: Channel) -> None:
         longest = channel.capabilities.max_text
         for character in ("x", "é", "🧾", "x 🧾\n", "&", "e\u0301\u0302"):
             for length in (longest - 1, longest, longest + 1, 2 * longest + 1):
@@ -175,10 +176,10 @@ class RenderContract(Contract):
         shown = tuple(Button(label=f"{number} {'label ' * 60}", token=make_token("07")) for number in range(most or 2))
         _check_buttons(channel, await _arrivals_of(chat, Reply(text="Which one?", buttons=shown)), shown)
 
-    async def test_a_question_comes_after_what_goes_with_it(
+    async def test_question_arrives_after_its_text_and_files(
         self, case: ChannelCase, chat: Chat, channel: Channel
     ) -> None:
-        """So the answer follows the question, and the last receipt is that of the message to edit."""
+        """The answer follows the question, and the last receipt is the receipt of the message to edit."""
         media = await media_of(chat.files, b"%PDF-1.7", "a.pdf", "application/pdf")
         shown = (Button(label="Confirm", token=make_token("07"), style="confirm"),)
         text = "word " * (channel.capabilities.max_text // 4) + "\n\nDelete INV-42?"
@@ -205,14 +206,14 @@ class RenderContract(Contract):
 
 
 async def _arrivals_of(chat: Chat, reply: Reply) -> list[Arrived]:
-    """Send a reply, and return the messages that arrive."""
+    """Send a reply, and return the arriving messages."""
     before = len(chat.arrived())
     await chat.say(reply)
     return chat.arrived()[before:]
 
 
 def _check_buttons(channel: Channel, arrived: Sequence[Arrived], shown: Sequence[Button]) -> None:
-    """Check that the last message alone shows these buttons, if the channel has buttons."""
+    """Check that only the last message shows these buttons, if the channel has buttons."""
     expected = [button.token for button in shown] if channel.capabilities.buttons else []
     assert [token for _, token in arrived[-1].buttons] == expected
     assert [message.buttons for message in arrived[:-1]] == [()] * (len(arrived) - 1)

@@ -1,4 +1,4 @@
-"""Tests of `send`: a call returns its receipt, or raises the error that tells how to go on."""
+"""Tests of `send`: a call returns a receipt, or raises the error that decides the next step."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class SendContract(Contract):
         error = await error_of(case, chat, "silent", goes_on=False)
         assert error is None or type(error) is Ambiguous
 
-    async def test_a_platform_that_is_away_took_nothing(self, case: ChannelCase, chat: Chat) -> None:
+    async def test_unreachable_platform_raises_unavailable(self, case: ChannelCase, chat: Chat) -> None:
         error = await error_of(case, chat, "away", goes_on=False)
         assert error is None or type(error) is Unavailable
 
@@ -103,7 +103,7 @@ class SendContract(Contract):
         assert not any(secret in told for secret in secrets)
 
     async def test_a_file_arrives_with_its_name_and_type(self, chat: Chat, channel: Channel) -> None:
-        """A file of a kind that the platform takes arrives itself, any other as its name and a link."""
+        """A file of a supported kind arrives as a file, any other file as a name and a link."""
         for kind, filename, mime_type, content in _FILES:
             media = await media_of(chat.files, content, filename, mime_type)
             before = len(chat.arrived())
@@ -147,7 +147,8 @@ class SendContract(Contract):
             assert "film.pdf" in arrived.text
 
     async def test_a_part_sent_again_under_its_key(self, case: ChannelCase, chat: Chat) -> None:
-        """It is shown once if the platform recognises the key, else twice, and the receipts tell which."""
+        """A part sent again is shown once if the platform recognises the key, else twice. The receipts show the
+        difference."""
         before = len(chat.arrived())
         [part] = chat.render(Reply(text="once"))
         first, second = [await chat.send(part, key="k" * 32) for _ in range(2)]
@@ -158,7 +159,7 @@ class SendContract(Contract):
 async def error_of(
     case: ChannelCase, chat: Chat, fault: Fault, words: str = "hello", *, goes_on: bool = True
 ) -> SendError | None:
-    """Return the error that a message raises at this fault; None for a channel without a platform."""
+    """Return the error raised for a message with this fault; None for a channel without a platform."""
     [part] = chat.render(Reply(text=words))
     if case.platform is None:
         with without_io("send without a platform"):
@@ -180,7 +181,7 @@ async def error_of(
 
 
 async def file_of(chat: Chat, before: int, *, wanted: bool) -> Arrived:
-    """Wait for the message of a file, and return it. A platform that fetches files itself takes a moment."""
+    """Wait for the message of a file, and return the message. A platform takes a moment to fetch a file itself."""
     async with asyncio.timeout(_ARRIVES_SECONDS):
         while True:
             arrived = chat.arrived()[before:]

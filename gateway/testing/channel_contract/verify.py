@@ -29,7 +29,7 @@ _HEADERS = ("content-type", "content-length", "host", "user-agent", "accept-lang
 
 class VerifyContract(Contract):
     @webhook_test
-    async def test_what_the_platform_proves_is_let_in(self, webhook: Webhook, channel: Channel) -> None:
+    async def test_request_with_the_platforms_proof_is_accepted(self, webhook: Webhook, channel: Channel) -> None:
         assert webhook.deliveries, "the case names no delivery"
         for delivery in webhook.deliveries:
             for attempt in (1, 2):
@@ -46,7 +46,7 @@ class VerifyContract(Contract):
                 check_refused(channel, with_headers(request, {name: value}), f"{name}: {how}")
 
     @webhook_test
-    async def test_a_refusal_says_nothing_secret(self, case: ChannelCase, webhook: Webhook, channel: Channel) -> None:
+    async def test_refusal_shows_no_secret(self, case: ChannelCase, webhook: Webhook, channel: Channel) -> None:
         request = with_proof(webhook, webhook.deliveries[0].request)
         for name in webhook.proof:
             value = request.headers[name]
@@ -68,7 +68,7 @@ class VerifyContract(Contract):
 
     @webhook_test
     async def test_a_proof_ends_and_does_not_begin_in_the_future(self, webhook: Webhook, channel: Channel) -> None:
-        """A proof without a time holds for ever, so the ids of its events must be kept for long."""
+        """A proof without a time holds for ever, so the ids of the events must be kept for long."""
         request = with_proof(webhook, webhook.deliveries[0].request)
         if webhook.window_seconds is None:
             channel.verify(request, NOW + timedelta(days=3650))
@@ -105,7 +105,7 @@ class VerifyContract(Contract):
     ) -> None:
         """Random text in every header and in the URL, random bytes in the body.
 
-        Some proofs are right but for a few characters, so that the check gets further than with random text.
+        Some proofs are right but for a few characters, so the check gets further than with random text.
         """
         true = with_proof(webhook, webhook.deliveries[of % len(webhook.deliveries)].request)
         wrong: dict[str, str] = {}
@@ -177,7 +177,7 @@ class VerifyContract(Contract):
 
 
 def check_refused(channel: Channel, request: WebhookRequest, what: str) -> None:
-    """Check that `verify` raises Forged or Stale. Any other error is raised."""
+    """Check that `verify` raises Forged or Stale. Any other error is passed on."""
     try:
         channel.verify(request, NOW)
     except (Forged, Stale):
@@ -186,7 +186,7 @@ def check_refused(channel: Channel, request: WebhookRequest, what: str) -> None:
 
 
 def spoiled_values(value: str) -> Iterator[tuple[str, str]]:
-    """Yield values that differ from that of the proof, each with its fault."""
+    """Yield wrong values of the proof, each with a name for the fault."""
     middle = len(value) // 2
     yield "empty", ""
     yield "cut", value[:-1]
@@ -210,7 +210,7 @@ def without_header(request: WebhookRequest, name: str) -> WebhookRequest:
 
 
 def _overwritten(value: str, at: int, text: str) -> str:
-    """Return the value with a text written over a part of it."""
+    """Return the value with a part overwritten by a text."""
     at %= len(value)
     return (value[:at] + text)[: len(value)] + value[at + len(text) :]
 
@@ -221,7 +221,7 @@ def url_at(web_server: WebServer, request: WebhookRequest) -> str:
 
 
 async def posted(web_server: WebServer, request: WebhookRequest, headers: Mapping[str, bytes]) -> int:
-    """Post a request with these bytes in its headers, which no HTTP client would send; return the status."""
+    """Post a request with these bytes in the headers, impossible for an HTTP client; return the status."""
     url = URL(web_server.url)
     lines = {name: value.encode() for name, value in {"host": url.authority, **request.headers}.items()}
     lines |= {**headers, "content-length": str(len(request.body)).encode(), "connection": b"close"}

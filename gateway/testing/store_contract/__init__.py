@@ -1,4 +1,4 @@
-"""The contract of a store, as tests: subclass `StoreContract` and give it a fixture `store`.
+"""The contract of a store, as tests: subclass `StoreContract` and add a fixture `store`.
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -8,9 +8,9 @@
             yield store
             await store.close()
 
-The store is empty and open, and no other test uses it. A test that needs several conversations in one partition chooses
-names that are in it, so a store with many partitions needs no changes. Tests take leases for fractions of a second, and
-wait for the outcome.
+The store is empty and open, and no other test uses this store. A test with several conversations in a partition chooses
+names of this partition, so a store with many partitions needs no changes. Tests take leases for fractions of a second,
+and wait for the outcome.
 """
 
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Transactions: all of their writes or none, each on its own."""
+"""Transactions: all writes or none, each independent of the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CommitsContract:
         assert (await store.get([Key(partition, "record")]))[Key(partition, "record")].version == 1
         assert [entry.stamp for entry in await store.read(Key(partition, "log"))] == [at]
 
-    async def test_a_transaction_that_fails_changes_nothing(self, store: Store) -> None:
+    async def test_failed_transaction_leaves_the_store_unchanged(self, store: Store) -> None:
         await store.accept([event(), event(decides=True)])
         zombie = await take(store, lease_seconds=0.02)
         lease = await take(store, wait_seconds=5)
@@ -137,7 +137,7 @@ class CommitsContract:
             with pytest.raises(ValueError):
                 await store.commit(mistaken)
 
-    async def test_a_caller_who_gave_up_disturbs_nobody(self, store: Store) -> None:
+    async def test_cancelled_commit_does_not_disturb_other_commits(self, store: Store) -> None:
         commits = [
             asyncio.create_task(store.commit(transaction(store, appends=[("log", n)], puts={f"r{n}": Put(n)})))
             for n in range(40)

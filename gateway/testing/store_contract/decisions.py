@@ -1,4 +1,4 @@
-"""Decisions ahead of turns, and the actions that are due."""
+"""Decisions ahead of turns, and the due actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.testing.store_contract.helpers import arrive, event, near, seqs, ta
 
 
 class DecisionsContract:
-    async def test_pointed_event_is_found_at_once_and_readies_nothing(self, store: Store) -> None:
+    async def test_pointed_event_is_found_at_once_and_readies_no_lane(self, store: Store) -> None:
         b = near(store, "b", "a")
         await store.accept([event("a", decides=True, body={"n": 1}), event(b), event(b, decides=True)])
         found = await store.pending_decisions()
@@ -44,7 +44,7 @@ class DecisionsContract:
         assert [(found.pointed, found.tries) for found in (await waiting).events] == [(False, 0)]
         assert await store.pending_decisions() == []
 
-    async def test_unwaking_event_that_loses_its_pointer_wakes_nobody(self, store: Store) -> None:
+    async def test_unwaking_event_losing_its_pointer_readies_no_lane(self, store: Store) -> None:
         await arrive(store, decides=True, wakes=False)
         await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert await store.lease("w", ["turn"]) is None
@@ -55,7 +55,7 @@ class DecisionsContract:
         assert await store.pending_decisions() == []
         assert ((await store.stats()).waiting, (await store.stats()).pointed) == (0, 0)
 
-    async def test_of_two_who_resolve_a_pointer_one_does(self, store: Store) -> None:
+    async def test_pointer_is_resolved_only_once(self, store: Store) -> None:
         await arrive(store, decides=True)
         pointers = seqs(await store.pending_decisions())
         await store.commit(transaction(store, drop_pointers=pointers))
@@ -75,7 +75,7 @@ class DecisionsContract:
         await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
         assert (await store.stats()).waiting == 0
 
-    async def test_the_last_wakeful_event_taken_away_leaves_nothing_ready(self, store: Store) -> None:
+    async def test_lane_without_its_last_waking_event_is_not_ready(self, store: Store) -> None:
         await store.accept([event(wakes=False), event()])
         found = await take(store)
         await store.commit(transaction(store, of=found, finish="failed"))
@@ -85,7 +85,7 @@ class DecisionsContract:
         store.offset_seconds = FOLDED_AFTER_SECONDS + 1
         assert len((await take(store)).events) == 1
 
-    async def test_turn_leaving_only_pointed_events_leaves_nothing_ready(self, store: Store) -> None:
+    async def test_turn_leaving_only_pointed_events_readies_no_lane(self, store: Store) -> None:
         await store.accept([event(), event(decides=True)])
         lease = await take(store)
         await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)[:1]))

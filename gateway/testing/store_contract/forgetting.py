@@ -1,4 +1,4 @@
-"""Forgetting: lanes, and names with a subject. And lines that get another value."""
+"""Forgetting of lanes, and of names with a subject. Rewriting of lines with another value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = "person:1:42"
 
 
 async def fill(store: Store, lane: str) -> None:
-    """Write something of every kind about a lane in its partition."""
+    """Write data of every kind about a lane in the lane's partition."""
     timer = Timer(timer_id=f"t/{lane} x", due=await later(store, 60), incoming=event(lane))
     await store.accept([event(lane, f"e {lane}"), event(lane, decides=True), event(lane, wakes=False, about="x")])
     await store.commit(
@@ -38,7 +38,7 @@ async def fill(store: Store, lane: str) -> None:
 
 
 async def shown(store: Store, lane: str) -> dict[str, Any]:
-    """Return all that a store tells of a lane."""
+    """Return all data of a lane, as read from the store."""
     partition, names = store.partition(lane), [f"r/{lane}", f"ttl/{lane}", f"gone/{lane}"]
     records = await store.get([Key(partition, name) for name in names])
     return {

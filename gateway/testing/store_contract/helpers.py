@@ -27,13 +27,13 @@ many_histories = settings(
 
 
 def near(store: Store, name: str, to: str = "c") -> str:
-    """Return a conversation in the same partition as `to`: `name`, or the first of `name 0`, `name 1` ... that is."""
+    """Return a conversation in the same partition as `to`: `name`, or the first match of `name 0`, `name 1` ..."""
     names = chain([name], (f"{name} {number}" for number in count()))
     return next(found for found in names if store.partition(found) == store.partition(to))
 
 
 def event(conversation: str = "c", *event_ids: str, **options: Any) -> Incoming:
-    """Return an event. Without ids it has no twin."""
+    """Return an event. An event without ids has no twin."""
     body: dict[str, Json] = options.pop("body", {})
     return Incoming(conversation=conversation, event_ids=event_ids, body=body, **options)
 
@@ -44,7 +44,7 @@ def part(part_id: str, conversation: str = "c", **body: Json) -> QueuedPart:
 
 
 def makes_ready(kind: Kind, *lanes: str) -> dict[str, Any]:
-    """Return the fields of a transaction that makes these lanes ready, in this order."""
+    """Return the fields of a transaction for making these lanes ready, in this order."""
     if kind == "turn":
         return {"accept": [event(lane) for lane in lanes]}
     if kind == "out":
@@ -64,12 +64,12 @@ def seqs(events: Iterable[Waiting]) -> list[tuple[str, int]]:
 
 
 async def arrive(store: Store, conversation: str = "c", **options: Any) -> None:
-    """Store one event."""
+    """Store an event."""
     assert await store.accept([event(conversation, **options)]) == [True]
 
 
 async def take(store: Store, kind: Any = "turn", only: str | None = None, **options: Any) -> Lease:
-    """Take a lease that must be available within a second."""
+    """Take a lease, available within a second."""
     options.setdefault("wait_seconds", 1.0)
     lease = await store.lease("worker", [kind], only=only, **options)
     assert lease is not None
@@ -77,5 +77,5 @@ async def take(store: Store, kind: Any = "turn", only: str | None = None, **opti
 
 
 async def later(store: Store, seconds: float) -> datetime:
-    """Return the moment on the store's clock that is this far away."""
+    """Return the moment on the store's clock at this distance from now."""
     return await store.now() + timedelta(seconds=seconds)

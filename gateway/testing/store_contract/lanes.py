@@ -1,4 +1,4 @@
-"""Leases: one holder for each lane, the lane that has been ready longest first, hand-overs, and lost leases."""
+"""Leases: a single holder for each lane, the longest-ready lane first, hand-overs, and lost leases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.testing.store_contract.helpers import arrive, event, later, near, p
 
 
 class LanesContract:
-    async def test_nothing_is_ready_in_an_empty_store(self, store: Store) -> None:
+    async def test_empty_store_has_no_ready_lane(self, store: Store) -> None:
         assert await store.lease("w", ["turn", "action", "out"]) is None
         assert await store.lease("w", ["turn"], wait_seconds=0.02) is None
 
@@ -166,7 +166,7 @@ class LanesContract:
         await store.commit(transaction(store, of=lease, finish="done", collect_until=until))
         assert len((await take(store)).events) == 2
 
-    async def test_what_loses_its_pointer_ends_the_wait(self, store: Store) -> None:
+    async def test_event_losing_its_pointer_ends_collecting(self, store: Store) -> None:
         await arrive(store, collects=True)
         lease = await take(store)
         await arrive(store, decides=True, collects=True)
@@ -186,7 +186,7 @@ class LanesContract:
         store.offset_seconds = 61
         await take(store)
 
-    async def test_who_waits_is_given_the_lane_when_it_falls_due(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_a_lane_falls_due(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store)
         await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 0.05)))
@@ -240,7 +240,7 @@ class LanesContract:
         await store.commit(transaction(store, of=lease, finish="failed"))
         assert await store.renew(await take(store)) == Control()
 
-    async def test_a_caller_who_gave_up_waiting_takes_nothing(self, store: Store) -> None:
+    async def test_cancelled_lease_wait_takes_no_lane(self, store: Store) -> None:
         for _ in range(5):
             waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=20))
             await store.ping()
@@ -251,7 +251,7 @@ class LanesContract:
         assert (lease.tries, lease.died) == (0, False)
 
     @pytest.mark.parametrize("yields", range(0, 100, 5))
-    async def test_a_caller_cancelled_at_any_moment_holds_nothing(self, store: Store, yields: int) -> None:
+    async def test_lease_call_cancelled_at_any_moment_holds_no_lane(self, store: Store, yields: int) -> None:
         await arrive(store)
         await take(store, lease_seconds=0.001)
         while (await store.stats()).leased:
@@ -268,7 +268,7 @@ class LanesContract:
 
 
 SHORT = 0.02
-"""Seconds of a lease that lapses in a test."""
+"""Seconds of a short lease, for a lapse within a test."""
 
 
 class TakeoverContract:
@@ -287,7 +287,7 @@ class TakeoverContract:
         assert (await take(store, only="a", wait_seconds=5)).died
         assert not (await take(store)).died
 
-    async def test_a_zombie_changes_nothing(self, store: Store) -> None:
+    async def test_zombie_can_neither_renew_nor_commit(self, store: Store) -> None:
         await arrive(store)
         zombie = await take(store, lease_seconds=SHORT)
         lease = await take(store, wait_seconds=5)
@@ -301,7 +301,7 @@ class TakeoverContract:
         with pytest.raises(Fenced):
             await store.commit(transaction(store, of=zombie))
 
-    async def test_lapsed_lease_that_nobody_took_can_be_renewed(self, store: Store) -> None:
+    async def test_lapsed_lease_can_be_renewed_before_a_takeover(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store, lease_seconds=SHORT)
         while (await store.stats()).leased:
@@ -332,7 +332,7 @@ class TakeoverContract:
         await store.commit(transaction(store, of=await take(store, only="a"), steps=["a"]))
         assert (await take(store, only="b")).steps == ()
 
-    async def test_what_was_dead_is_known_until_somebody_finishes(self, store: Store) -> None:
+    async def test_death_of_a_holder_is_reported_until_a_finish(self, store: Store) -> None:
         await store.commit(transaction(store, actions=["act"], parts=[part("p")]))
         for kind in ("action", "out"):
             await take(store, kind, lease_seconds=SHORT)
@@ -345,7 +345,7 @@ class TakeoverContract:
             assert (lease.died, lease.tries) == (False, 3)
 
     @pytest.mark.parametrize("how", ["taken over", "failed"])
-    async def test_signals_of_a_turn_outlive_what_becomes_of_its_outbox(self, store: Store, how: str) -> None:
+    async def test_turn_signals_outlive_failure_or_takeover_of_the_outbox(self, store: Store, how: str) -> None:
         await arrive(store)
         turn = await take(store)
         await store.commit(transaction(store, parts=[part("p")]))
@@ -365,7 +365,7 @@ class TakeoverContract:
         await store.renew(lease, lease_seconds=SHORT)
         assert (await store.renew(await take(store, wait_seconds=5))).signals == ()
 
-    async def test_a_dead_holder_whose_work_is_done_leaves_nothing_ready(self, store: Store) -> None:
+    async def test_death_after_all_events_were_consumed_readies_no_lane(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store)
         await store.commit(transaction(store, of=lease, consume=seqs(lease.events), steps=["half way"]))
@@ -378,11 +378,11 @@ class TakeoverContract:
 
 
 _NAMES = tuple(f"to {number}" for number in range(24))
-"""Conversations of several partitions, in a store that has them."""
+"""Conversations of several partitions, in a store with several partitions."""
 
 
 async def _handed(store: Store, conversation: str, *event_ids: str, **options: object) -> Incoming:
-    """Return an event that was received five seconds ago."""
+    """Return an event received five seconds ago."""
     stamp = await later(store, -5)
     return event(conversation, *event_ids, stamp=stamp, **options)
 
@@ -431,7 +431,7 @@ class HandoverContract:
         for name in _NAMES[:4]:
             assert len(await _arrived(store, name)) == 10
 
-    async def test_a_commit_that_fails_hands_nothing_over(self, store: Store) -> None:
+    async def test_failed_commit_hands_over_no_event(self, store: Store) -> None:
         handed = [await _handed(store, name, name) for name in _NAMES]
         with pytest.raises(Conflict):
             await store.commit(transaction(store, expect={"absent": 1}, hand_over=handed))
@@ -455,7 +455,7 @@ class HandoverContract:
                 await store.commit(transaction(store, hand_over=[wrong]))
 
     async def test_a_handed_event_keeps_its_order_by_stamp(self, store: Store) -> None:
-        """Two that are handed over in one commit to one conversation arrive in the order of their stamps."""
+        """Events handed over in one commit to the same conversation arrive in the order of stamps."""
         first, now = await later(store, -60), await store.now()
         stamps = [first + timedelta(seconds=number) for number in range(5)]
         assert stamps[-1] < now

@@ -1,4 +1,4 @@
-"""Logs: lines in order, read from any place, watched as they are written, and cut at their beginning."""
+"""Logs: lines in order, read from any place, watched while lines are appended, and cut at the beginning."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class LogsContract:
         entries = await store.read(Key(store.partition("c"), "log"))
         assert sorted(int(str(entry.value)) for entry in entries) == list(range(64))
 
-    async def test_a_watcher_sees_what_was_and_what_comes(self, store: Store) -> None:
+    async def test_watcher_sees_earlier_and_later_entries(self, store: Store) -> None:
         log = Key(store.partition("c"), "log")
         await write(store, 1, 2)
         watching = [asyncio.create_task(collect(store, log, 4)) for _ in range(3)]
@@ -241,7 +241,7 @@ class LogsContract:
         await write(store, 4)
         assert await asyncio.wait_for(asyncio.gather(*watching), 5) == [[1, 2, 3, 4]] * 3 + [[2, 3, 4]]
 
-    async def test_a_watcher_sees_nothing_that_was_not_committed(self, store: Store) -> None:
+    async def test_watcher_sees_only_committed_entries(self, store: Store) -> None:
         watching = asyncio.create_task(collect(store, Key(store.partition("c"), "log"), 1))
         with pytest.raises(Conflict):
             await store.commit(transaction(store, appends=[("log", "no")], expect={"r": 1}))

@@ -1,6 +1,6 @@
-"""Mailboxes, in which each event is stored once, in order, and the wait for a lease, which ends with a ready lane.
+"""Mailboxes, with each event stored once and in order, and the wait for a lease, ended by a ready lane.
 
-A store may also look again from time to time, for events that it missed. The tests of that store prevent this here.
+A store may also look for missed events from time to time. The tests of such a store prevent this here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gateway.testing.store_contract.helpers import (
 
 MAX_WAITING = 300
 IN_ONE = 30
-"""The count of events in a conversation that is full."""
+"""The count of events in a full conversation."""
 
 
 class MailboxContract:
@@ -104,14 +104,14 @@ class MailboxContract:
         assert await store.accept([event("c", "short", keep_seconds=60), event("c", "long")]) == [True, False]
         assert await store.accept([event("c", "short")]) == [False]
 
-    async def test_what_does_not_wake_waits_for_what_does(self, store: Store) -> None:
+    async def test_unwaking_event_waits_for_a_waking_event(self, store: Store) -> None:
         await arrive(store, wakes=False, body={"n": 1})
         assert (await store.stats()).ready == 0
         assert await store.lease("w", ["turn"]) is None
         await arrive(store, body={"n": 2})
         assert [waiting.body["n"] for waiting in (await take(store)).events] == [1, 2]
 
-    async def test_notes_are_never_refused_and_count_towards_nothing(self, store: Store) -> None:
+    async def test_notes_are_never_refused_and_count_towards_no_limit(self, store: Store) -> None:
         notes = [event("c", f"n{n}", wakes=False, refusable=True) for n in range(MAX_WAITING + 5)]
         assert all(await store.accept(notes))
         await store.accept([event(near(store, f"c{n}"), wakes=False) for n in range(MAX_WAITING)])
@@ -139,7 +139,7 @@ class MailboxContract:
         store.offset_seconds += FOLDED_AFTER_SECONDS + 1
         assert [found.body["n"] for found in (await take(store)).events] == [2]
 
-    async def test_what_wakes_does_not_wait_for_notes(self, store: Store) -> None:
+    async def test_waking_event_does_not_wait_for_notes(self, store: Store) -> None:
         await arrive(store, wakes=False)
         await arrive(store, collects=True)
         assert len((await take(store)).events) == 2
@@ -176,7 +176,7 @@ class MailboxContract:
         assert found[1].oldest == first
         assert [mailbox.conversation for mailbox in await store.mailboxes(1)] == ["b"]
 
-    async def test_what_waits_in_a_mailbox_is_shown_in_order(self, store: Store) -> None:
+    async def test_mailbox_shows_waiting_events_in_order(self, store: Store) -> None:
         kinds: list[dict[str, Any]] = [{}, {"wakes": False}, {"decides": True}]
         await store.accept([event("c", body={"n": n}, **kind) for n, kind in enumerate(kinds)])
         assert [(found.body["n"], found.pointed) for found in await store.mailbox("c")] == [
@@ -194,7 +194,7 @@ class MailboxContract:
         await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
         assert [waiting.body["n"] for waiting in (await take(store)).events] == list(range(100, 130))
 
-    async def test_too_many_refuse_what_may_be_refused_and_nothing_else(self, store: Store) -> None:
+    async def test_full_store_refuses_only_refusable_events(self, store: Store) -> None:
         full = [event(near(store, f"c{n}"), f"e{n}", refusable=True) for n in range(MAX_WAITING)]
         await store.accept(full)
         with pytest.raises(Overloaded) as refused:
@@ -206,7 +206,7 @@ class MailboxContract:
         await store.commit(transaction(store, accept=[event("c", "inner", refusable=True)]))
         assert (await store.stats()).waiting == MAX_WAITING + 2
 
-    async def test_what_was_refused_is_accepted_once_there_is_room(self, store: Store) -> None:
+    async def test_refused_event_is_accepted_once_there_is_room(self, store: Store) -> None:
         other = near(store, "other")
         await store.accept([event("c") for _ in range(MAX_WAITING)])
         with pytest.raises(Overloaded):
@@ -273,7 +273,7 @@ PATIENCE = 5.0
 
 @asynccontextmanager
 async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[asyncio.Task[Lease | None]]:
-    """Yield a task that waits for a lease and has looked once. After the block it has the lease."""
+    """Yield a task, waiting for a lease after a first look. After the block the task has the lease."""
     asked = asyncio.create_task(store.lease("waits", [kind], wait_seconds=3600, lease_seconds=60, **options))
     for _ in range(20):
         await store.has_work("c")
@@ -287,7 +287,7 @@ async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[asy
 
 @asynccontextmanager
 async def several(store: Store, kind: Kind, lanes: Sequence[str]) -> AsyncIterator[None]:
-    """Start a waiter for each of these lanes, all with the same query. After the block, each has one of the lanes."""
+    """Start a waiter for each of these lanes, all with the same query. After the block, each waiter has a lane."""
     worker = [f"w{number}" for number in range(len(lanes))]
     asked = [asyncio.create_task(store.lease(name, [kind], wait_seconds=3600, lease_seconds=3600)) for name in worker]
     for _ in range(20):
@@ -312,34 +312,34 @@ def pooled(part_id: str = "p", pool: str = "slow") -> QueuedPart:
 
 
 class WaitingContract:
-    async def test_who_waits_hears_of_what_arrives(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_an_event_arrives(self, store: Store) -> None:
         async with waiting(store, "turn"):
             await arrive(store)
 
-    async def test_who_waits_hears_of_what_a_transaction_accepts(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_a_transaction_accepts_an_event(self, store: Store) -> None:
         async with waiting(store, "turn", only="c"):
             await store.commit(transaction(store, accept=[event()]))
 
-    async def test_who_waits_hears_of_what_loses_its_pointer(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_an_event_loses_its_pointer(self, store: Store) -> None:
         await arrive(store, decides=True)
         async with waiting(store, "turn"):
             await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
 
-    async def test_who_waits_hears_of_what_a_timer_brings(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_a_timer_delivers_an_event(self, store: Store) -> None:
         timer = Timer(timer_id="t", due=await later(store, -1), incoming=event())
         await store.commit(transaction(store, timers=[timer]))
         async with waiting(store, "turn"):
             await store.run_timers()
 
     @pytest.mark.parametrize("options", [{"pool": "slow"}, {"only": "c"}, {"only": "c", "pool": "fast"}])
-    async def test_who_waits_hears_of_parts(self, store: Store, options: dict[str, str]) -> None:
+    async def test_lease_wait_ends_when_parts_are_queued(self, store: Store, options: dict[str, str]) -> None:
         async with waiting(store, "out", **options) as asked:
             await store.commit(transaction(store, parts=[replace(part("d", near(store, "d")), pool="fast")]))
             await store.stats()
             assert not asked.done()
             await store.commit(transaction(store, parts=[pooled()]))
 
-    async def test_who_waits_hears_of_an_action(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_an_action_is_added(self, store: Store) -> None:
         async with waiting(store, "action"):
             await store.commit(transaction(store, actions=["act"]))
 
@@ -351,21 +351,21 @@ class WaitingContract:
             await store.replay("l")
 
     @pytest.mark.parametrize("kind", ["turn", "out", "action"])
-    async def test_who_waits_hears_of_a_lane_that_is_given_back(self, store: Store, kind: Kind) -> None:
+    async def test_lease_wait_ends_when_a_lane_is_given_back(self, store: Store, kind: Kind) -> None:
         await arrive(store)
         await store.commit(transaction(store, parts=[pooled()], actions=["act"]))
         held = await take(store, kind, pool="slow", lease_seconds=60)
         async with waiting(store, kind, pool="slow"):
             await store.commit(transaction(store, of=held, finish="failed"))
 
-    async def test_who_waits_hears_of_what_ends_the_wait_for_more(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_an_event_ends_collecting(self, store: Store) -> None:
         await arrive(store, collects=True)
         until = await later(store, 3600)
         await store.commit(transaction(store, of=await take(store), finish="done", collect_until=until))
         async with waiting(store, "turn"):
             await arrive(store)
 
-    async def test_who_waits_hears_of_the_clock_that_was_moved(self, store: Store) -> None:
+    async def test_lease_wait_ends_when_the_clock_is_moved(self, store: Store) -> None:
         await arrive(store)
         rest = transaction(store, of=await take(store), finish="failed", due=await later(store, 3600))
         await store.commit(rest)
@@ -385,7 +385,7 @@ class WaitingContract:
             made = [transaction(store, conversation=lane, **makes_ready(kind, lane)) for lane in lanes]
             await asyncio.gather(*(store.commit(each) for each in made))
 
-    async def test_several_who_wait_each_hear_of_what_arrives_together(self, store: Store) -> None:
+    async def test_each_lease_wait_ends_when_events_arrive_together(self, store: Store) -> None:
         lanes = [*apart(store), near(store, "d"), near(store, "e")]
         async with several(store, "turn", lanes):
             assert all(await store.accept([event(lane) for lane in lanes]))
@@ -399,7 +399,7 @@ class WaitingContract:
             await asyncio.gather(*(store.commit(transaction(store, of=lease, finish="failed")) for lease in held))
 
     @pytest.mark.parametrize("kind", ["turn", "out", "action"])
-    async def test_of_several_who_wait_one_sees_a_lane_fall_due(self, store: Store, kind: Kind) -> None:
+    async def test_only_one_lease_wait_gets_a_lane_falling_due(self, store: Store, kind: Kind) -> None:
         await store.commit(transaction(store, **makes_ready(kind, "c")))
         held = await take(store, kind, lease_seconds=3600)
         asked = [asyncio.create_task(store.lease("w", [kind], wait_seconds=3600, lease_seconds=3600)) for _ in range(3)]

@@ -1,7 +1,7 @@
 """Random histories of a whole store, compared with a model of plain lists and dicts.
 
 A history uses two conversations, of two pools, each with an action and a timer, and the records, logs and rates beside
-them. Steps choose from the current state, so nearly every one has an effect.
+them. Steps choose from the current state, so nearly every step has an effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateway.testing.store_contract.history import HISTORIES, KEPT, PASSES, SORT
 from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, LeaseQuery, Lines, Plain, Timed
 
 PATIENCE, HASTE = 10.0, 0.2
-"""The longest wait for an effect, in seconds of real time. It is short once a history has failed and is shrunk."""
+"""The longest wait for an effect, in seconds of real time: PATIENCE, or HASTE while a failed history is shrunk."""
 
 
 class History(HistoryState):
@@ -109,7 +109,7 @@ class History(HistoryState):
                 await self.store.has_work(self.name)  # by now the waiter has looked once
 
     def deal(self, lane: Lane, lease: Lease, many: int) -> dict[str, Any]:
-        """Return the fields that consume the first items of a lease."""
+        """Return the fields for consuming the first items of a lease."""
         there = [item.name for item in lane.items]
         events = [found for found in lease.events if found.body["n"] in there][:many]
         sent = [found.part_id for found in lease.parts[:many]]
@@ -138,7 +138,7 @@ class History(HistoryState):
         lane.finish(outcome, self.plain.at, **({rest: self.plain.later(seconds)} if rest else {}))
 
     async def renew(self, number: int) -> None:
-        """Renew a lease. A lapsed one is valid until another worker takes the lane."""
+        """Renew a lease. A lapsed lease is valid until another worker takes the lane."""
         if chosen := await self.held(number):
             chosen[0].lapsed = False
             await self.listen(chosen[0])
@@ -238,7 +238,8 @@ class History(HistoryState):
         await self.write(name, cut=[])
 
     async def write(self, name: str, cut: list[LogCut]) -> None:
-        """Append a line. Its number is the next one; in a log without lines, it is one that was not there before."""
+        """Append a line. The number of the line is the next number; in a log without lines, a number not used
+        before."""
         lines, value = self.plain.logs.setdefault(name, Lines()), next(self.numbers)
         await self.commit(appends=[(self.named(name), value)], cut=cut)
         [entry] = await self.store.read(self.key(name), last=1)
@@ -301,7 +302,7 @@ class History(HistoryState):
     # ───────────── checks ─────────────
 
     async def check(self) -> None:
-        """Check that the store has the state of the model."""
+        """Check the store's state against the model."""
         store, plain = self.store, self.plain
         kinds = Counter(self.named(name).partition("/")[0] for name in plain.timers)
         expected = replace(plain.stats(), timer_kinds=kinds)
@@ -323,7 +324,7 @@ class History(HistoryState):
         assert {letter.dead_id for letter in await store.dead_letters()} == set(map(self.named, plain.letters))
 
     async def clear(self) -> None:
-        """Remove all work that another history could lease, however this one ended."""
+        """Remove all work available to another history, however this history ended."""
         store = self.store
         await self.give_up()
         for lane in self.plain.lanes:
@@ -347,7 +348,7 @@ class History(HistoryState):
 
 @dataclass(slots=True)
 class Trials:
-    """The histories of one test. They share its store, with names of their own."""
+    """The histories of a test. All share the test's store, each with separate names."""
 
     numbers: Iterator[int] = field(default_factory=count)
     patience: float = PATIENCE

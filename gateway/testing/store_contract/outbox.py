@@ -1,4 +1,4 @@
-"""Outboxes, whose parts are sent in order, one lane a conversation: in chains with a turn, and as dead letters."""
+"""Outboxes, with parts sent in order, a lane for each conversation: in chains with a turn, and as dead letters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OutboxContract:
         lease = await take(store, "out")
         assert [queued.part_id for queued in lease.parts] == [f"p{n}" for n in range(20, 25)]
 
-    async def test_what_was_sent_is_gone_and_sent_twice_is_no_error(self, store: Store) -> None:
+    async def test_sent_part_is_gone_and_a_second_sent_is_no_error(self, store: Store) -> None:
         await store.commit(transaction(store, parts=[part("a"), part("b")]))
         lease = await take(store, "out")
         await store.commit(transaction(store, of=lease, sent=["a"]))
@@ -57,7 +57,7 @@ class OutboxContract:
             ("b", {}),
         ]
 
-    async def test_a_part_queued_and_sent_in_one_commit_leaves_nothing(self, store: Store) -> None:
+    async def test_part_queued_and_sent_in_one_commit_is_not_kept(self, store: Store) -> None:
         await store.commit(transaction(store, parts=[part("a")], sent=["a"]))
         assert await store.outbox("c") == []
         assert await store.lease("w", ["out"]) is None
@@ -126,13 +126,13 @@ class OutboxContract:
         assert await store.replay("l")
         assert (await take(store, "out", pool="slow")).parts[0].body == {}
 
-    async def test_who_waits_for_one_outbox_of_any_pool_sees_it_fall_due(self, store: Store) -> None:
+    async def test_wait_for_one_outbox_of_any_pool_ends_when_it_is_due(self, store: Store) -> None:
         await store.commit(transaction(store, parts=[pooled("a", "c", "slow")]))
         lease = await take(store, "out", pool="slow")
         await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 0.05)))
         await asyncio.wait_for(take(store, "out", only="c", wait_seconds=20), 5)
 
-    async def test_who_waits_for_a_pool_hears_of_its_parts(self, store: Store) -> None:
+    async def test_wait_for_a_pool_ends_at_a_part_of_the_pool(self, store: Store) -> None:
         waits = asyncio.create_task(take(store, "out", pool="slow", wait_seconds=10.0))
         await asyncio.sleep(0)
         await store.commit(transaction(store, parts=[pooled("b", near(store, "other"), "fast")]))
@@ -148,7 +148,7 @@ PREFETCH = Prefetch(records=("open",), log="said", last=2)
 
 
 def ends(store: Store, turn: Lease, *, lease_seconds: float = 60.0, **changes: Any) -> Transaction:
-    """Return a transaction that ends a turn, with the outbox of its conversation chained."""
+    """Return a transaction for ending a turn, with the outbox of the turn's conversation chained."""
     chain = Chained(kind="out", lane=turn.lane, prefetch=PREFETCH, lease_seconds=lease_seconds)
     return transaction(store, of=turn, consume=seqs(turn.events), finish="done", chain=chain, **changes)
 
@@ -183,7 +183,7 @@ class ChainedContract:
         assert lease is not None
         assert [each.part_id for each in lease.parts] == ["old", "new"]
 
-    async def test_nothing_is_taken_that_another_holds(self, store: Store) -> None:
+    async def test_chained_lane_is_not_leased_while_another_holds_it(self, store: Store) -> None:
         turn = await begun(store)
         await store.commit(transaction(store, parts=[part("old")]))
         held = await take(store, "out", lease_seconds=60)
@@ -191,17 +191,17 @@ class ChainedContract:
         await store.commit(transaction(store, of=held, sent=["old"], finish="done"))
         assert [each.part_id for each in (await take(store, "out")).parts] == ["new"]
 
-    async def test_nothing_is_taken_that_is_not_due(self, store: Store) -> None:
+    async def test_chained_lane_is_not_leased_before_it_is_due(self, store: Store) -> None:
         turn = await begun(store)
         await store.commit(transaction(store, parts=[part("old")]))
         rest = transaction(store, of=await take(store, "out"), finish="failed", due=await later(store, 60))
         await store.commit(rest)
         assert (await store.commit(ends(store, turn, parts=[part("new")]))).lease is None
 
-    async def test_nothing_is_taken_where_nothing_waits(self, store: Store) -> None:
+    async def test_chained_lane_without_parts_is_not_leased(self, store: Store) -> None:
         assert (await store.commit(ends(store, await begun(store)))).lease is None
 
-    async def test_what_is_refused_takes_nothing(self, store: Store) -> None:
+    async def test_refused_commit_leases_no_chained_lane(self, store: Store) -> None:
         turn = await begun(store)
         with pytest.raises(Conflict):
             await store.commit(ends(store, turn, parts=[part("p")], expect={"r": 7}))
@@ -236,7 +236,7 @@ class ChainedContract:
         await store.give_back(lost)
         await store.renew(lease)
 
-    async def test_nothing_is_given_back_that_was_never_taken(self, store: Store) -> None:
+    async def test_give_back_of_a_lane_never_leased_has_no_effect(self, store: Store) -> None:
         turn = await begun(store)
         await store.give_back(ends(store, turn, parts=[part("p")]))
         await store.give_back(transaction(store, of=turn, finish="done"))
@@ -258,7 +258,7 @@ class ChainedContract:
         await store.commit(transaction(store, of=taken, finish="done"))
         assert (await take(store, "out")).died is False
 
-    async def test_who_waits_is_told_of_the_parts_of_others(self, store: Store) -> None:
+    async def test_lease_wait_ends_for_parts_outside_the_chained_lane(self, store: Store) -> None:
         turn = await begun(store)
         waiting = asyncio.create_task(store.lease("another", ["out"], wait_seconds=3600, lease_seconds=60))
         for _ in range(20):
@@ -278,7 +278,7 @@ class ChainedContract:
         assert (await take(store)).lane == "c"
 
     @pytest.mark.parametrize("yields", [*range(12), 20, 40])
-    async def test_a_caller_who_is_cancelled_holds_nothing(self, store: Store, yields: int) -> None:
+    async def test_cancelled_commit_keeps_no_chained_lease(self, store: Store, yields: int) -> None:
         turn = await begun(store)
         committing = asyncio.create_task(store.commit(ends(store, turn, parts=[part("p")], lease_seconds=3600)))
         for _ in range(yields):

@@ -1,4 +1,4 @@
-"""A model of a store in plain Python, which shares no code with any store."""
+"""A model of a store in plain Python, without code of any store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gateway.store.types import FOLDED_AFTER_SECONDS, Kind, Lease, Stats
 
 Moment = tuple[float, int]
-"""Seconds of the history, and the number of the step. Lanes that one step makes ready have no order."""
+"""Seconds of the history, and the number of the step. Lanes made ready by the same step have no order."""
 NEVER: Moment = (0.0, 0)
 FOREVER = 1e12
 BURST = 3
@@ -33,7 +33,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class LeaseQuery:
-    """The lanes that a worker may be given."""
+    """The lanes available to a worker."""
 
     kinds: tuple[Kind, ...]
     only: str | None = None
@@ -42,7 +42,7 @@ class LeaseQuery:
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """A lane, its lease, and the state that is kept from one lease to the next."""
+    """A lane, its lease, and the state kept from a lease to the next."""
 
     kind: Kind
     name: str
@@ -50,14 +50,14 @@ class Lane:
     items: list[Item] = field(default_factory=list)
     ready: Moment | None = None
     rests: bool = False
-    """True if only notes wait, so that it is ready once they are old."""
+    """True if only notes wait: the lane is ready once the notes are old."""
     due: Moment = NEVER
     held: Lease | None = None
     lapsed: bool = False
     gone: Lease | None = None
-    """The last lease that was lost or ended."""
+    """The last lost or ended lease."""
     handed: list[Item] = field(default_factory=list)
-    """The items that the lease was given."""
+    """The items given to the lease."""
     tries: int = 0
     died: bool = False
     steps: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Lane:
 
 @dataclass(slots=True)
 class Kept:
-    """A record as it was last written. Its version is kept after its end."""
+    """A record as last written. The version is kept after the record's end."""
 
     value: int
     version: int
@@ -157,7 +157,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Lines:
-    """The lines of a log by number, and the greatest number that it ever had."""
+    """The lines of a log by number, and the greatest number ever used."""
 
     there: dict[int, int] = field(default_factory=dict)
     last: int = 0
@@ -186,14 +186,14 @@ class Plain:
     step: int = 0
     lanes: list[Lane] = field(default_factory=list)
     seen: dict[str, float] = field(default_factory=dict)
-    """Event id -> the moment until which it is remembered."""
+    """Event id -> the moment until which the store keeps the id."""
     records: dict[str, Kept] = field(default_factory=dict)
     logs: dict[str, Lines] = field(default_factory=dict)
     timers: dict[str, Timed] = field(default_factory=dict)
     letters: dict[str, tuple[str | None, Item]] = field(default_factory=dict)
     """Name -> event id and item; the id of a part is None."""
     taken: int = 0
-    """The cost taken from a rate that is not refilled in the time of a history."""
+    """The cost taken from a rate without refill in the time of a history."""
 
     @property
     def at(self) -> Moment:
@@ -209,7 +209,7 @@ class Plain:
         return lane.free and lane.ready is not None and lane.ready <= self.at
 
     def first(self, query: LeaseQuery) -> list[Lane]:
-        """Return the lane of a query that has been ready longest. Several, if one step made them ready."""
+        """Return the longest-ready lane of a query. Several, if the same step made several lanes ready."""
         found = [
             lane
             for lane in self.lanes
@@ -232,7 +232,7 @@ class Plain:
         self.records[name] = Kept(value, 1 if before is None else before.version + 1, ends)
 
     def fire_timers(self) -> None:
-        """Accept the events of the timers that are due."""
+        """Accept the events of the due timers."""
         for name, timed in sorted(self.timers.items(), key=lambda item: item[1].due):
             if timed.due <= self.at:
                 del self.timers[name]

@@ -1,4 +1,4 @@
-"""Prefetch: a lease has records and the end of a log, as they were when it was taken."""
+"""Prefetch: a lease has records and the end of a log, as of the moment of taking the lease."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREFETCH = Prefetch(records=("open", "seal"), log="said", last=2)
 
 @dataclass(frozen=True)
 class AwaitedLease:
-    """The lease of a worker that waited, set after the block."""
+    """The lease of a waiting worker, set after the block."""
 
     asked: asyncio.Task[Lease | None]
 
@@ -48,7 +48,7 @@ async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[Awa
 
 
 def shown(lease: Lease) -> dict[str, Record]:
-    """Return the prefetched records by name. All of them are of the partition of the lane."""
+    """Return the prefetched records by name. All records are of the lane's partition."""
     assert {key.partition for key in lease.prefetched.records} <= {lease.partition}
     return {key.name: record for key, record in lease.prefetched.records.items()}
 
@@ -58,7 +58,7 @@ def said(lease: Lease) -> list[Json]:
 
 
 async def shows_its_own(store: Store, kind: Kind, lane: str) -> None:
-    """Check that a lease of this lane, taken by its name or not, has the records of its name."""
+    """Check that a lease of this lane, taken by name or not, has the records of this lane."""
     own = {f"open/{lane}": Put("own"), f"seal/{lane}": Put("sealed")}
     lines: list[tuple[str, Json]] = [(f"said/{lane}", "own"), ("said/c", "another's")]
     await store.commit(transaction(store, conversation=lane, puts=own, appends=lines, **makes_ready(kind, lane)))
@@ -73,7 +73,7 @@ async def shows_its_own(store: Store, kind: Kind, lane: str) -> None:
 
 class PrefetchContract:
     @pytest.mark.parametrize("kind", KINDS)
-    async def test_a_lease_shows_what_was_asked_for(self, store: Store, kind: Kind) -> None:
+    async def test_lease_shows_the_prefetched_records_and_lines(self, store: Store, kind: Kind) -> None:
         value: Json = {"x": [1, None, "é"]}
         puts = {"open/c": Put(value), "seal/c": Put(None), "open": Put("bare"), "open/d": Put("another's")}
         lines: list[tuple[str, Json]] = [("said/c", "a"), ("said", "bare"), ("said/c", {"b": [None]}), ("said/c", "c")]
@@ -87,7 +87,7 @@ class PrefetchContract:
         assert before <= lease.prefetched.now <= await store.now()
 
     @pytest.mark.parametrize("kind", KINDS)
-    async def test_lease_without_a_prefetch_shows_nothing(self, store: Store, kind: Kind) -> None:
+    async def test_lease_without_a_prefetch_shows_no_records_or_lines(self, store: Store, kind: Kind) -> None:
         written = transaction(store, puts={"open/c": Put(1), "/c": Put(2)}, appends=[("said/c", 1), ("/c", 2)])
         await store.commit(written)
         await store.commit(transaction(store, **makes_ready(kind, "c")))
@@ -96,7 +96,7 @@ class PrefetchContract:
         assert (lease.prefetched.records, lease.lines) == ({}, ())
         assert before <= lease.prefetched.now <= await store.now()
 
-    async def test_what_is_not_there_is_shown_as_absent(self, store: Store) -> None:
+    async def test_missing_records_are_shown_as_absent(self, store: Store) -> None:
         await store.commit(transaction(store, puts={"open/c": Put(1)}))
         await store.commit(transaction(store, deletes=["open/c"], **makes_ready("turn", "c")))
         lease = await take(store, prefetch=PREFETCH)
@@ -117,7 +117,7 @@ class PrefetchContract:
         assert said(await take(store, prefetch=Prefetch(log=log, last=last))) == lines
 
     @pytest.mark.parametrize("kind", KINDS)
-    async def test_each_lease_shows_what_is_there_when_it_is_taken(self, store: Store, kind: Kind) -> None:
+    async def test_each_lease_shows_the_state_when_it_is_taken(self, store: Store, kind: Kind) -> None:
         await store.commit(transaction(store, **makes_ready(kind, "c")))
         before: Lease | None = None
         for number in range(1, 4):
@@ -131,7 +131,7 @@ class PrefetchContract:
             assert shown(lease)["seal/c"].version == number - 1
             before = lease
 
-    async def test_who_takes_over_sees_what_the_one_before_wrote(self, store: Store) -> None:
+    async def test_takeover_shows_writes_of_the_previous_holder(self, store: Store) -> None:
         await store.commit(transaction(store, **makes_ready("turn", "c")))
         gone = await take(store, prefetch=PREFETCH, lease_seconds=0.05)
         await store.commit(transaction(store, of=gone, puts={"open/c": Put("begun")}, appends=[("said/c", "begun")]))
@@ -140,7 +140,7 @@ class PrefetchContract:
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("only", [None, "c"])
-    async def test_who_waited_is_shown_what_came_meanwhile(self, store: Store, kind: Kind, only: str | None) -> None:
+    async def test_lease_shows_writes_made_during_its_wait(self, store: Store, kind: Kind, only: str | None) -> None:
         await store.commit(transaction(store, puts={"open/c": Put("old"), "seal/c": Put("kept")}))
         async with waiting(store, kind, only=only) as answer:
             await store.commit(transaction(store, puts={"open/c": Put("new")}, appends=[("said/c", 1)]))

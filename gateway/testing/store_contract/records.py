@@ -1,4 +1,4 @@
-"""Records, their versions and their end, the cells of rates, and counts of usage."""
+"""Records with versions and expiry, the cells of rates, and counts of usage."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RecordsContract:
                 await store.commit(transaction(store, expect={"a": stale}))
         assert await one(store, "a") == Record(2, 3)
 
-    async def test_who_read_a_record_never_mistakes_a_later_one_for_it(self, store: Store) -> None:
+    async def test_record_written_again_never_has_an_old_version(self, store: Store) -> None:
         await store.commit(transaction(store, puts={"a": Put("old"), "b": Put("old", ttl_seconds=10)}))
         await store.commit(transaction(store, deletes=["a"]))
         store.offset_seconds = 11
@@ -53,7 +53,7 @@ class RecordsContract:
             with pytest.raises(Conflict):
                 await store.commit(transaction(store, expect={name: 1}))
 
-    async def test_deleting_what_is_not_there_is_no_error(self, store: Store) -> None:
+    async def test_deleting_an_absent_record_is_no_error(self, store: Store) -> None:
         await store.commit(transaction(store, deletes=["nothing"], expect={"nothing": 0}))
         assert await one(store, "nothing") == Record()
 
@@ -136,13 +136,13 @@ class CellsContract:
         with pytest.raises(ValueError, match="tokens"):
             await store.acquire([Cell(name="tokens", burst=1, period_seconds=1, cost=2)])
 
-    async def test_no_cells_take_nothing(self, store: Store) -> None:
+    async def test_acquire_of_no_cells_returns_zero(self, store: Store) -> None:
         assert await store.acquire([]) == 0
 
     @many_histories
     @given(steps=STEPS)
     async def test_the_rate_holds_over_every_stretch(self, store: Store, steps: Sequence[tuple[float, float]]) -> None:
-        """In any period at most a burst and its refill are taken, and the wait that is returned suffices."""
+        """In any period at most a burst and its refill are taken, and the returned wait suffices."""
         store.offset_seconds += 1000  # refilled since the last history
         burst, period = 4.0, 40.0
         taken: list[tuple[float, float]] = []
@@ -193,14 +193,14 @@ class SpendingContract:
         await asyncio.gather(*adding)
         assert await store.spent(["day/ana"]) == [{"tokens": sum(range(50))}]
 
-    async def test_refused_commit_adds_nothing(self, store: Store) -> None:
+    async def test_refused_commit_adds_no_spending(self, store: Store) -> None:
         wrong = transaction(store, spends=[spending(tokens=1)])
         wrong.expect = {"record": 7}
         with pytest.raises(Conflict):
             await store.commit(wrong)
         assert await store.spent(["day/ana"]) == [{}]
 
-    async def test_lost_lease_adds_nothing(self, store: Store) -> None:
+    async def test_lost_lease_adds_no_spending(self, store: Store) -> None:
         await store.accept([event("c", "e1")])
         lost = await store.lease("one", ["turn"], lease_seconds=0.0)
         assert lost is not None and await store.lease("two", ["turn"]) is not None

@@ -29,7 +29,7 @@ class ServiceContract:
         assert await store.now() >= ahead
         assert (await store.commit(transaction(store))).at >= ahead
 
-    async def test_counts_follow_what_happens(self, store: Store) -> None:
+    async def test_stats_follow_the_changes_of_the_store(self, store: Store) -> None:
         assert await store.stats() == EMPTY
         a = near(store, "a")
         await store.accept([event(a), event("b", decides=True), event("d", wakes=False)])
@@ -85,7 +85,7 @@ class ServiceContract:
         with pytest.raises(StoreUnavailable):
             await store.accept([event()])
 
-    async def test_what_was_asked_before_closing_is_done(self, store: Store) -> None:
+    async def test_calls_begun_before_close_are_completed(self, store: Store) -> None:
         accepted = [asyncio.create_task(arrive(store)) for _ in range(20)]
         await asyncio.sleep(0)
         await store.close()
@@ -112,7 +112,7 @@ class TimersContract:
         assert [(waiting.stamp, waiting.body) for waiting in (await take(store)).events] == [(due, {"n": 1})]
         assert (await store.stats()).timers == 0
 
-    async def test_without_timers_there_is_nothing_to_wait_for(self, store: Store) -> None:
+    async def test_run_timers_returns_none_without_timers(self, store: Store) -> None:
         assert await store.run_timers() is None
 
     async def test_timers_are_moved_and_cancelled(self, store: Store) -> None:
@@ -136,13 +136,13 @@ class TimersContract:
         await store.run_timers()
         assert [waiting.body["n"] for waiting in (await take(store)).events] == [1, 2, 3]
 
-    async def test_many_who_tick_accept_a_timer_once(self, store: Store) -> None:
+    async def test_concurrent_run_timers_accept_each_timer_once(self, store: Store) -> None:
         timers = [Timer(timer_id=f"t{n}", due=await store.now(), incoming=event()) for n in range(20)]
         await store.commit(transaction(store, timers=timers))
         await asyncio.gather(*(store.run_timers() for _ in range(20)))
         assert (await store.stats()).waiting == 20
 
-    async def test_a_timer_whose_event_was_seen_before_brings_nothing(self, store: Store) -> None:
+    async def test_timer_with_an_event_seen_before_adds_no_event(self, store: Store) -> None:
         await store.accept([event("c", "same")])
         timer = Timer(timer_id="t", due=await store.now(), incoming=event("c", "same"))
         await store.commit(transaction(store, timers=[timer]))

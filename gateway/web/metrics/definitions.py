@@ -1,7 +1,7 @@
-"""The metrics of one gateway: their names, texts, labels and buckets, in a registry of their own.
+"""The metrics of a gateway: names, texts, labels and buckets, in a separate registry.
 
-A label has only values that the operator, the bot's author or this program chose. A value that a person, a platform or
-a model could make up is one of a fixed set, or `OTHER`.
+The values of a label are chosen by the operator, the bot's author or this program alone. A value from a person, a
+platform or a model is mapped to a fixed set, or to `OTHER`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
 
 class Series:
-    """The durations of one combination of labels. They are counted in one thread, and may be read in another."""
+    """The durations of a combination of labels, counted in one thread and possibly read in another."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -37,14 +37,15 @@ class Series:
 
 
 class Durations:
-    """A histogram with labels. `bounds` are the upper bounds of its buckets, in seconds."""
+    """A histogram with labels. `bounds` are the upper bounds of the buckets, in seconds."""
 
     def __init__(self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str]) -> None:
         self._name, self._text, self._bounds, self._labels = name, text, bounds, labels
         self._series: dict[tuple[str, ...], Series] = {}
 
     def labels(self, *values: str) -> Series:
-        """Return the series of these values of the labels. Keep it: a look-up takes as long as counting."""
+        """Return the series of these label values. Callers should keep the series: a look-up takes as long as
+        counting."""
         return self._series.setdefault(values, Series(self._bounds))
 
     def collect(self) -> Iterable[Metric]:
@@ -58,7 +59,7 @@ class Durations:
 
 OTHER: Final = "other"
 UNKNOWN: Final = "unknown"
-"""The label of a tool that the bot does not have."""
+"""Label of a tool unknown to the bot."""
 _MOST_MODELS: Final = 50
 _PREFIX: Final = "askfirst"
 
@@ -78,7 +79,8 @@ class Closed:
 
 
 class WithoutCreated:
-    """The metrics of a registry without the moments at which each series was made, which double their number."""
+    """The metrics of a registry without the creation times of the series. Creation times double the number of
+    metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -90,7 +92,7 @@ class WithoutCreated:
 
 
 class Definitions:
-    """The metrics that events and calls of the store are counted in."""
+    """The metrics for events and for calls of the store."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -218,7 +220,7 @@ class Definitions:
 
 
 def first_models() -> Callable[[str], str]:
-    """Return a function that lets the first models pass, and gives `OTHER` for all further ones."""
+    """Return a function that keeps the names of the first models, and returns `OTHER` for all further models."""
     seen: set[str] = set()
 
     def label(model: str) -> str:

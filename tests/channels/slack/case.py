@@ -1,4 +1,4 @@
-"""Slack for the contract: its documented payloads, its signature, and a Web API to talk to."""
+"""Slack for the contract: the documented payloads, the signature, and a Web API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.fakes.slack import FakeSlack, Press
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 TEAM, BOT = "T061EG9R6", "U0LAN0Z89"
-"""Whose app the payloads are for."""
+"""The workspace and the app of the payloads."""
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -233,7 +233,7 @@ async def slack_case(patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
         )
 
 
-# ── The documented fields of a message event and what its blocks may hold, each with a value, and whether it spoils ──
+# ── The documented fields of a message event and the elements of its blocks, each with a value and the spoiling ──
 
 
 HARMLESS: dict[str, Any] = {
@@ -278,7 +278,7 @@ SHARED = [
         "from_url": "https://tests.slack.com/archives/C2/p1767225500000100",
     }
 ]
-"""Another message that is passed on; what is typed beside it is the event's own text."""
+"""A forwarded message. The text typed beside a forwarded message is the event's own text."""
 SPOILS: list[tuple[str, Any]] = [
     ("app_id", "A1"),
     ("attachments", SHARED),
@@ -324,7 +324,7 @@ STYLES = {
 
 
 def typed(element: dict[str, Any], *, in_: str = "rich_text_section", block: str = "rich_text") -> list[Any]:
-    """The blocks that a client makes of what is typed."""
+    """The blocks that a client makes of a typed text."""
     return [{"type": block, "block_id": "b", "elements": [{"type": in_, "elements": [element]}]}]
 
 

@@ -1,4 +1,4 @@
-"""A Slack to talk to, and our channel talking to it."""
+"""A fake Slack, and our channel connected to the fake."""
 
 from __future__ import annotations
 

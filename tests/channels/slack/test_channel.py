@@ -124,7 +124,7 @@ async def test_an_ended_connection_is_replaced(slack: FakeSlack, channel: SlackC
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
 async def test_old_connection_speaks_to_its_end(slack: FakeSlack, channel: SlackChannel, ana: str, reason: str) -> None:
-    """What is pressed meanwhile would be lost: Slack delivers a press once."""
+    """A press during the change of connections must not be lost: Slack delivers a press once."""
     polling = channel.poll()
     told: asyncio.Queue[Event] = asyncio.Queue()
 
@@ -165,7 +165,7 @@ async def test_an_unacknowledged_event_comes_again_as_a_twin(slack: FakeSlack, c
 
 
 async def test_each_connection_acknowledges_its_own_events(slack: FakeSlack, channel: SlackChannel, ana: str) -> None:
-    """Two processes with the same tokens: Slack tells each thing to one of them."""
+    """Two processes have the same tokens: Slack delivers each event to one of them."""
     polls = [channel.poll(), channel.poll()]
     waiting = [asyncio.ensure_future(polled(polling)) for polling in polls]
     await slack.wait_for(lambda: len(slack.connected) == 2)
@@ -189,7 +189,7 @@ async def test_too_many_connections_asked_for_says_how_long_to_wait(slack: FakeS
     assert len(slack.called("apps.connections.open")) == 1
 
 
-async def test_what_is_not_understood_holds_nothing_back(
+async def test_unknown_event_does_not_hold_back_later_events(
     slack: FakeSlack, channel: SlackChannel, ana: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await slack.event({"type": "team_join", "user": {"id": "U1", "name": "a private name"}})

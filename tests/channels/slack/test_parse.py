@@ -1,6 +1,6 @@
 """Payloads of the documented shapes, and bytes of no shape at all.
 
-Each fixture names the page of Slack's documentation that its shape is taken from.
+Each fixture names the page of Slack's documentation with its shape.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def test_the_bot_that_is_known_counts_where_slack_names_none() -> None:
         raw(b"", "APPLICATION/JSON"),
     ],
 )
-def test_what_is_neither_json_nor_a_form_in_utf8_is_malformed(request_: WebhookRequest) -> None:
+def test_body_neither_json_nor_form_in_utf8_is_malformed(request_: WebhookRequest) -> None:
     with pytest.raises(Malformed):
         READER.read(request_)
 
@@ -193,14 +193,14 @@ def test_what_is_neither_json_nor_a_form_in_utf8_is_malformed(request_: WebhookR
         {"type": "url_verification"},
     ],
 )
-def test_authentic_but_of_no_shape_we_know_is_kept_as_such(payload: dict[str, Any]) -> None:
+def test_authentic_payload_of_unknown_shape_is_not_understood(payload: dict[str, Any]) -> None:
     for as_ in ("json", "payload"):
         parsed = READER.read(posted(payload, as_))
         assert (parsed.events, parsed.not_understood) == ((), True)
 
 
 def test_message_with_half_a_surrogate_pair_is_read() -> None:
-    """Slack cuts long texts, perhaps within an emoji; the half may be in a field that we do not read."""
+    """Slack cuts long texts, perhaps within an emoji. The half may be in an unread field."""
     fixture = loaded("message_im")
     fixture["payload"]["event"] |= {"text": "delete \ud83d\ude00 INV-42 \ud83d", "blocks": [{"text": "\ude00"}]}
     for as_ in ("json", "payload"):
@@ -252,7 +252,7 @@ def test_marks_in_a_text_without_blocks_spoil_it(text: str, spoils: bool) -> Non
 
 
 @pytest.mark.parametrize("blocks", [[{"type": "hologram"}], [{"type": "rich_text", "elements": ["yes"]}], "yes", 7])
-def test_blocks_that_nobody_knows_are_an_unknown_field(blocks: Any) -> None:
+def test_unknown_blocks_are_an_unknown_field(blocks: Any) -> None:
     payload = loaded("message_im")["payload"]
     payload["event"]["blocks"] = blocks
     [message] = READER.read(posted(payload, "json")).events
@@ -261,7 +261,7 @@ def test_blocks_that_nobody_knows_are_an_unknown_field(blocks: Any) -> None:
     assert message.unknown_fields[0].startswith("blocks.")
 
 
-# ── Only what Slack signed, within five minutes, is Slack's ──
+# ── Only a request signed by Slack within five minutes is Slack's ──
 
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -290,15 +290,15 @@ def test_old_and_future_are_stale() -> None:
             CHANNEL.verify(asked(signature(at=NOW + timedelta(seconds=seconds))), NOW)
 
 
-def test_without_a_secret_of_ours_nobody_gets_in() -> None:
+def test_channel_without_a_secret_refuses_every_request() -> None:
     with pytest.raises(Forged):
         SlackChannel("xoxb-1").verify(asked(signature()), NOW)
 
 
-"""A header's value as the web server hands it on: bytes that are no UTF-8 come as lone surrogates."""
+"""A header's value from the web server: bytes outside UTF-8 are lone surrogates."""
 
 
-# ── Replies as Block Kit: what is meant is what is seen, within Slack's limits, calling nobody ──
+# ── Replies as Block Kit: shown as meant, within Slack's limits, mentioning no person ──
 
 
 DIRECT = Address(channel="slack", account="T1", place="D1")
@@ -312,7 +312,7 @@ def blocks(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def seen(markdown: str) -> str:
-    """What a person sees of a reply, with marks around what is styled."""
+    """Return the visible text of a reply, with marks around styled words."""
     return as_markdown(blocks(render(THREAD, Reply(text=markdown))))
 
 
@@ -367,7 +367,7 @@ def test_markdown_becomes_rich_text(markdown: str, expected: str) -> None:
     ],
 )
 def test_plain_text_is_shown_literally(text: str) -> None:
-    """What a prompt shows of an argument is the argument: no character of it is a mark."""
+    """A prompt shows an argument unchanged: no character becomes a mark."""
     [block] = blocks(render(THREAD, Reply(text=plain(text))))
     pieces = elements_of([block])
     assert all("style" not in piece for piece in pieces)
@@ -403,13 +403,13 @@ CALLS = [
     "slack:T1:U123",
     "@here @channel @everyone @group @ana",
 ]
-"""What would call people if Slack read it."""
+"""Texts that Slack, reading them as markup, would turn into mentions."""
 BESIDE = re.compile(r"<|@(?:here|channel|everyone|group)\b", re.IGNORECASE)
-"""Of the text beside the blocks Slack would read these."""
+"""The markup that Slack would read in the text beside the blocks."""
 
 
 @pytest.mark.parametrize("text", CALLS)
-def test_nobody_is_called_by_what_a_model_writes(text: str) -> None:
+def test_text_of_a_model_mentions_no_person(text: str) -> None:
     for reply in (Reply(text=text), Reply(text=text, buttons=(CONFIRM,))):
         parts = render(THREAD, reply)
         assert {piece["type"] for piece in elements_of(blocks(parts))} <= {"text", "link"}
@@ -417,15 +417,15 @@ def test_nobody_is_called_by_what_a_model_writes(text: str) -> None:
 
 
 @given(st.text(alphabet="<>!@#|&;`*_~[]()\\ \nahttps:/.channelhereU1^", max_size=200))
-def test_random_text_mentions_nobody_and_links_only_to_urls(text: str) -> None:
+def test_random_text_mentions_no_person_and_links_only_to_urls(text: str) -> None:
     parts = render(THREAD, Reply(text=text))
     for piece in elements_of(blocks(parts)):
         assert piece["type"] == "text" or piece["url"].startswith(("http://", "https://", "mailto:"))
     assert not any(BESIDE.search(str(part.arguments["text"])) for part in parts)
 
 
-def test_edit_shows_names_as_slack_does_and_notifies_nobody() -> None:
-    """Slack tells nobody of a mention that comes with an edit."""
+def test_edit_shows_names_as_slack_does_and_notifies_no_person() -> None:
+    """Slack notifies no person of a mention in an edit."""
     note = "Confirmed by `slack:T1:U061F7AUR`, done"
     [edit] = render(THREAD, Reply(text=note, edits="1.3"))
     assert as_markdown(blocks([edit])) == "Confirmed by <@U061F7AUR>, done"
@@ -436,7 +436,7 @@ def test_edit_shows_names_as_slack_does_and_notifies_nobody() -> None:
 
 
 @pytest.mark.parametrize("value", ["slack:T1:U7", "<@U7>", "by slack:T1:U7, done", "`slack:T1:U7`"])
-def test_a_value_names_nobody_not_even_in_an_edit(value: str) -> None:
+def test_a_value_mentions_no_person_not_even_in_an_edit(value: str) -> None:
     for edits in (None, "1.3"):
         parts = render(THREAD, Reply(text=f"**Tell {plain(shown(value))}**\n- it: {plain(shown(value))}", edits=edits))
         assert {piece["type"] for piece in elements_of(blocks(parts))} == {"text"}
@@ -480,7 +480,7 @@ def test_a_reply_goes_to_its_place_with_words_for_notifications() -> None:
     assert "thread_ts" not in render(DIRECT, Reply(text="hi"))[0].arguments
 
 
-def test_an_edit_has_no_buttons_and_what_is_too_long_follows() -> None:
+def test_an_edit_has_no_buttons_and_surplus_text_follows() -> None:
     first, *rest = render(THREAD, Reply(text="word " * 5000, edits="1.3"))
     assert (first.call, first.arguments["ts"], first.buttons) == ("chat.update", "1.3", ())
     assert {part.call for part in rest} == {"chat.postMessage"}
@@ -491,7 +491,7 @@ def test_buttons_without_words_stand_under_dots() -> None:
     assert as_markdown(blocks(render(DIRECT, Reply(buttons=(CONFIRM,))))) == "…"
 
 
-def test_what_slack_would_refuse_is_refused_here() -> None:
+def test_reply_beyond_limits_of_slack_is_refused_before_sending() -> None:
     with pytest.raises(ValueError, match="2000 characters"):
         render(DIRECT, Reply(text="x", buttons=(Button(label="x", token="x" * 2001),)))
     with pytest.raises(ValueError, match="25 buttons"):

@@ -1,4 +1,4 @@
-"""Parts through the real library to a real server, and every way they can fail."""
+"""Parts through the real library to a real server, and every way to fail."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(slack: FakeSlack) ->
         (307, "", Unavailable),
     ],
 )
-async def test_what_is_no_answer_of_slacks_is_read_by_its_status(
+async def test_response_of_no_slack_shape_is_judged_by_status(
     status: int, body: str, error: type[SendError], aiohttp_server: AiohttpServer
 ) -> None:
     async def answer(request: web.Request) -> web.Response:
@@ -248,7 +248,7 @@ async def test_press_is_answered_to_its_author(
     assert len(press.answers) == 1, "the chat is told the same"
 
 
-async def test_failed_answer_raises_nothing(
+async def test_failed_answer_raises_no_error(
     slack: FakeSlack, channel: SlackChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -261,7 +261,7 @@ async def test_failed_answer_raises_nothing(
     assert "/actions/" not in caplog.text
 
 
-async def test_a_private_chat_says_it_under_the_message(slack: FakeSlack, channel: SlackChannel, ana: str) -> None:
+async def test_typing_in_a_private_chat_is_under_the_message(slack: FakeSlack, channel: SlackChannel, ana: str) -> None:
     to = place(slack, slack.direct(ana))
     await channel.typing_under(to, "1712.000100")
     assert slack.statuses == {(to.place, "1712.000100"): "is typing…"}
@@ -282,7 +282,7 @@ async def test_a_thread_says_that_the_bot_is_typing_until_it_writes(slack: FakeS
     assert len(slack.called("assistant.threads.setStatus")) == 1, "Slack has it for threads alone"
 
 
-async def test_an_app_that_may_not_say_it_is_typing_asks_once(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_typing_without_its_scope_is_tried_once(slack: FakeSlack, channel: SlackChannel) -> None:
     to = place(slack, slack.channel(), "1.2")
     slack.fail_next("assistant.threads.setStatus", status=503)
     slack.scope_missing.add("assistant.threads.setStatus")
@@ -323,7 +323,7 @@ async def test_message_in_doubt_is_looked_up_by_key(
     assert await channel.look_up(elsewhere, part, key="in doubt", since=began) is None
 
 
-async def test_what_cannot_be_looked_up_says_why(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_look_up_of_an_impossible_part_says_why(slack: FakeSlack, channel: SlackChannel) -> None:
     to = place(slack, slack.channel())
     [file] = channel.render(to, Reply(media=(Media(sha256="0", mime_type="a/b", filename="a", size=1),)))
     with pytest.raises(Undeliverable, match="file_has_no_key"):

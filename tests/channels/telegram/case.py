@@ -1,6 +1,6 @@
-"""Telegram for the contract: its documented updates, its secret, and a Bot API to talk to.
+"""Telegram for the contract: the documented updates, the secret, and a Bot API.
 
-Each fixture names the page of the Bot API's documentation that its shape is taken from.
+Each fixture names the page of the Bot API's documentation with its shape.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ NEWER = """community_chat_added community_chat_joined community_chat_removed eph
     rich_message""".split()  # noqa: SIM905
 UNDOCUMENTED = """forward_date forward_from forward_from_chat forward_from_message_id forward_sender_name
     forward_signature left_chat_participant new_chat_member new_chat_participant""".split()  # noqa: SIM905
-"""Sent all the same, as public bots have logged them."""
+"""Undocumented fields that public bots have logged."""
 
 DOCUMENTED = {
     "from" if name == "from_user" else name

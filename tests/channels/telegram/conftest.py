@@ -1,4 +1,4 @@
-"""A Telegram to talk to, and our channel talking to it."""
+"""A fake Telegram, and our channel connected to the fake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET = "secret_of_the_webhook-0123456789"
 
 
 class Pauses:
-    """A clock's sleep that takes no time and notes how long it should have been."""
+    """A clock's sleep that takes no time and notes the requested duration."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

@@ -58,6 +58,14 @@ async def test_the_menu_of_commands_is_set_for_each_language(telegram: FakeTeleg
     }
 
 
+async def test_a_command_with_other_letters_is_left_out_of_the_menu(
+    telegram: FakeTelegram, channel: TelegramChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    await channel.set_commands({"": {"help": "What I can do", "año": "This year"}})
+    assert telegram.commands == {"": [{"command": "help", "description": "What I can do"}]}
+    assert "no command with other letters than a-z: año" in caplog.text
+
+
 async def test_polling_goes_on_after_outages(telegram: FakeTelegram, channel: TelegramChannel, pauses: Pauses) -> None:
     telegram.fail_next("getUpdates", 502, html=True, times=2)
     telegram.fail_next("getUpdates", 429, "Too Many Requests", retry_after=17)
@@ -108,7 +116,7 @@ async def fetched(channel: TelegramChannel, file: File) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["location", "contact"])
-async def test_what_is_no_file_cannot_be_fetched(channel: TelegramChannel, kind: str) -> None:
+async def test_attachment_that_is_no_file_cannot_be_fetched(channel: TelegramChannel, kind: str) -> None:
     with pytest.raises(Undeliverable, match="not_a_file"):
         await anext(channel.fetch(Attachment(kind=kind, ref="geo:1,2")))  # type: ignore[arg-type]
 
@@ -136,7 +144,7 @@ async def test_a_file_that_cannot_be_had_says_why(telegram: FakeTelegram, channe
 
 @pytest.fixture
 async def webhook(channel: TelegramChannel, aiohttp_server: AiohttpServer) -> tuple[list[WebhookRequest], list[int]]:
-    """Our side: a server that keeps what it verified, and answers with the statuses of the list, then 200."""
+    """A server of ours. `requests` gets each request; the answers have the statuses of the list, then 200."""
     requests: list[WebhookRequest] = []
     statuses: list[int] = []
 
@@ -170,7 +178,9 @@ async def test_webhook_gets_updates_in_order_and_again_until_taken(
     assert [status for _, status in telegram.deliveries] == [503, 500, 200, 200]
 
 
-async def test_a_person_who_blocks_the_bot_is_out_of_reach(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_blocking_the_bot_opts_out_and_makes_unreachable(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
     ana: User = telegram.person("Ana")
     await telegram.person_says(ana, ana, "/start")
     await telegram.person_blocks(ana)
@@ -184,7 +194,7 @@ async def test_a_person_who_blocks_the_bot_is_out_of_reach(telegram: FakeTelegra
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-telegram-bot-api-secret-token": ""}])
-def test_without_a_secret_of_ours_nobody_gets_in(headers: dict[str, str]) -> None:
+def test_channel_without_a_secret_refuses_every_request(headers: dict[str, str]) -> None:
     request = WebhookRequest("POST", "https://bot.example/webhooks/telegram", headers, b"{}")
     with pytest.raises(Forged):
         TelegramChannel("123:abc").verify(request, datetime(2026, 1, 1, tzinfo=UTC))

@@ -1,4 +1,4 @@
-"""Updates of odd shapes. What the documented ones become is in the fixtures, which the contract reads."""
+"""Updates of odd shapes. The fixtures of the contract have the documented ones."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_command_before_the_bots_name_is_known_is_its_own() -> None:
         b'{"update_id": 1} {"update_id": 2}',
     ],
 )
-def test_what_is_no_json_object_in_utf8_is_malformed(body: bytes) -> None:
+def test_body_that_is_no_json_object_in_utf8_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed):
         READER.read(body)
 
 
 def test_update_with_half_a_surrogate_pair_is_read() -> None:
-    """Telegram would deliver it again and again, and nothing else of the bot's meanwhile."""
+    """Otherwise Telegram would repeat the update for ever, and deliver no other update of the bot meanwhile."""
     chat = {"id": 1, "type": "private", "title": "\ud83d"}
     message = {"message_id": 1, "chat": chat, "text": "a \ude00 b", "unknown to us": ["\ud83d"]}
     [event] = read({"update_id": 1, "message": message}).events
@@ -80,7 +80,7 @@ def test_update_with_half_a_surrogate_pair_is_read() -> None:
         {"update_id": 1, "my_chat_member": {"chat": {"id": 1, "type": "private"}}},
     ],
 )
-def test_authentic_but_of_no_shape_we_know_is_kept_as_such(update: dict[str, Any]) -> None:
+def test_authentic_update_of_unknown_shape_is_not_understood(update: dict[str, Any]) -> None:
     parsed = read(update)
     assert (parsed.events, parsed.not_understood) == ((), True)
 
@@ -92,7 +92,7 @@ def test_a_date_that_no_calendar_holds_is_unknown(date: int) -> None:
     assert event.sent_at is None
 
 
-def test_an_entity_beyond_the_text_covers_nothing() -> None:
+def test_an_entity_beyond_the_text_covers_no_text() -> None:
     entities = [
         {"type": "bot_command", "offset": 0, "length": 10**9},
         {"type": "mention", "offset": 10**9, "length": 1},
@@ -119,7 +119,7 @@ def heard(text: str, **fields: Any) -> Message:
 
 
 @pytest.mark.parametrize("kind", ["hashtag", "cashtag", "phone_number", "url", "email", "bold", "italic", "code"])
-def test_a_code_is_not_spoiled_by_what_telegram_marks(kind: str) -> None:
+def test_a_code_is_not_spoiled_by_entities_of_telegram(kind: str) -> None:
     message = heard("OK K7P2", entities=[{"type": kind, "offset": 3, "length": 4}])
     assert (message.spoiled_by, message.unknown_fields) == ((), ())
 
@@ -127,12 +127,12 @@ def test_a_code_is_not_spoiled_by_what_telegram_marks(kind: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["strikethrough", "spoiler", "blockquote", "expandable_blockquote", "pre", "text_link"]
 )
-def test_a_style_that_changes_what_words_say_spoils(kind: str) -> None:
+def test_a_style_that_changes_the_meaning_spoils(kind: str) -> None:
     styles = [{"type": each, "offset": 0, "length": 3} for each in ("bold", kind, kind)]
     assert heard("yes", entities=styles).spoiled_by == (f"entities.{kind}",)
 
 
-def test_a_style_that_nobody_knows_is_an_unknown_field() -> None:
+def test_an_unknown_style_is_an_unknown_field() -> None:
     message = heard("yes", entities=[{"type": "wobbling", "offset": 0, "length": 3}])
     assert (message.spoiled_by, message.unknown_fields) == ((), ("entities.wobbling",))
 
@@ -145,7 +145,7 @@ def test_a_mention_by_name_spoils_unless_it_is_the_bots(user_id: int, spoiled_by
 
 
 def test_a_press_without_a_chat_is_of_no_chat() -> None:
-    """The button of an inline result, or a press whose message is gone: whose chat it was, nobody says."""
+    """The button of an inline result, or a press whose message is gone: the update names no chat."""
     person = {"id": 5001, "is_bot": False, "first_name": "Ana"}
     for more in ({}, {"inline_message_id": "BAAAA"}, {"message": None}):
         [press] = read({"update_id": 1, "callback_query": {"id": "4", "from": person, "data": "00tok", **more}}).events

@@ -1,4 +1,4 @@
-"""Parts through the real library to a real server, and every way they can fail."""
+"""Parts through the real library to a real server, and every way to fail."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_a_long_text_arrives_in_order(telegram: FakeTelegram, channel: Tel
     assert words == "\n\n".join(paragraphs).replace("*", "").split()
 
 
-async def test_a_topic_of_a_group_gets_it_in_the_topic(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_message_to_a_topic_arrives_in_the_topic(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     team = telegram.group("Team")
     thread = telegram.topic(team)
     await say(channel, group(channel, team, thread), "hi")
@@ -122,7 +122,7 @@ async def test_a_caption_is_formatted(
 async def channel_at(
     server: AiohttpServer, answer: Callable[[web.Request], Awaitable[web.Response]]
 ) -> AsyncIterator[tuple[TelegramChannel, Address]]:
-    """A channel whose API is `answer`, but for getMe; and a private chat of it."""
+    """A channel with `answer` as its API, except for getMe, and a private chat of the bot."""
 
     async def handle(request: web.Request) -> web.Response:
         if request.path.endswith("getMe"):
@@ -140,7 +140,7 @@ async def channel_at(
 
 
 async def test_a_file_arrives_while_all_threads_of_the_loop_hang(tmp_path: Path, aiohttp_server: AiohttpServer) -> None:
-    """At a server that needs none of them; the fake does, to read a form."""
+    """The server needs no thread. The fake needs threads to read a form."""
     received: list[bytes] = []
 
     async def take(request: web.Request) -> web.Response:
@@ -229,7 +229,7 @@ async def test_each_telegram_error_raises_its_own_error(
     error: type[SendError],
     code: str,
 ) -> None:
-    """Without a description the answer is a page of a proxy, which knows nothing about the token."""
+    """Without a description the answer is a proxy's page, which is no word about the token."""
     telegram.fail_next("sendMessage", status, description or "", html=description is None)
     with pytest.raises(error) as caught:
         await say(channel, private(channel, ana), "hi")
@@ -297,7 +297,7 @@ async def test_refused_format_is_resent_as_plain(telegram: FakeTelegram, channel
         await say(channel, private(channel, ana), "**hi**")
 
 
-async def test_a_group_that_moved_gets_it_at_its_new_place(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_text_to_a_moved_group_arrives_in_the_new_group(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     old = telegram.group("Team")
     new = telegram.group_moves(old)
     await say(channel, group(channel, old), "one")
@@ -423,7 +423,7 @@ async def test_long_text_goes_on_in_a_new_message(channel: TelegramChannel, tele
     assert not telegram.sent
 
 
-async def test_a_limit_is_told_with_its_seconds(channel: TelegramChannel, telegram: FakeTelegram, team: Chat) -> None:
+async def test_rate_limit_is_raised_with_seconds(channel: TelegramChannel, telegram: FakeTelegram, team: Chat) -> None:
     stream = await channel.stream(group(channel, team))
     await stream.update("One")
     telegram.fail_next("editMessageText", 429, "Too Many Requests", retry_after=17)

@@ -43,7 +43,7 @@ PICTURE = ("MediaContentType0", "MediaUrl0", "NumMedia")
 
 
 def expected(channel: Name) -> Mapping[str, Event | None]:
-    """What some forms of each kind become."""
+    """Return the event of some forms of each kind."""
     address = Address(channel=channel, account=OURS, place=ANA)
     person = Person(channel=channel, account=OURS, user_id=ANA, name="Ana Núñez" if channel == "whatsapp" else None)
 
@@ -97,7 +97,7 @@ def webhook(channel: Name) -> Webhook:
     ids = itertools.count(1)
 
     def delivery(name: str, event: Event | None) -> Delivery:
-        """Once it is proven, its signature is one of its ids."""
+        """A proven form also has its signature among its ids."""
         asked = request(FORMS[name])
         signature = prove(asked, datetime.now(UTC), 1).headers["x-twilio-signature"]
         proof = f"signature/{hashlib.sha256(signature.encode()).hexdigest()[:32]}"

@@ -1,4 +1,4 @@
-"""A Twilio to talk to, and our two channels talking to it."""
+"""A fake Twilio, and our two channels connected to the fake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANA = "+15557654321"
 
 
 class Moment:
-    """A clock that stands still until it is set."""
+    """A clock that stands still until set."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

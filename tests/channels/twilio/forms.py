@@ -1,8 +1,8 @@
-"""What Twilio posts, in the documented shape, one form a kind.
+"""The forms that Twilio posts, in the documented shape, one a kind.
 
 Fields and their values: https://www.twilio.com/docs/messaging/guides/webhook-request ("messages") and
-https://www.twilio.com/docs/messaging/guides/track-outbound-message-status ("status"). Which fields come together, blank
-ones too, is as public bots have logged or faked it; each such one is named. Numbers, names, words and ids are ours.
+https://www.twilio.com/docs/messaging/guides/track-outbound-message-status ("status"). The sets
+of fields, also blank ones, are from logs and fakes of public bots, each named. Numbers, names, words and ids are ours.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ FORMS: dict[str, Mapping[str, str]] = {
     "sms code in Spanish": SMS | {"Body": "Si k7p2", "FromCountry": "MX", "From": "+525512345678"},
     "sms no with a code": SMS | {"Body": "NO K7P2."},
     "sms of several lines": SMS | {"Body": "delete\r\nINV-42\n\nthanks"},
-    # "concatenated" messages come as one, whose parts are counted
+    # "concatenated" messages come as one, with the number of parts
     "sms of several segments": SMS | {"Body": "please look at this: " + "long " * 70, "NumSegments": "3"},
     "sms emoji": SMS | {"Body": "👍", "NumSegments": "1"},
     "sms from a short code": SMS | {"Body": "Your parcel is on its way", "From": "40404", "FromCountry": ""},
@@ -112,7 +112,7 @@ FORMS: dict[str, Mapping[str, str]] = {
     "sms CANCEL": SMS | {"Body": "CANCEL"},
     "sms START": SMS | {"Body": "Start"},
     "sms YES": SMS | {"Body": "Yes"},
-    # messages, OptOutType: only with Advanced Opt-Out, whose words the operator chooses
+    # messages, OptOutType: only with Advanced Opt-Out, with words chosen by the operator
     "sms opt-out": SMS | {"Body": "basta", "OptOutType": "STOP"},
     "sms opt-in": SMS | {"Body": "hola", "OptOutType": "START"},
     "sms YES as opt-in": SMS | {"Body": "YES", "OptOutType": "START"},
@@ -165,7 +165,7 @@ FORMS: dict[str, Mapping[str, str]] = {
     "whatsapp picture": WHATSAPP | _media("image/jpeg", MessageType="image", Body="the bill"),
     "whatsapp video": WHATSAPP | _media("video/mp4", MessageType="video"),
     "whatsapp contact": WHATSAPP | _media("text/vcard", MessageType="contacts"),
-    # messages, "List picker": what was picked is the Body too
+    # messages, "List picker": the picked entry is the Body too
     "whatsapp list": WHATSAPP
     | {"Body": "INV-42", "MessageType": "interactive", "ListId": "inv-42", "ListTitle": "INV-42"},
     "whatsapp sticker": WHATSAPP | _media("image/webp", MessageType="sticker"),
@@ -253,7 +253,7 @@ def request(
     headers: Mapping[str, str] | None = None,
     url: str = "https://bot.example.com/webhooks/twilio",
 ) -> WebhookRequest:
-    """A form, or the bytes of one, as it is posted."""
+    """A form, or the bytes of a form, as a request."""
     body = form if isinstance(form, bytes) else urlencode(form).encode()
     return WebhookRequest("POST", url, {"content-type": content_type, **(headers or {})}, body)
 

@@ -1,6 +1,6 @@
-"""One signature of Twilio proves many forms: those that read the same when names and values are joined.
+"""One signature of Twilio proves all forms whose joined names and values are equal.
 
-Finding D7: anyone with one signed request of their own could post a message in another person's name.
+Finding D7: the owner of one signed request could post a message in another person's name.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ URL = "https://bot.example.com/webhooks/twilio"
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 VICTIM, ATTACKER, FRESH = "+15550009999", "+15557777777", f"SM{0xBAD:032x}"
 CUTS = 3_000
-"""Of each form, drawn from all that there are."""
+"""The number of drawn cuts of each form."""
 
 
 def joined(form: Mapping[str, str], url: str = URL) -> str:
-    """What Twilio signs."""
+    """Return the text that Twilio signs."""
     return url + "".join(name + form[name] for name in sorted(form))
 
 
@@ -46,9 +46,9 @@ def posted(form: Mapping[str, str], proof: str) -> WebhookRequest:
 
 
 def cuts(text: str, words: str, chance: random.Random) -> Iterator[dict[str, str]]:
-    """Yield forms with known names and one unknown that read like this when they are joined.
+    """Yield forms with known names and one unknown name whose joined text is `text`.
 
-    Those that stand in the attacker's own words are drawn half the time.
+    In half of the draws, all names in the attacker's own words are taken.
     """
     text = text.removeprefix(URL)
     places = {name: [at for at in range(len(text)) if text.startswith(name, at)] for name in [*_KNOWN, "Zz"]}
@@ -83,7 +83,7 @@ CAPTURED = {
 
 
 def read(form: Mapping[str, str], proof: str) -> Parsed | None:
-    """Return what is taken of a form as it stands; None: nothing."""
+    """Return the parsed form; None if the form is refused."""
     whatsapp = any(form.get(name, "").startswith("whatsapp:") for name in ("From", "To"))
     channel = (WhatsAppChannel if whatsapp else SmsChannel)(ACCOUNT_SID, TOKEN, OURS, service=SERVICE)
     asked = posted(form, proof)
@@ -95,7 +95,7 @@ def read(form: Mapping[str, str], proof: str) -> Parsed | None:
 
 
 @pytest.mark.parametrize("name", CAPTURED)
-def test_no_form_that_was_cut_anew_is_taken_without_doubt(name: str) -> None:
+def test_no_recut_form_is_taken_without_doubt(name: str) -> None:
     kind, words = CAPTURED[name]
     form = {**FORMS[kind], "From": FORMS[kind]["From"].replace(ANA, ATTACKER), "Body": words}
     text = joined(form)
@@ -112,7 +112,7 @@ def test_no_form_that_was_cut_anew_is_taken_without_doubt(name: str) -> None:
         assert "+" not in "".join(event.address.place[1:] for event in parsed.events)
 
 
-def test_the_attack_is_proven_by_its_signature_and_doubted() -> None:
+def test_the_found_attack_has_a_valid_signature_and_is_doubted() -> None:
     kind, words = CAPTURED["the attack that was found"]
     captured = {**FORMS[kind], "From": ATTACKER, "Body": words}
     rest = joined(captured).partition(f"To{OURS}Zz")[2]
@@ -130,7 +130,7 @@ def test_the_attack_is_proven_by_its_signature_and_doubted() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if "does not know" not in name])
-def test_what_twilio_documents_is_not_doubted(name: str) -> None:
+def test_a_documented_form_is_not_doubted(name: str) -> None:
     assert doubt(MultiDict(FORMS[name])) == ""
 
 
@@ -153,12 +153,12 @@ def test_fields_of_the_fallback_url_are_known_and_doubted() -> None:
         ("Surprise", ""),
     ],
 )
-def test_what_could_hold_another_field_is_doubted(field: str, value: str) -> None:
+def test_a_value_that_could_hold_another_field_is_doubted(field: str, value: str) -> None:
     assert doubt(MultiDict({**FORMS["sms text"], field: value}))
 
 
 async def forged(twilio: FakeTwilio, captured: Mapping[str, str], cut: Mapping[str, str]) -> int:
-    """Post a form under the signature of another. The answer's status."""
+    """Post a form under the signature of another form. Returns the answer's status."""
     proof = twilio.signed(twilio.webhook_url, dict(captured))
     async with twilio._http.post(twilio.webhook_url, data=dict(cut), headers=proof) as answer:
         return answer.status
@@ -172,7 +172,7 @@ def from_the_victim(captured: Mapping[str, str], url: str, words: str, sid: str 
     return cut | {"Zz": swallowed}
 
 
-async def test_a_message_cut_out_of_another_does_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_message_cut_out_of_another_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_house(tmp_path, [DELETE]) as house:
         twilio = house.twilio
         captured = twilio.form(ATTACKER, f"del:INV-42From{VICTIM}MessageSid{FRESH}To{twilio.sms}Zz")
@@ -185,7 +185,7 @@ async def test_a_message_cut_out_of_another_does_nothing(tmp_path: Path, caplog:
     assert VICTIM not in caplog.text
 
 
-async def test_forged_cut_decides_nothing_while_twilio_is_down(tmp_path: Path) -> None:
+async def test_forged_cut_decides_no_action_while_twilio_is_down(tmp_path: Path) -> None:
     async with open_house(tmp_path, [DELETE, "I see."]) as house:
         twilio = house.twilio
         await twilio.person_says(VICTIM, "delete INV-42")

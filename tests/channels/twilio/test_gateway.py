@@ -1,4 +1,4 @@
-"""Both channels behind the real gateway and web server: one URL, one account, one store."""
+"""Both channels behind the real gateway and web server, with one URL, one account and one store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class House:
         await self.gateway.engine.due()
 
     async def prompt(self, **how: Any) -> str:
-        """Ana asks for INV-42 to be deleted; the code of the prompt, once its arrival is known."""
+        """Ana asks for the deletion of INV-42. Returns the prompt's code once the prompt's arrival is known."""
         assert await self.twilio.person_says(ANA, "delete INV-42", **how) == TAKEN
         prompt = await self.twilio.wait_for(lambda: self.twilio.last(ANA, containing="INV-42"))
         await self.idle()
@@ -58,7 +58,7 @@ class House:
 async def open_house(
     directory: Path, script: Sequence[Any], twilio: FakeTwilio | None = None, *, public_url: str = "", **options: Any
 ) -> AsyncIterator[House]:
-    """A house at a free port, which is its public URL too unless another is named; `options` are the bot's."""
+    """A house at a free port. The public URL is the port's unless `public_url` is set; `options` are the bot's."""
     async with contextlib.AsyncExitStack() as stack:
         twilio = await stack.enter_async_context(twilio or FakeTwilio())
         port = free_port()
@@ -79,7 +79,7 @@ def _settings(directory: Path, twilio: FakeTwilio, **values: Any) -> Settings:
 
 
 @BY_CHANNEL
-async def test_what_is_confirmed_by_its_code_is_done_once(tmp_path: Path, whatsapp: bool) -> None:
+async def test_an_action_confirmed_by_its_code_runs_once(tmp_path: Path, whatsapp: bool) -> None:
     async with open_house(tmp_path, [DELETE]) as house:
         code = await house.prompt(whatsapp=whatsapp)
         form = house.twilio.form(ANA, f"ok {code.lower()}", whatsapp=whatsapp)
@@ -322,7 +322,7 @@ async def test_message_stored_after_a_moment_asks_for_no_resend(
 
 
 async def test_message_while_the_api_is_down_is_answered_once_it_is_up(tmp_path: Path) -> None:
-    """Twilio delivers it once: it is not turned away to come again."""
+    """Twilio delivers a message once: the webhook must not refuse the message."""
     twilio = FakeTwilio()
     twilio.down = True
     async with open_house(tmp_path, ["Hello, Ana."], twilio) as house:
@@ -347,7 +347,7 @@ async def test_report_that_was_not_stored_is_answered_503(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("public_url", ["https://bot.example.com", "https://example.com:8443/deep/bot"])
 async def test_behind_a_proxy_the_signature_is_over_the_public_url(tmp_path: Path, public_url: str) -> None:
-    """A proxy that ends TLS, listens on another port and takes a prefix off the path."""
+    """A TLS proxy on another port that removes a prefix from the path."""
     async with open_house(tmp_path, ["Hello, Ana."], FakeTwilio(reports=()), public_url=public_url) as house:
         form, here = house.twilio.form(ANA, "hello"), house.twilio.webhook_url
         named = f"{public_url}/webhooks/twilio"
@@ -402,7 +402,7 @@ def test_each_number_switches_its_channel_on(tmp_path: Path, changes: dict[str, 
         (["twilio_sms_from", "twilio_whatsapp_from"], "webhook", "TWILIO_SMS_FROM or TWILIO_WHATSAPP_FROM"),
     ],
 )
-def test_half_of_the_settings_is_an_error_that_names_the_rest(
+def test_incomplete_settings_are_refused_with_the_missing_name(
     tmp_path: Path, missing: list[str], way: Literal["webhook", "polling"], named: str
 ) -> None:
     with pytest.raises(MissingSetting, match=named):
@@ -423,6 +423,6 @@ def test_the_public_url_alone_means_no_channel(tmp_path: Path) -> None:
         ("TWILIO_WHATSAPP_FROM", "whatsapp:12345"),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_mend(tmp_path: Path, variable: str, value: str) -> None:
+def test_unworkable_settings_are_refused_with_the_mend(tmp_path: Path, variable: str, value: str) -> None:
     with pytest.raises(MissingSetting, match=variable):
         Gateway(Shop().bot(ScriptedProvider([])), changed(tmp_path, {variable.lower(): value}))

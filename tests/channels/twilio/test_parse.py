@@ -99,7 +99,7 @@ def test_a_command_is_told_from_its_words() -> None:
         ("sms emoji", None),
     ],
 )
-def test_a_word_and_a_code_decide_in_whatever_language(name: str, reply: CodeReply | None) -> None:
+def test_a_word_and_a_code_decide_in_any_language(name: str, reply: CodeReply | None) -> None:
     assert read_code(message(name).text, "en") == reply
 
 
@@ -118,7 +118,7 @@ def test_a_word_and_a_code_decide_in_whatever_language(name: str, reply: CodeRep
     ],
 )
 def test_opt_out_and_opt_in_forms_are_read(name: str, opted_in: bool, told: bool) -> None:
-    """Of what it acts on itself, Twilio tells them: on SMS always, on WhatsApp with Advanced Opt-Out."""
+    """Twilio reports the opt-outs handled by Twilio: on SMS always, on WhatsApp with Advanced Opt-Out."""
     found = event(name)
     assert isinstance(found, OptOut)
     assert (found.opted_in, str(found.person)) == (opted_in, f"{channel_of(name)}:{OURS}:{ANA}")
@@ -254,7 +254,7 @@ def test_status_before_sent_makes_no_event(name: str) -> None:
         "report of a kind we do not know",
     ],
 )
-def test_what_is_not_understood_is_kept_for_a_person(name: str) -> None:
+def test_form_not_understood_is_acknowledged_and_flagged(name: str) -> None:
     parsed = read(name)
     assert (parsed.events, parsed.not_understood, parsed.response.status) == ((), True, 200)
 
@@ -283,7 +283,7 @@ def test_an_id_that_is_no_sid_is_not_understood(cut: str) -> None:
     ],
     ids=["json", "untyped", "multipart", "not utf-8", "not ascii", "many fields", "large"],
 )
-def test_what_is_no_form_of_twilios_is_malformed(body: bytes, content_type: str) -> None:
+def test_body_that_is_no_form_of_twilio_is_malformed(body: bytes, content_type: str) -> None:
     with pytest.raises(Malformed):
         READERS["sms"].read(request(body, content_type=content_type))
 
@@ -426,7 +426,7 @@ def whatsapp(markdown: str) -> list[str]:
         ("- one\n- two", "- one\n- two", "• one\n• two"),
     ],
 )
-def test_each_channel_shows_what_it_can(markdown: str, plain: str, marked: str) -> None:
+def test_each_channel_shows_the_styles_it_supports(markdown: str, plain: str, marked: str) -> None:
     assert sms(markdown) == [plain]
     assert whatsapp(markdown) == [marked]
 
@@ -449,7 +449,7 @@ def test_own_words_lose_the_accents_that_make_sms_dear(written: str, cheap: str)
     assert drop_dear_accents(written) == cheap
 
 
-def test_a_line_break_in_a_value_costs_nothing() -> None:
+def test_a_line_break_in_a_value_keeps_text_in_gsm() -> None:
     (text,) = sms("note: one ⏎ two")
     assert text == "note: one \\n two" and set(text) <= GSM
 
@@ -516,7 +516,7 @@ def test_a_file_goes_as_itself_by_whatsapp_and_as_a_link_by_sms() -> None:
         ("application/pdf", 16_000_000, "media"),
     ],
 )
-def test_what_whatsapp_does_not_take_is_linked(mime_type: str, size: int, call: str) -> None:
+def test_media_that_whatsapp_does_not_take_is_linked(mime_type: str, size: int, call: str) -> None:
     media = Media(sha256="0" * 64, mime_type=mime_type, filename="file", size=size)
     assert [part.call for part in render_whatsapp(Reply(media=(media,)))] == [call]
 

@@ -1,4 +1,4 @@
-"""What leaves for Twilio, and what each of its answers is taken for."""
+"""Parts sent to Twilio, and the reading of each answer."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_each_error_answer_raises_its_own_error(
     assert (type(raised.value), str(raised.value)) == (error, code)
     mend = getattr(raised.value, "mend", None)
     assert (mend and mend.setting) == ("TWILIO_AUTH_TOKEN" if code == "unauthorized" else None)
-    assert sum(call.method == "POST" for call in twilio.calls) == 1  # nothing is sent twice behind our back
+    assert sum(call.method == "POST" for call in twilio.calls) == 1  # the library makes no retries of its own
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ async def test_typing_is_shown_until_answered(whatsapp: WhatsAppChannel, twilio:
     assert twilio.typing == [second["MessageSid"]] * 3
 
 
-async def test_typing_that_cannot_be_shown_stops_nothing(whatsapp: WhatsAppChannel, twilio: FakeTwilio) -> None:
-    await whatsapp.typing(place(whatsapp, "+15550000000"))  # nobody wrote from there
+async def test_typing_that_cannot_be_shown_raises_no_error(whatsapp: WhatsAppChannel, twilio: FakeTwilio) -> None:
+    await whatsapp.typing(place(whatsapp, "+15550000000"))  # no message came from there
     await twilio._runner.cleanup()
     await whatsapp.typing(place(whatsapp))
     assert twilio.typing == []
@@ -300,7 +300,7 @@ async def test_a_file_that_is_gone_is_said_to_be(sms: SmsChannel, twilio: FakeTw
     "ref",
     ["geo:48.1,16.2", "http://169.254.169.254/latest", "https://evil.example/x", "http://[x", "mailto:ana", "", "file"],
 )
-async def test_nothing_elsewhere_is_called(sms: SmsChannel, twilio: FakeTwilio, ref: str) -> None:
+async def test_fetch_calls_no_other_address(sms: SmsChannel, twilio: FakeTwilio, ref: str) -> None:
     calls = len(twilio.calls)
     with pytest.raises(Undeliverable, match="not_a_file"):
         [piece async for piece in sms.fetch(Attachment(kind="document", ref=ref))]
@@ -322,7 +322,7 @@ def _link(part: Part) -> str | None:
 
 
 async def _serving(twilio: FakeTwilio) -> str:
-    """The address of a file that anybody may fetch."""
+    """A public address of a file."""
     form = twilio.form(ANA, "", files=[Media(b"%PDF", "application/pdf")])
     return f"{twilio.url}/cdn/{form['MediaUrl0'].rpartition('/')[2]}"
 

@@ -1,4 +1,4 @@
-"""Which requests count as Twilio's."""
+"""The requests that count as Twilio's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def signed(
     algorithm: str = HMAC_SHA1,
     headers: Mapping[str, str] | None = None,
 ) -> WebhookRequest:
-    """A request whose signature is over `url`; `called` is the URL that we think it was sent to."""
+    """A request signed over `url`; `called` is the URL that our side believes was called."""
     fields = MultiDict(form)
     signature = RequestValidator(token).compute_signature(url.partition("#")[0], fields, algorithm)
     return request(
@@ -54,7 +54,7 @@ def passes(asked: WebhookRequest, *, shared_key: str = "") -> bool:
 
 @pytest.mark.ledger("MISC-18")
 @pytest.mark.parametrize("name", [name for name in FORMS if not name.startswith("rcs")])
-def test_what_twilio_signed_passes(name: str) -> None:
+def test_a_form_signed_by_twilio_passes(name: str) -> None:
     kind = WhatsAppChannel if name.startswith("whatsapp") else SmsChannel
     kind(ACCOUNT_SID, TOKEN, OURS, service=SERVICE).verify(signed(FORMS[name]), NOW)
 
@@ -91,7 +91,7 @@ def test_signed_form_for_another_number_is_refused_with_advice(name: str, change
         ("http://127.0.0.1:8080/webhooks/twilio", None),
     ],
 )
-def test_the_url_is_what_twilio_called(url: str, called: str | None) -> None:
+def test_the_url_is_the_url_called_by_twilio(url: str, called: str | None) -> None:
     assert passes(signed(FORMS["sms text"], url=url, called=called))
 
 
@@ -196,7 +196,7 @@ TEXT = st.text(st.characters(), max_size=60)
     url=st.one_of(TEXT, st.just(URL), st.just(f"{URL}?bodySHA256={'0' * 64}")),
     said=st.sampled_from([None, "application/x-www-form-urlencoded", "application/json"]),
 )
-def test_no_bytes_pass_or_raise_anything_else(body: bytes, headers: dict[str, str], url: str, said: str | None) -> None:
+def test_random_requests_raise_forged_only(body: bytes, headers: dict[str, str], url: str, said: str | None) -> None:
     if said is not None:
         headers["content-type"] = said
     for channel in (SmsChannel(ACCOUNT_SID, TOKEN, OURS), WhatsAppChannel(ACCOUNT_SID, TOKEN, OURS, shared_key=KEY)):
@@ -211,7 +211,7 @@ def test_a_byte_changed_anywhere_is_forged(at: int, flip: int) -> None:
     body[at % len(body)] ^= flip
     changed = request(bytes(body), headers=asked.headers)
     same = passes(changed)
-    # The same form may be written in several ways ("%2b" for "%2B"): what counts is what it says.
+    # The same form may be written in several ways ("%2b" for "%2B"): the fields count, not the bytes.
     assert same is (_fields(bytes(body)) == _fields(asked.body))
 
 

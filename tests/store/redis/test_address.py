@@ -1,4 +1,4 @@
-"""An ASKFIRST_STORE that is wrong in a word: refused at the start, with what to mend, and nothing secret told."""
+"""A faulty ASKFIRST_STORE: refused at the start, with the remedy, and without a secret in the message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAKE = (
 
 @dataclass(frozen=True)
 class Tls:
-    """A port for TLS in front of a server's plain one. Its certificate is for localhost and signed by itself."""
+    """A port for TLS in front of a server's plain port. The certificate is for localhost and self-signed."""
 
     plain: RedisServer
     port: int
@@ -41,7 +41,7 @@ class Tls:
 
 
 async def ran(*command: str | Path, cwd: Path) -> int:
-    """Its exit code."""
+    """Return the exit code."""
     quiet = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(*command, cwd=cwd, stdout=quiet, stderr=quiet, stdin=quiet)
     return await process.wait()
@@ -59,7 +59,7 @@ async def tls(server: RedisServer, tmp_path: Path) -> AsyncIterator[Tls]:
 
 
 async def refusal(url: str, timings: RedisTimings | None = None) -> str:
-    """Why it does not open."""
+    """Return the reason against opening."""
     with pytest.raises((StoreRefused, StoreUnavailable)) as caught:
         await asyncio.wait_for(RedisStore(url, timings=timings).open(), 15)
     assert SECRET not in str(caught.value)
@@ -67,7 +67,7 @@ async def refusal(url: str, timings: RedisTimings | None = None) -> str:
     return str(caught.value)
 
 
-# ───────────── what is no address ─────────────
+# ───────────── invalid addresses ─────────────
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_unknown_tls_option_is_refused(options: str) -> None:
     assert "there are ssl_ca_certs, " in told
 
 
-# ───────────── what is another's address ─────────────
+# ───────────── addresses of another server or database ─────────────
 
 
 @pytest.mark.parametrize("number", [16, 999_999_999])
@@ -150,7 +150,7 @@ async def test_server_that_is_no_redis_is_refused() -> None:
         assert "see whether it is a Redis at all" in await refusal(f"redis://:{SECRET}@127.0.0.1:{port}")
 
 
-async def test_port_where_nobody_listens_is_refused() -> None:
+async def test_port_without_a_listener_is_refused() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         for scheme in ("redis", "rediss"):
@@ -176,7 +176,7 @@ async def test_tls_with_a_ca_of_the_address_works(tls: Tls, caplog: pytest.LogCa
 async def test_server_wanting_a_client_certificate_is_told(tls: Tls) -> None:
     tls.context.verify_mode = ssl.CERT_REQUIRED
     told = await refusal(tls.url(ssl_ca_certs=tls.ca))
-    # Its reason comes after the handshake, and may be overtaken by the end of the connection.
+    # The reason comes after the handshake, and may be overtaken by the end of the connection.
     assert "TLS with it fails (" in told or "ssl_certfile=" in told
     key = tls.ca.with_name("key.pem")
     store = RedisStore(tls.url(ssl_ca_certs=tls.ca, ssl_certfile=tls.ca, ssl_keyfile=key), ack_seconds=15)
@@ -214,7 +214,7 @@ async def test_plain_address_for_a_tls_port_is_refused(tls: Tls) -> None:
 
 
 async def test_tls_address_for_a_plain_port_is_refused(server: RedisServer) -> None:
-    """Redis waits for the end of what it takes for a command: the handshake is never answered."""
+    """Redis waits for the end of the supposed command: the handshake is never answered."""
     url = server.url.replace("redis://", f"rediss://:{SECRET}@")
     told = await refusal(url, RedisTimings(work_seconds=0.3))
     assert "did not answer in time: see that its port takes TLS, or write redis://" in told

@@ -1,6 +1,6 @@
-"""Redis's clock is set back, or a replica takes over whose clock is behind: no stamp goes back, and time goes on.
+"""Redis's clock is set back, or a replica with a slow clock takes over: no stamp goes back, and time goes on.
 
-What is stored then is ahead of the server's clock. The tests put it there: nobody sets this machine's.
+The stored clock is then ahead of the server's. The tests advance the stored clock, not the machine's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORD, LOG = Key("03", "r"), Key("03", "log")
 
 @pytest.fixture
 async def ahead(server: RedisServer) -> datetime:
-    """The clock in each partition, which is by an hour ahead of the server's."""
+    """The clock in each partition, an hour ahead of the server's."""
     seconds, micros = cast("tuple[bytes, bytes]", await server.command("TIME"))
     clock = int(seconds) * 1_000_000 + int(micros) + 3_600_000_000
     for base in (*map(KEYS.base, PARTITIONS), KEYS.rates):
@@ -42,7 +42,7 @@ async def opened(server: RedisServer) -> RedisStore:
 
 @pytest.fixture
 async def store(server: RedisServer, ahead: datetime) -> AsyncIterator[RedisStore]:
-    """Of a process that has seen nothing yet."""
+    """The store of a process without earlier stamps."""
     store = await opened(server)
     yield store
     await store.close()
@@ -69,7 +69,7 @@ async def test_no_stamp_goes_back(store: RedisStore, server: RedisServer, ahead:
 
 
 async def test_time_goes_on_after_the_servers_clock_was_set_back(store: RedisStore, ahead: datetime) -> None:
-    """Or an open question would be one for an hour more, and so long would a reply wait that is tried again."""
+    """Otherwise an open question would last an hour more, and a retried reply would wait as long."""
     began, _ = await store.commit(Transaction(partition="03", puts={"r": Put(1, ttl_seconds=0.2)}))
     later = Incoming(conversation="c", event_ids=(), body={})
     timer = Timer(timer_id="t", due=began + timedelta(seconds=0.2), incoming=later)
@@ -99,7 +99,7 @@ async def test_another_process_goes_on_from_there(store: RedisStore, server: Red
 
 
 async def test_a_lease_is_as_long_as_ever_from_when_it_is_renewed(store: RedisStore, server: RedisServer) -> None:
-    """Who was killed holds his until the clock has caught up: it was counted on the old one."""
+    """A killed worker's lease lasts until the clock has caught up: the lease was counted on the old clock."""
     await store.accept([Incoming(conversation="c", event_ids=(), body={})])
     lease = await store.lease("killed", ["turn"], lease_seconds=3600)  # of a few seconds, on a clock ahead by an hour
     assert lease is not None
@@ -116,7 +116,7 @@ TWENTY_MINUTES = 1200
 
 
 class Elapsed:
-    """What a process compares the server's clock with."""
+    """The clock for the comparison with the server's clock."""
 
     def __init__(self) -> None:
         self.back_seconds = 0
@@ -126,7 +126,7 @@ class Elapsed:
 
 
 def set_forward(elapsed: Elapsed, *stores: RedisStore) -> None:
-    """The server's clock, to these processes: nobody sets this machine's, so the other one goes back beside it."""
+    """Set the server's clock forward for these processes; the elapsed time goes back instead of the machine's clock."""
     elapsed.back_seconds += TWENTY_MINUTES
     for store in stores:
         store.offset_seconds += TWENTY_MINUTES
@@ -139,7 +139,7 @@ async def opened_with(server: RedisServer, elapsed: Elapsed) -> RedisStore:
 
 
 async def opened_later(server: RedisServer) -> RedisStore:
-    """By a process that has known no other clock than the one that was set forward."""
+    """Open the store in a new process without a clock before the step."""
     store = RedisStore(server.url, ack_seconds=15)
     store.offset_seconds = TWENTY_MINUTES
     await store.open()
@@ -153,7 +153,7 @@ async def due_in(store: RedisStore, span: timedelta) -> None:
 
 
 async def noticed(server: RedisServer, store: RedisStore) -> None:
-    """Until those who start later would learn of the step."""
+    """Wait until a later process would learn of the step."""
     while not await server.command("EXISTS", KEYS.ahead):
         await store.run_timers()
         await asyncio.sleep(0.01)
@@ -162,14 +162,14 @@ async def noticed(server: RedisServer, store: RedisStore) -> None:
 async def test_a_server_that_is_set_forward_makes_no_deadline_shorter(
     server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Finding 32: twenty minutes forward, and what said "15 minutes" had expired."""
+    """Finding 32: twenty minutes forward, and a question with "15 minutes" had expired."""
     elapsed = Elapsed()
     store, other = await opened_with(server, elapsed), await opened_with(server, elapsed)
     began = await store.now()
     await due_in(store, QUARTER)
     set_forward(elapsed, store, other)
     stamps = []
-    for number in range(20):  # what comes before anybody has looked at the clock, and after
+    for number in range(20):  # the calls before any look at the clock, and after
         each = (store, other)[number % 2]
         stamps.append((await each.commit(Transaction(partition="03", appends=[("log", number)]))).at)
         if number >= 10:
@@ -188,7 +188,7 @@ async def test_a_server_that_is_set_forward_makes_no_deadline_shorter(
 
 
 async def test_a_timer_does_not_fire_before_anybody_has_looked(server: RedisServer) -> None:
-    """The very next script after the step is the one that asks what is due."""
+    """The first script after the step asks for the due timers."""
     elapsed = Elapsed()
     store = await opened_with(server, elapsed)
     await due_in(store, QUARTER)
@@ -222,7 +222,7 @@ async def test_servers_clock_counts_after_the_last_process_has_gone(server: Redi
     await noticed(server, store)
     await store.close()
     assert 0 < cast("int", await server.command("PTTL", KEYS.ahead)) <= 60_000
-    await server.command("DEL", KEYS.ahead)  # what a minute without any of them does
+    await server.command("DEL", KEYS.ahead)  # as a minute without any process does
     new = await opened_later(server)
     assert await new.now() - before > QUARTER
     await new.close()

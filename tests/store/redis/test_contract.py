@@ -1,4 +1,4 @@
-"""The shared store does what every store must."""
+"""The shared store keeps the contract of every store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TestOnRedis(StoreContract):
 
 
 class TestNobodyLooksAgain(WaitingContract, ModelContract):
-    """Who waits for a lane hears of it, or knows when it is ready: an idle worker asks the server next to nothing."""
+    """A waiting worker is notified, or knows the due time: an idle worker sends the server next to no commands."""
 
     @pytest.fixture
     async def store(self, redis_url: str, prefix: str) -> AsyncIterator[Store]:
@@ -52,7 +52,7 @@ class TestNobodyLooksAgain(WaitingContract, ModelContract):
 class TestNobodyLooksAgainInOtherContracts(
     ActionsContract, LanesContract, OutboxContract, PrefetchContract, TakeoverContract
 ):
-    """The other contracts that lease lanes pass without the look every few seconds, too."""
+    """The other contracts with leased lanes pass without the look every few seconds, too."""
 
     store = TestNobodyLooksAgain.store
 
@@ -74,7 +74,7 @@ async def test_old_decisions_are_found_only_once_they_are_old_enough(redis_url: 
     await other.close()
 
 
-async def test_sweep_without_decisions_asks_the_server_nothing(server: RedisServer) -> None:
+async def test_sweep_without_decisions_sends_the_server_no_script(server: RedisServer) -> None:
     store = RedisStore(server.url, ack_seconds=5)
     await store.open()
     await store.run_timers()
@@ -93,8 +93,8 @@ async def scripts_run(server: RedisServer) -> int:
 
 
 @pytest.mark.parametrize("yields", range(20))
-async def test_it_closes_whenever_it_is_told_to(redis_url: str, prefix: str, yields: int) -> None:
-    """Also while what it does in the background is in the middle of a call."""
+async def test_store_closes_at_any_moment(redis_url: str, prefix: str, yields: int) -> None:
+    """Also during a call of the background work."""
     for _ in range(10):
         store = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
         await store.open()

@@ -1,4 +1,4 @@
-"""A replica takes over: the store goes there by itself, and with it all that the replica had got."""
+"""A replica takes over: the store follows by itself, and all data of the replica is there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def replica(server: RedisServer, tmp_path: Path) -> AsyncIterator[RedisSer
 
 @pytest.fixture
 async def wire(server: RedisServer, replica: RedisServer) -> AsyncIterator[Wire]:
-    """As a name or an address that moves with the primary."""
+    """A wire like a name or address moving with the primary."""
     async with Wire(server.url) as wire:
         yield wire
 
@@ -41,7 +41,7 @@ def event(number: int) -> Incoming:
 
 
 async def accepted(store: RedisStore, number: int) -> bool:
-    """Whether it is new, once somebody has taken it."""
+    """Return whether the event is new, after retries."""
     while True:
         try:
             [new] = await store.accept([event(number)])
@@ -51,7 +51,7 @@ async def accepted(store: RedisStore, number: int) -> bool:
 
 
 @pytest.mark.parametrize("how", ["demoted", "killed", "frozen"])
-async def test_what_was_acknowledged_is_there_and_it_goes_on_by_itself(
+async def test_acknowledged_data_is_there_and_the_store_goes_on(
     server: RedisServer,
     replica: RedisServer,
     wire: Wire,
@@ -81,7 +81,7 @@ async def test_what_was_acknowledged_is_there_and_it_goes_on_by_itself(
     assert True in new, "though one may be stored, and its answer lost"
     await looked(store, replica, 2)
     await asyncio.wait([waiting])
-    await store.renew(lease, lease_seconds=600)  # who held it does so still
+    await store.renew(lease, lease_seconds=600)  # the holder still holds the lease
     await store.commit(Transaction(partition="00", expect={"r": 1}, puts={"r": Put("after")}))
     assert (await seen.get([RECORD]))[RECORD].value == "after"
     assert [text for name, _, text in caplog.record_tuples if name == "askfirst.store"] == []
@@ -89,10 +89,10 @@ async def test_what_was_acknowledged_is_there_and_it_goes_on_by_itself(
         await each.close()
 
 
-async def test_what_a_replica_had_not_got_is_lost_and_told(
+async def test_data_missing_on_the_replica_is_lost_and_told(
     server: RedisServer, replica: RedisServer, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Replication does not hold up an answer. As docs/deploy.md says: it is asked for again, as after an old backup."""
+    """Replication does not hold up an answer. Lost data is requested again, as after an old backup (docs/deploy.md)."""
     store = RedisStore(wire.url, ack_seconds=15)
     await store.open()
     assert await accepted(store, 0)
@@ -113,7 +113,7 @@ async def test_what_a_replica_had_not_got_is_lost_and_told(
 async def test_primary_without_its_minimum_of_replicas_takes_no_writes(
     server: RedisServer, replica: RedisServer
 ) -> None:
-    """With min-replicas-to-write, one that was cut off acknowledges nothing that would be lost."""
+    """With min-replicas-to-write, a cut-off primary acknowledges no write that would be lost."""
     store = RedisStore(server.url, ack_seconds=15)
     await store.open()
     await server.command("CONFIG", "SET", "min-replicas-to-write", 1)

@@ -1,4 +1,4 @@
-"""Events on their way from one partition to another: a process that dies in the middle loses none, and repeats none."""
+"""Events between two partitions: a process dying in the middle loses no event, and repeats none."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def elsewhere(store: RedisStore, source: str) -> str:
 
 @pytest.mark.parametrize("steps", range(6))
 @pytest.mark.parametrize("answered", [True, False])
-async def test_a_process_that_dies_on_the_way_loses_nothing(
+async def test_process_dying_on_the_way_loses_no_event(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, steps: int, answered: bool
 ) -> None:
-    """It dies in one of its calls: before the server gets it, or before the answer comes."""
+    """The process dies in a call: before the server gets the call, or before the answer."""
     dying, other = await opened(redis_url, prefix), await opened(redis_url, prefix)
     target, left = elsewhere(dying, "from"), steps
     run = Server.run
@@ -81,7 +81,7 @@ def _log(store: RedisStore) -> Key:
     return Key(store.partition("from"), "log")
 
 
-async def test_processes_that_are_killed_lose_and_repeat_nothing(server: RedisServer) -> None:
+async def test_killed_processes_lose_and_repeat_no_event(server: RedisServer) -> None:
     chance, handed, first = random.Random(1), set[int](), 0
     for _ in range(4):
         async with working(server.url, "hand", first) as worker:

@@ -1,4 +1,4 @@
-"""Processes and the server are killed: nothing acknowledged is lost, nothing is done twice."""
+"""Processes and the server are killed: no acknowledged write is lost, and none is done twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def opened(server: RedisServer) -> RedisStore:
 
 
 async def dealt_with(store: RedisStore) -> list[int]:
-    """What the commits have written; each lane in the order of its events."""
+    """Return the events written by the commits; each lane in the order of the events."""
     done: list[int] = []
     for lane in (f"c{number}" for number in range(script.LANES)):
         lines: list[Any] = [entry.value for entry in await store.read(Key(store.partition(lane), lane))]
@@ -32,7 +32,7 @@ async def dealt_with(store: RedisStore) -> list[int]:
 
 
 async def still_waiting(store: RedisStore) -> list[int]:
-    """What has not been dealt with, once the leases of the dead have lapsed; it is, after this."""
+    """Return and process the remaining events, after the leases of dead workers lapsed."""
     numbers: list[int] = []
     while lease := await store.lease("test", ["turn"], lease_seconds=60, wait_seconds=1.5):
         numbers += [int(str(event.body["n"])) for event in lease.events]
@@ -49,7 +49,7 @@ def check(done: list[int], waiting: list[int], *workers: Worker) -> None:
     assert len([*done, *waiting]) == len({*done, *waiting}), "nothing was done twice, or done and left"
 
 
-async def test_killed_redis_loses_nothing_that_was_acknowledged(server: RedisServer) -> None:
+async def test_killed_redis_loses_no_acknowledged_event(server: RedisServer) -> None:
     async with working(server.url, "share") as worker:
         await worker.until("committed", times=40)
         await server.kill()

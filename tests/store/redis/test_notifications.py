@@ -1,4 +1,4 @@
-"""Who waits for work on Redis goes by what was seen and heard: in order, and whatever is said on the channel."""
+"""A worker waiting on Redis goes by looks and notifications: in order, and with any message on the channel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAR = 3600.0
 
 @pytest.fixture
 async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
-    """A store that looks nowhere without a reason."""
+    """A store without periodic looks."""
     store = RedisStore(server.url, ack_seconds=15, timings=RedisTimings(look_again_seconds=FAR))
     await store.open()
     yield store
@@ -29,7 +29,7 @@ async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
 
 
 async def heard(store: RedisStore, partitions: set[str]) -> None:
-    """News of these has come."""
+    """Wait for the notifications of these partitions."""
     [ready] = store._parts.leases._ready.values()
     while not partitions <= set(ready.subscription._places or ()):
         await asyncio.sleep(0.001)
@@ -46,12 +46,12 @@ async def test_lanes_only_heard_of_keep_their_place_in_the_order(store: RedisSto
         await arrive(store, name)
     await heard(store, {"03", "07"})
     taken = [(await take(store, wait_seconds=15, lease_seconds=FAR)).lane for _ in in_turn]
-    # News takes a moment, in which the next one may have come: so one, and no more, may go before its turn.
+    # News takes a moment, in which the next may have come: so one lane, and no more, may go before its turn.
     assert all(taken.index(name) <= in_turn.index(name) + 1 for name in in_turn)
 
 
 async def test_listeners_hear_of_lanes_left_after_another_took_one(store: RedisStore) -> None:
-    """One message says that something came there, however much it was, and whoever heard it went alone."""
+    """One message announces any number of events, and the notified worker took a single lane."""
     here = [name for number in range(200) if partition_of(name := f"c{number}") == "03"][:4]
     waiting = [asyncio.create_task(take(store, wait_seconds=15, lease_seconds=FAR)) for _ in here]
     async with asyncio.timeout(15):
@@ -63,7 +63,7 @@ async def test_listeners_hear_of_lanes_left_after_another_took_one(store: RedisS
 
 @pytest.fixture
 async def ready() -> leases.ReadyLanes:
-    """All partitions were looked at, and there was nothing."""
+    """All partitions were looked at and found empty."""
     ready = leases.ReadyLanes(Subscription(), PARTITIONS)
     ready.take_notifications(0)
     ready.begin(FAR)
@@ -74,7 +74,7 @@ async def ready() -> leases.ReadyLanes:
 
 
 async def test_news_of_a_partition_under_look_is_looked_at_again(ready: leases.ReadyLanes) -> None:
-    """It may have come after his look, whose answer arrives last."""
+    """The news may have come after the look, despite the look's later answer."""
     ready.subscription.notify("03")
     ready.take_notifications(1_000_000)
     assert ready.claim() == "03"

@@ -1,4 +1,4 @@
-"""What lives in sixteen places behaves as one store."""
+"""Data in sixteen partitions behaves as in one store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[RedisStore]:
 
 
 def conversation(partition: str, number: int = 0) -> str:
-    """One that lives there."""
+    """Return a conversation of this partition."""
     found = [name for name in (f"c{n}" for n in range(1000)) if partition_of(name) == partition]
     return found[number]
 
@@ -38,7 +38,7 @@ def event(name: str, *ids: str, refusable: bool = False, decides: bool = False) 
     return Incoming(conversation=name, event_ids=ids, body={}, refusable=refusable, decides=decides)
 
 
-# ───────────── where things are ─────────────
+# ───────────── placement ─────────────
 
 
 def test_partitions_are_spread_evenly_over_the_cluster_slots() -> None:
@@ -62,7 +62,7 @@ def test_a_conversation_never_moves() -> None:
     assert partition_of("half a \ud83d pair") in PARTITIONS
 
 
-# ───────────── as one ─────────────
+# ───────────── as one store ─────────────
 
 
 async def test_longest_waiting_lane_of_all_partitions_is_taken_first(store: RedisStore) -> None:
@@ -108,7 +108,7 @@ async def test_a_batch_for_several_partitions_is_refused_as_one(store: RedisStor
     assert await store.accept([event(empty, "a"), event(full, "b"), event(empty, "a")]) == [True, True, False]
 
 
-async def test_what_waits_is_bounded_over_all_partitions(store: RedisStore) -> None:
+async def test_waiting_events_are_bounded_over_all_partitions(store: RedisStore) -> None:
     for number in range(MAX_WAITING):
         await store.accept([event(conversation(f"{number:02}"), refusable=True)])
     with pytest.raises(Overloaded, match=f"{MAX_WAITING} events wait"):
@@ -117,7 +117,7 @@ async def test_what_waits_is_bounded_over_all_partitions(store: RedisStore) -> N
     assert (await store.stats()).waiting == MAX_WAITING + 1
 
 
-async def test_whoever_took_it_in(store: RedisStore, redis_url: str, prefix: str) -> None:
+async def test_bound_counts_events_accepted_by_other_processes(store: RedisStore, redis_url: str, prefix: str) -> None:
     other = RedisStore(redis_url, prefix=prefix, max_waiting=MAX_WAITING, ack_seconds=5)
     await other.open()
     assert await store.accept([event(conversation("12"), refusable=True)]) == [True]
@@ -125,7 +125,7 @@ async def test_whoever_took_it_in(store: RedisStore, redis_url: str, prefix: str
         await other.accept([event(conversation(f"{number:02}"), refusable=True)])
     with pytest.raises(Overloaded):
         await other.accept([event(conversation("13"), refusable=True)])
-    async with asyncio.timeout(60):  # this one has counted before they came
+    async with asyncio.timeout(60):  # this store has counted before the events came
         others = count()
         while await taken(store, conversation("14", next(others))):
             await asyncio.sleep(0.05)
@@ -139,7 +139,7 @@ async def test_whoever_took_it_in(store: RedisStore, redis_url: str, prefix: str
 
 
 async def taken(store: RedisStore, name: str) -> bool:
-    """Whether a new message is."""
+    """Return whether a new message is accepted."""
     try:
         return await store.accept([event(name, refusable=True)]) == [True]
     except Overloaded:
@@ -157,7 +157,7 @@ async def test_a_twin_is_a_twin_in_the_partition_of_its_conversation(store: Redi
     assert (await store.stats()).waiting == 3
 
 
-async def test_what_is_put_in_at_the_same_time_stays_in_order(redis_url: str, prefix: str) -> None:
+async def test_events_accepted_at_the_same_time_stay_in_order(redis_url: str, prefix: str) -> None:
     store = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
     await store.open()
     kinds = (True, False, True, False, False)

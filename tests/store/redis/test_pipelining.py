@@ -32,7 +32,7 @@ async def round_trips(server: RedisServer) -> int:
     return int(stats["total_reads_processed"])
 
 
-async def test_what_is_asked_at_the_same_time_goes_together(store: RedisStore, server: RedisServer) -> None:
+async def test_commits_at_the_same_time_share_round_trips(store: RedisStore, server: RedisServer) -> None:
     await store.commit(write("first", store))
     before = await round_trips(server)
     await asyncio.gather(*(store.commit(write(f"r{number}", store)) for number in range(200)))
@@ -44,7 +44,7 @@ async def test_calls_of_one_pipeline_fail_alone(store: RedisStore, server: Redis
     await store.commit(write("taken", store))
     await store.accept([Incoming(conversation="c", event_ids=(), body={}, decides=True)])
     [pointed] = await store.pending_decisions("c")
-    await server.command("CONFIG", "SET", "maxmemory", 1)  # what only adds is refused
+    await server.command("CONFIG", "SET", "maxmemory", 1)  # additions alone are refused
     read, conflicting, adding, deciding = await asyncio.gather(
         store.get([Key(store.partition("taken"), "taken")]),
         store.commit(write("taken", store, expect={"taken": 7}, sent=["nothing"])),
@@ -66,7 +66,7 @@ async def test_scripts_that_were_flushed_are_loaded_for_all(store: RedisStore, s
     assert len(await store.scan("r")) == 20
 
 
-async def test_who_gives_up_leaves_the_others_their_answers(store: RedisStore) -> None:
+async def test_cancelled_call_leaves_the_others_their_answers(store: RedisStore) -> None:
     asked = [asyncio.create_task(store.commit(write(f"r{number}", store))) for number in range(50)]
     await asyncio.sleep(0)
     for task in asked[::2]:

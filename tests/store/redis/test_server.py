@@ -1,4 +1,4 @@
-"""What only the shared store has: a server, which may be wrong, slow, full, a replica, or gone."""
+"""The shared store alone has a server: possibly wrong, slow, full, a replica, or gone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOOD = {"redis_version": "7.0.0", "maxmemory_policy": "noeviction", "aof_enabled
 
 @pytest.fixture
 def ack_seconds() -> float:
-    """How long a platform waits: longer than any busy machine, where it is not what a test is about."""
+    """The patience of a platform: longer than any busy machine takes, unless a test is about the limit."""
     return 15.0
 
 
@@ -50,7 +50,7 @@ def message(name: str = "c", text: str = "", refusable: bool = False) -> Incomin
 
 
 async def eventually_accepts(store: Store) -> None:
-    """A server that comes back is used again."""
+    """Check that a returned server is used again."""
     while True:
         try:
             await store.accept([message()])
@@ -71,7 +71,7 @@ async def eventually_accepts(store: Store) -> None:
         ({"cluster_enabled": 1}, "runs as a cluster"),
     ],
 )
-def test_a_server_that_cannot_keep_what_it_is_given_is_refused(wrong: Mapping[str, object], told: str) -> None:
+def test_server_that_cannot_keep_its_data_is_refused(wrong: Mapping[str, object], told: str) -> None:
     judge(GOOD)
     judge({**GOOD, "redis_version": "10.0.1"})
     with pytest.raises(StoreRefused, match=told):
@@ -202,7 +202,7 @@ async def test_a_wrong_password_is_told_and_not_shown(server: RedisServer) -> No
 
 
 @pytest.mark.parametrize("url", ["redis://:very-secret@host:no-number", "redis://:very-secret@[::1"])
-async def test_what_is_no_address_is_refused(url: str) -> None:
+async def test_invalid_address_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(StoreRefused, match="ASKFIRST_STORE") as caught:
         await RedisStore(url).open()
     assert "very-secret" not in str(caught.value)
@@ -252,7 +252,7 @@ async def test_a_replica_has_a_minute_to_become_the_primary(
         await opened(store)
 
 
-async def test_it_is_asked_for_by_its_url(server: RedisServer) -> None:
+async def test_store_is_chosen_by_its_url(server: RedisServer) -> None:
     assert isinstance(open_store("rediss://host"), RedisStore)
     store = open_store(server.url)
     await store.open()
@@ -260,7 +260,7 @@ async def test_it_is_asked_for_by_its_url(server: RedisServer) -> None:
     await store.close()
 
 
-def test_what_every_instance_needs_alike_is_not_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_shared_by_all_instances_are_not_invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AskfirstError, match="ASKFIRST_SECRET and ASKFIRST_ARTIFACTS"):
         home_of(Settings(), "redis://127.0.0.1:6379/0")
@@ -311,7 +311,7 @@ async def test_silent_server_fails_calls_at_once_until_it_is_back(store: RedisSt
 
 
 async def timed(call: Awaitable[object]) -> tuple[float, Exception | None]:
-    """How long it took, and how it failed."""
+    """Return the duration of a call, and the error."""
     began, failed = time.monotonic(), None
     try:
         await call
@@ -372,7 +372,7 @@ async def test_a_server_that_cannot_write_to_its_disk_is_told_of(
 
 
 async def looked(store: RedisStore, server: RedisServer, times: int) -> None:
-    """It has looked so often, since it was there, whether all is still there."""
+    """Wait for this many looks at the completeness of the data since the start."""
     while int(cast("bytes | None", await server.command("GET", "askfirst:looks")) or 0) < times:
         with contextlib.suppress(StoreUnavailable):
             await store.run_timers()
@@ -380,7 +380,7 @@ async def looked(store: RedisStore, server: RedisServer, times: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["emptied", "begun anew", "behind"])
-async def test_a_server_that_has_lost_what_it_had_is_noticed(
+async def test_loss_of_stored_data_is_noticed(
     server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     store = RedisStore(server.url)
@@ -442,8 +442,8 @@ async def test_a_restart_that_keeps_everything_is_no_loss(
     await store.close()
 
 
-async def test_a_call_whose_answer_is_lost_is_not_repeated(server: RedisServer) -> None:
-    """Redis has done it, and the connection is cut before the answer: whoever called reads, and finds it done once."""
+async def test_call_with_a_lost_answer_is_not_repeated(server: RedisServer) -> None:
+    """Redis ran the call, and the connection is cut before the answer: a read by the caller finds a single effect."""
     async with Cutting(server.url) as wire:
         store = RedisStore(wire.url, ack_seconds=5)
         await store.open()
@@ -513,7 +513,7 @@ async def test_full_redis_takes_decisions_and_refuses_new_messages(store: RedisS
     assert await store.accept([message(refusable=True)]) == [True]
 
 
-async def test_who_waits_is_served_though_news_was_lost(store: RedisStore, server: RedisServer) -> None:
+async def test_waiting_worker_is_served_after_lost_notifications(store: RedisStore, server: RedisServer) -> None:
     waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=20))
     await store.ping()
     await server.command("CLIENT", "KILL", "TYPE", "pubsub")
@@ -537,8 +537,8 @@ async def test_news_comes_from_other_processes(store: RedisStore, server: RedisS
     await other.close()
 
 
-async def test_a_line_that_is_no_text_holds_up_nobody(store: RedisStore, server: RedisServer) -> None:
-    """Who reads it fails; whoever takes the lane does not."""
+async def test_line_that_is_no_text_does_not_block_the_lane(store: RedisStore, server: RedisServer) -> None:
+    """A reader of the line fails; a lease of the lane passes."""
     await store.commit(Transaction(partition=store.partition("c"), appends=[("said/c", 1)]))
     await store.accept([message()])
     [log] = cast("list[bytes]", await server.command("KEYS", "*log*said/c"))

@@ -1,4 +1,4 @@
-"""What a cluster asks of the scripts: each touches the keys of one slot, and the partitions lie on all of its nodes."""
+"""A cluster's demands on scripts: each touches the keys of one slot, and the partitions lie on all nodes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_every_script_touches_the_keys_of_one_slot(server: RedisServer, st
 
 
 async def watched(server: RedisServer, story: Any) -> tuple[list[tuple[str, bytes, list[bytes]]], set[str]]:
-    """Each script that ran, with the base it was given and the keys that it touched, as the server saw it."""
+    """Return each run script with the given base and the touched keys, as seen by the server."""
     names = {getattr(scripts, name).sha: name for name in NAMES}
     runs: list[tuple[str, bytes, list[list[bytes]]]] = []
     async with Redis.from_url(server.url, driver_info=None) as redis:
@@ -84,7 +84,7 @@ async def keys_of(redis: Redis, words: list[bytes]) -> list[bytes]:
 
 
 async def everything(store: Store) -> None:
-    """Every call that there is; the names begin and end what Redis takes for a hash tag."""
+    """Make every call of a store; the names hold the braces of Redis's hash tags."""
     c, d = "}c{1}", "{d}"
     partition = store.partition(c)
     due = await store.now()
@@ -155,7 +155,7 @@ async def everything(store: Store) -> None:
 
 
 async def given_back(store: Store) -> None:
-    """A caller of `lease` gives up while its call is on its way."""
+    """Cancel calls of `lease` on the way."""
     for yields in range(0, 100, 5):
         asked = asyncio.create_task(store.lease("w", ["turn", "out"]))
         for _ in range(yields):

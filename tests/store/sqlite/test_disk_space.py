@@ -1,4 +1,4 @@
-"""How much room is left is looked at in a thread of its own: what the loop's threads wait for holds nothing up."""
+"""The free room is measured in a separate thread: busy threads of the loop hold up no message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEW = Incoming(conversation="c", event_ids=(), body={"text": "hello"}, refusable
 
 
 async def test_message_is_stored_while_all_loop_threads_wait_for_dns(tmp_path: Path) -> None:
-    """A name server that is silent holds each look-up for many seconds, in a thread of the loop."""
+    """A silent name server holds each look-up for many seconds, in a thread of the loop."""
     waits = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         asyncio.get_running_loop().set_default_executor(threads)

@@ -1,4 +1,4 @@
-"""Files that are removed or replaced under a running store, or left beside one that was restored."""
+"""Files removed or replaced under a running store, or left beside a restored database."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def beside(path: Path, end: str) -> Path:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    """Of the database and its log, as far as they are there."""
+    """Return the bytes of the database and the log, if present."""
     return {file.name: file.read_bytes() for file in (path, beside(path, "-wal")) if file.exists()}
 
 
 async def accept(store: SqliteStore, *numbers: int) -> None:
-    """Messages of some length, each in a transaction of its own."""
+    """Accept messages of some length, each in a separate transaction."""
     for number in numbers:
         event = Incoming(conversation=f"c{number}", event_ids=(f"e{number}",), body={"text": "x" * 3000})
         assert await store.accept([event]) == [True]
 
 
 async def found(path: Path) -> int:
-    """How many messages a process that starts on these files has: this one may hold some of them open."""
+    """Return the message count of a process starting on copies of these files: this process may hold some open."""
     there = path.with_name("there")
     there.mkdir()
     for file in (path, beside(path, "-wal")):
@@ -67,7 +67,7 @@ async def found(path: Path) -> int:
 
 
 def back_up(path: Path, to: Path) -> None:
-    """As another program does."""
+    """Make a backup with another program."""
     script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))"
     subprocess.run([sys.executable, "-c", script, str(path), str(to)], check=True)
 
@@ -121,7 +121,7 @@ async def test_write_to_a_replaced_file_is_not_acknowledged(
         assert await found(path) == 1
 
 
-async def test_what_was_put_back_is_all_there_at_the_next_start(store: SqliteStore, path: Path) -> None:
+async def test_file_put_back_is_complete_at_the_next_start(store: SqliteStore, path: Path) -> None:
     await accept(store, 1, 2)
     path.rename(path.with_name("moved"))
     with pytest.raises(StoreUnavailable, match=LOST):
@@ -133,8 +133,8 @@ async def test_what_was_put_back_is_all_there_at_the_next_start(store: SqliteSto
     assert await found(path) == 2
 
 
-async def test_what_is_lost_as_it_ends_is_noticed(path: Path) -> None:
-    """It has not looked since it was opened."""
+async def test_replaced_file_is_noticed_at_the_close(path: Path) -> None:
+    """The store has not looked since the opening."""
     store = SqliteStore(path)
     await store.open()
     await accept(store, 1)
@@ -147,7 +147,7 @@ async def test_what_is_lost_as_it_ends_is_noticed(path: Path) -> None:
     assert content(path) == before
 
 
-async def test_who_has_lost_its_lock_leaves_the_file_to_the_next(
+async def test_store_without_its_lock_leaves_the_file_to_the_next(
     store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accept(store, 1)
@@ -165,7 +165,7 @@ async def test_who_has_lost_its_lock_leaves_the_file_to_the_next(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-async def test_what_does_no_harm_changes_nothing(
+async def test_harmless_acts_of_other_programs_change_no_behaviour(
     store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accept(store, *range(100))
@@ -187,18 +187,18 @@ async def test_what_does_no_harm_changes_nothing(
 _OF_ITS_OWN = "import sqlite3, sys; sqlite3.connect(sys.argv[1], isolation_level=None).execute('VACUUM').fetchall()"
 
 
-async def test_in_memory_there_is_nothing_to_lose() -> None:
+async def test_store_in_memory_has_no_file_to_lose() -> None:
     store = SqliteStore(":memory:")
     await store.open()
     await accept(store, 1)
     await store.close()
 
 
-# ───────────── a log that was left beside another file ─────────────
+# ───────────── a log left beside another file ─────────────
 
 
 async def crashed(path: Path, *, after_backup: int) -> None:
-    """At `path`, what a killed process left, and over it a backup of the time when it had 30 messages."""
+    """Put a killed process's files at `path`, under a backup of the time with 30 messages."""
     running = SqliteStore(path.with_name("running"))
     await running.open()
     await accept(running, *range(30))
@@ -209,7 +209,7 @@ async def crashed(path: Path, *, after_backup: int) -> None:
 
 
 def as_documented(words: str) -> str:
-    """The shell block of docs/deploy.md that begins a line with these words."""
+    """Return the shell block of docs/deploy.md with a line beginning with these words."""
     page = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text(encoding="utf-8")
     [block] = [block for block in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if f"\n{words}" in block]
     return str(block)
@@ -264,7 +264,7 @@ async def test_another_programs_log_is_left_as_it_is(path: Path) -> None:
     assert content(path) == before
 
 
-async def test_files_that_others_may_read_are_taken_from_them(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_files_readable_by_other_users_are_made_private(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     secret = beside(path, ".secret")
     store = SqliteStore(path)
     await store.open()

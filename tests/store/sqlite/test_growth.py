@@ -1,4 +1,4 @@
-"""The write-ahead log while another program reads the database and does not end."""
+"""The write-ahead log during an endless read of the database by another program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def size(path: Path) -> int:
 
 
 async def write(store: SqliteStore, mebibytes: int) -> None:
-    """Write so many, and have the store look at its log once more. A page that stays the same is not written."""
+    """Write this many mebibytes, and have the store look at the log again. An unchanged page is not written."""
     for number in range(mebibytes):
         value = "xy"[number % 2] * MIB
         await store.commit(Transaction(partition=store.partition("c"), puts={"large": Put(value)}))

@@ -1,6 +1,6 @@
-"""A disk that fails under a running store: told as such, nothing acknowledged lost, and used again when it works.
+"""A disk fails under a running store: reported as a fault, without acknowledged losses, and used again after.
 
-The store's own open files are put in the place of others for a while, so the errors are the operating system's.
+Other open files replace the store's own for a while, so the errors are the operating system's.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def _unwritable(file: Path) -> int:
-    """As on a disk that became read-only, or whose writes fail."""
+    """As on a disk become read-only, or with failing writes."""
     return os.open(file, os.O_RDONLY)
 
 
 def _forgetful(file: Path) -> int:
-    """Takes every byte and keeps none; asked whether all is on the disk (fdatasync), it fails."""
+    """Takes every byte and keeps none; a request for durability (fdatasync) fails."""
     return os.open(os.devnull, os.O_RDWR)
 
 
 @contextmanager
 def failing(file: Path, how: Callable[[Path], int]) -> Iterator[None]:
-    """Whatever this process has open of the file is another one meanwhile."""
+    """Replace every descriptor of the file in this process meanwhile."""
     with ExitStack() as back:
         open_files = [int(each.name) for each in Path("/proc/self/fd").iterdir() if _where(each) == str(file)]
         assert open_files, f"{file} is not open"
@@ -79,12 +79,12 @@ def _where(link: Path) -> str:
 
 
 def beside(path: Path) -> Path:
-    """The write-ahead log, where everything is written first."""
+    """Return the write-ahead log, the first place of every write."""
     return path.with_name(f"{path.name}-wal")
 
 
 async def found_after_a_crash(path: Path, at: Path) -> tuple[int, dict[Key, Json]]:
-    """How many events wait, and which records there are, for a process that finds the files as they are now."""
+    """Return the waiting events and the records for a process finding the files as now."""
     at.mkdir()
     for file in (path, beside(path)):
         shutil.copy(file, at)
@@ -137,7 +137,7 @@ async def test_failed_write_is_not_acknowledged_and_earlier_ones_stay(
 async def test_a_database_that_cannot_be_written_keeps_all_in_its_log(
     store: SqliteStore, path: Path, tmp_path: Path
 ) -> None:
-    """What the log holds is brought into the database now and then: who is answered does not wait for that."""
+    """The log's content moves into the database now and then: no answer waits for the move."""
     before = path.stat().st_mtime_ns
     with failing(path, _unwritable):
         for number in range(500):
@@ -187,7 +187,7 @@ async def test_start_without_room_is_refused_and_works_with_room(path: Path, siz
 
 
 async def test_no_other_directory_is_written_to(store: SqliteStore, path: Path) -> None:
-    """What SQLite notes down to take a step back may be much; a container may have no other place that it may write."""
+    """SQLite's rollback data may be large; a container may have no other writable place."""
     for number in range(200):
         await store.commit(Transaction(partition="00", puts={f"r{number}": Put("x" * 3000)}))
 

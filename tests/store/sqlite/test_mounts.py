@@ -1,4 +1,4 @@
-"""A store on a network file system is warned of, by the server that opens it and by the doctor who looks at it."""
+"""A store on a network file system causes a warning, by the opening server and by the doctor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOUNTS = r"""
     [(27, "ext4"), (31, "nfs4"), (32, "xfs"), (33, "cifs"), (34, "fuse.sshfs"), (3, None), (2, None)],
 )
 def test_the_mount_of_an_open_file_says_its_file_system(mount: int, kind: str | None) -> None:
-    """Also where one lies over another, and whatever its place is called."""
+    """Also for a mount over another, and with any name of the place."""
     assert file_system(f"pos:\t0\nflags:\t0100000\nmnt_id:\t{mount}\nino:\t2\n", MOUNTS) == kind
 
 
@@ -43,7 +43,7 @@ def test_unreadable_mountinfo_names_no_file_system(details: str, mounted: str) -
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the system says of this process, to be written by the test; the open files are the real ones."""
+    """The system's description of this process, written by the test; the open files are real."""
     proc = tmp_path / "proc"
     proc.mkdir()
     (proc / "fdinfo").symlink_to("/proc/self/fdinfo")

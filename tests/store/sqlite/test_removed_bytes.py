@@ -1,4 +1,4 @@
-"""What was removed from an embedded store is in the bytes of none of its files."""
+"""Bytes removed from an embedded store are in none of the files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.store.types import Incoming
 
 CANARY = "canary-3f9a0c"
 LONG = f"{CANARY} " * 2000
-"""A text that fills pages of its own."""
+"""A text filling whole pages."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def found_in(path: Path) -> set[str]:
-    """Return the files of the store that have the canary."""
+    """Return the files of the store with the canary."""
     files = path.parent.glob(f"{path.name}*")
     return {file.name.removeprefix(path.name) for file in files if CANARY.encode() in file.read_bytes()}
 
@@ -78,7 +78,7 @@ async def test_scrub_says_that_a_reader_holds_the_bytes(store: SqliteStore, path
     assert found_in(path) == set()
 
 
-async def test_scrub_of_a_store_in_memory_does_nothing() -> None:
+async def test_scrub_of_a_store_in_memory_keeps_its_records() -> None:
     store = SqliteStore(":memory:")
     await store.open()
     await plant(store)

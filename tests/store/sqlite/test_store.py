@@ -1,4 +1,4 @@
-"""What only the embedded store has: a file, an owner, a disk that may be full."""
+"""The embedded store alone has a file, an owner, and a disk that may be full."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_the_clock_goes_on_where_it_was_though_it_had_been_moved(store: Sq
     await store.close()
 
 
-async def test_what_people_wrote_is_for_one_user_only(store: SqliteStore, path: Path) -> None:
+async def test_files_are_readable_by_their_owner_only(store: SqliteStore, path: Path) -> None:
     await store.ping()
     for file in path.parent.glob("*.db*"):
         if file.suffix != ".lock":
@@ -214,7 +214,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_full_disk_refuses_what_is_new_and_keeps_what_it_has(store: SqliteStore, path: Path) -> None:
+async def test_full_disk_refuses_new_events_and_keeps_the_stored_ones(store: SqliteStore, path: Path) -> None:
     accepted: list[str] = []
 
     async def fill() -> None:
@@ -235,7 +235,7 @@ async def test_a_full_disk_refuses_what_is_new_and_keeps_what_it_has(store: Sqli
     await store.close()
 
 
-async def test_a_disk_that_nothing_can_be_written_to_is_not_ready(store: SqliteStore, path: Path) -> None:
+async def test_unwritable_disk_is_not_ready(store: SqliteStore, path: Path) -> None:
     await store.ping()
     with no_file_larger_than(1), pytest.raises(StoreUnavailable, match="SQLITE_"):
         await store.ping()
@@ -243,7 +243,7 @@ async def test_a_disk_that_nothing_can_be_written_to_is_not_ready(store: SqliteS
 
 
 async def test_nearly_full_disk_refuses_only_new_messages(store: SqliteStore, path: Path) -> None:
-    """What was begun comes to its end, and what is decided is kept."""
+    """Begun work comes to an end, and decisions are kept."""
     new = Incoming(conversation="c", event_ids=(), body=BODY, refusable=True)
     assert await store.accept([new]) == [True]
     await store.close()
@@ -275,8 +275,8 @@ async def test_file_held_by_another_program_is_unavailable_meanwhile(store: Sqli
     await store.ping()
 
 
-async def test_a_failing_neighbour_in_a_group_takes_nobody_with_it(store: SqliteStore) -> None:
-    """A huge record cannot be written (SQLITE_TOOBIG, or a full disk); what was asked at the same moment can."""
+async def test_failing_commit_of_a_group_fails_alone(store: SqliteStore) -> None:
+    """A huge record cannot be written (SQLITE_TOOBIG, or a full disk); the simultaneous commits can."""
     huge = Transaction(partition="00", puts={"huge": Put("x" * 3_000_000)})
     small = [Transaction(partition="00", puts={f"small{n}": Put(n)}) for n in range(20)]
     with no_file_larger_than(1_000_000):
@@ -289,7 +289,7 @@ async def test_a_failing_neighbour_in_a_group_takes_nobody_with_it(store: Sqlite
 
 
 async def test_lane_falling_due_while_the_thread_is_busy_is_noticed() -> None:
-    """The writer has looked a moment ago, and looks again before it sleeps for long."""
+    """The writer has looked a moment ago, and looks again before a long sleep."""
     passed = 0
     writer = Writer(None, Clock(lambda: time.time_ns() + passed, lambda: time.monotonic_ns() + passed))
     await writer.start()
@@ -311,7 +311,7 @@ async def test_lane_falling_due_while_the_thread_is_busy_is_noticed() -> None:
     await writer.stop()
 
 
-async def test_what_has_expired_leaves_the_file(store: SqliteStore, path: Path) -> None:
+async def test_expired_data_is_removed_from_the_file(store: SqliteStore, path: Path) -> None:
     for n in range(3):
         await store.accept([Incoming(conversation="c", event_ids=(f"e{n}",), body={}, keep_seconds=10)])
         await store.commit(Transaction(partition="00", puts={f"r{n}": Put("private", ttl_seconds=10)}))
@@ -347,8 +347,8 @@ async def test_no_call_blocks_the_loop(path: Path) -> None:
         await store.close()
 
 
-async def test_those_who_wait_beside_others_get_what_time_makes_ready(store: SqliteStore) -> None:
-    """Nobody asks for anything else meanwhile: the thread is told of them all the same."""
+async def test_each_of_several_waiting_workers_gets_a_due_lane(store: SqliteStore) -> None:
+    """No other call comes meanwhile: the thread is notified of the waiting workers all the same."""
     many = [f"c{number}" for number in range(5)]
     due = await store.now() + timedelta(seconds=0.2)
     for name in many:
@@ -358,7 +358,7 @@ async def test_those_who_wait_beside_others_get_what_time_makes_ready(store: Sql
     waiting = []
     for _ in many:
         waiting.append(asyncio.create_task(store.lease("w", ["turn"], wait_seconds=60)))
-        for _ in range(3):  # so the next one comes when this one is with the thread
+        for _ in range(3):  # so the next call comes while this call is with the thread
             await asyncio.sleep(0)
     async with asyncio.timeout(15):
         taken = await asyncio.gather(*waiting)
