@@ -1,4 +1,4 @@
-"""The Gateway: the one module that puts store, channels, bot, engine and web together."""
+"""The Gateway: the assembly of store, channels, bot, engine and web."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gateway.access.approvers import check_approvers, check_channels
 from gateway.access.reached import reached_limits
 from gateway.access.sessions import ChatSessions
 from gateway.agent import Agent
-from gateway.assembly import MEMORY, Storage, assemble, home_of, load_language, transcriber_of, utc_now
+from gateway.assembly import MEMORY, Storage, assemble, home_of, transcriber_of, utc_now
 from gateway.channel_agent import ChannelAgent
 from gateway.config.environment import proxied
 from gateway.config.options import WrongOption, checked
@@ -42,13 +42,13 @@ from gateway.config.settings import Role, ServeWay, Settings
 from gateway.engine.clock import Skew, watched
 from gateway.engine.delivery.links import series_of
 from gateway.engine.platforms import Platforms
-from gateway.engine.turns.language import prepare_detection
 from gateway.logs import pseudonyms
 from gateway.observe import Feed
 from gateway.observe.event_log import EventLog
 from gateway.observe.events import RequestUnstored, ToolListed
+from gateway.observe.reader import Reader
 from gateway.observe.spans import SpanReader, span_export
-from gateway.observe.teller import Reader, Teller
+from gateway.observe.teller import Teller
 from gateway.observe.watchdog import Watchdog
 from gateway.operations.base import claim
 from gateway.operations.control_server import control, store_file
@@ -73,12 +73,12 @@ _STALL_TOLD_SECONDS = 60.0
 
 
 class Gateway:
-    """A bot with its channels, ready to be served.
+    """A bot with channels, ready to be served.
 
-    ``async with Gateway(bot) as gateway:`` starts it. `aiohttp_app` returns an application that starts it by itself,
-    and `webhook` takes requests from any other server. `chat` adds the page ``/chat``, and `console` the live feed
-    beside it. `way` says how the platforms' messages come in; by default each channel's settings decide.
-    `metrics_host` is the address of the port ``ASKFIRST_METRICS_PORT``, if it is set.
+    ``async with Gateway(bot) as gateway:`` starts the gateway. The application of `aiohttp_app` starts the gateway by
+    itself, and `webhook` takes requests from any other server. `chat` adds the page ``/chat``, and `console` the live
+    feed beside the page. `way` is the way the platforms' messages come in; by default each channel's settings decide.
+    `metrics_host` is the address of the port ``ASKFIRST_METRICS_PORT``, if set.
     """
 
     @checked
@@ -94,13 +94,16 @@ class Gateway:
         chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
         metrics_host: str = "127.0.0.1",
     ) -> None:
-        """Raises MissingSetting for unsafe or incomplete settings and for tools that no approver can confirm, and
-        WrongOption for an unknown option. With `console`, for trying a bot out, missing approvers are only logged."""
+        """Raises MissingSetting for unsafe or incomplete settings and for tools without a possible approver.
+
+        Raises WrongOption for an unknown option. With `console`, for trying out a bot, missing approvers are only
+        logged.
+        """
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
         self.role, home = role, self._home()
         self.ways = self.settings.channels_on(way)
-        """The way in which each channel's messages come in."""
+        """The way the messages of each channel come in."""
         self.channels: dict[str, Channel] = {
             name: load(name).from_settings(self.settings.channel_settings(name), way=comes)
             for name, comes in self.ways.items()
@@ -131,10 +134,7 @@ class Gateway:
             allowed=allowed,
             events=self._events,
             public_url=self.settings.public_url,
-            limits=self.settings.limits,
-            budgets=self.settings.budgets,
-            traces_ttl_seconds=self.settings.traces_ttl_seconds,
-            retention=self.settings.retention,
+            rules=self.settings,
             transcriber=self._transcriber,
         )
         self._watchdog, self._skew, self._refusals = Watchdog(), Skew(self._trust_clock), RefusalMonitor()
@@ -158,7 +158,7 @@ class Gateway:
         )
 
     def _home(self) -> Storage:
-        """Return the settings' storage, with the bot's own store if it has one."""
+        """Return the settings' storage, with the bot's own store if present."""
         url = self.bot.store if isinstance(self.bot.store, str) else None
         home = home_of(self.settings, url)
         if self.bot.store is not None and url is None:
@@ -177,19 +177,17 @@ class Gateway:
 
     @property
     def store_file(self) -> Path | None:
-        """The file of an embedded store: the bot's own if it has one, else the settings'. None for any other store."""
+        """The file of an embedded store: of the bot's own store, else of the settings'. None for any other store."""
         own = self.bot.store
         url = self.settings.store if own is None else own
         return store_file(url) if isinstance(url, str) and not url.endswith(MEMORY) else None
 
     async def __aenter__(self) -> Self:
-        """Start the gateway. Raises StoreRefused or MissingSetting when the store or a platform prevents that.
+        """Start the gateway. Raises StoreRefused or MissingSetting if the store or a platform prevents the start.
 
-        A platform that cannot be reached does not delay the start: it is retried, and `/readyz` reports it.
+        An unreachable platform does not delay the start: the platform is retried, and `/readyz` reports the failure.
         """
-        await asyncio.to_thread(load_language, self.bot.language)
-        if self.bot.language is None:  # runs in the background: until it is done, English is assumed
-            self.engine.context.tasks.start(asyncio.to_thread(prepare_detection), "the detection of languages")
+        await self.engine.context.load_languages(None)
         async with contextlib.AsyncExitStack() as stack:
             if self._spans is not None:
                 await stack.enter_async_context(self._spans)
@@ -230,7 +228,7 @@ class Gateway:
             await stack.aclose()
 
     def _doubt_clock(self) -> None:
-        """Warn that the clock may be wrong. Without a platform to compare it with, trust it."""
+        """Warn of a possibly wrong clock. Without a platform for comparison, trust the clock."""
         days = self.store.clock_ahead_seconds / 86_400
         if days and all(isinstance(channel, WebChatChannel) for channel in self.channels.values()):
             self._trust_clock()
@@ -247,13 +245,15 @@ class Gateway:
             log.info("a platform's clock agrees with this machine's: the store follows it")
 
     async def drain(self, grace_seconds: float) -> None:
-        """Become not ready and begin no new work. Running work has `grace_seconds` to finish. Incoming events are still
-        stored."""
+        """Become not ready and begin no new work. Incoming events are still stored.
+
+        Running work has `grace_seconds` to finish.
+        """
         self._draining = True
         await self.engine.stop(grace_seconds)
 
     def aiohttp_app(self) -> web.Application:
-        """Return the application. If the gateway is not entered yet, the application enters it for its own lifetime."""
+        """Return the application. If the gateway is not entered yet, the application enters and leaves the gateway."""
         context = self.engine.context
         app = web_app(
             channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
@@ -276,9 +276,11 @@ class Gateway:
                 artifacts=context.artifacts,
                 charge=context.files.charge_upload,
                 keep_upload=context.files.keep_upload,
-                sessions=ChatSessions(context.store, context.limits.sessions, context.reached),
-                streams=context.limits.streams,
-                reached=partial(context.reached.note, "pages of the web chat", f"streams={context.limits.streams}"),
+                sessions=ChatSessions(context.store, context.rules.limits.sessions, context.reached),
+                streams=context.rules.limits.streams,
+                reached=partial(
+                    context.reached.note, "pages of the web chat", f"streams={context.rules.limits.streams}"
+                ),
                 now=utc_now,
                 title=self.bot.name,
                 language=self.bot.language,
@@ -295,10 +297,11 @@ class Gateway:
         return app
 
     def asgi_app(self, *, prefix: str = "", otherwise: ASGIApp | None = None) -> ASGIApp:
-        """Return the ASGI application. If the gateway is not entered yet, the server's lifespan enters it.
+        """Return the ASGI application. If the gateway is not entered yet, the server's lifespan enters the gateway.
 
-        `prefix`: the path of the gateway, like ``/bot``, if no framework mounts it there. `otherwise`: the application
-        for all other paths; its own lifespan is not run. Raises WrongOption for a prefix without its leading slash.
+        `prefix`: the path of the gateway, like ``/bot``, unless mounted there by a framework. `otherwise`: the
+        application for all other paths, without running the application's lifespan. Raises WrongOption for a prefix
+        without a leading slash.
         """
         if prefix and not prefix.startswith("/"):
             raise WrongOption("Gateway.asgi_app", {"prefix": f"should begin with /, not {prefix!r}"})
@@ -332,7 +335,7 @@ class Gateway:
             raise AskfirstError(f"no private socket can be made ({error.strerror})") from error
 
     async def webhook(self, channel: str, request: WebhookRequest) -> WebhookResponse:
-        """Handle a platform's request from any server. Answers 404 for a channel that is not on."""
+        """Handle a platform's request from any server. Answers 404 for a channel not in use, and for the web chat."""
         found = self._webhooks.addressed(channel, request)
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
@@ -352,10 +355,10 @@ class Gateway:
             yield
 
     async def _ready(self) -> Ready:
-        """Return the readiness. A store that does not answer and a drain make the gateway not ready.
+        """Return the readiness. An unanswering store and a drain make the gateway not ready.
 
-        A platform that is down is only reported, because the other platforms' messages must still come in. A reached
-        limit and a store that refuses new messages are only reported too, because presses and answers must come in.
+        A platform's outage is only reported, because the other platforms' messages must still come in. A reached limit
+        and a store refusing new messages are only reported too, because presses and answers must come in.
         """
         reached: Mapping[str, Mapping[str, str]] = {}
         try:
@@ -391,12 +394,12 @@ class Gateway:
 
 
 REPLICA_SECONDS = 60.0
-"""How long a replica is waited for at the start: another primary may be chosen in that time."""
+"""The longest wait for a replica at the start: another primary may be chosen in the meantime."""
 REPLICA_PAUSE_SECONDS = 5.0
 
 
 async def opened(store: Store) -> None:
-    """Open the store. Raises StoreUnavailable and StoreRefused, also for a store that stays a replica."""
+    """Open the store. Raises StoreUnavailable and StoreRefused, also for a replica after REPLICA_SECONDS."""
     clock = asyncio.get_running_loop().time
     began = clock()
     while True:
@@ -412,7 +415,7 @@ async def opened(store: Store) -> None:
 def _http(skew: Skew) -> aiohttp.ClientSession:
     """Return the HTTP session for calls to platforms, without a connection limit and without cookies.
 
-    Each platform's workers limit its calls, so one platform cannot block another. Cookies are off because several bots
+    Each platform's workers limit the calls, so one platform cannot block another. Cookies are off because several bots
     may use one session. The Date headers of responses are compared with the local clock.
     """
     return aiohttp.ClientSession(
@@ -424,7 +427,7 @@ def _http(skew: Skew) -> aiohttp.ClientSession:
 
 
 async def started(channel: Channel, http: aiohttp.ClientSession) -> None:
-    """Start a channel. Raises MissingSetting, and AskfirstError when its platform is out of reach."""
+    """Start a channel. Raises MissingSetting, and AskfirstError if the platform is unreachable."""
     try:
         await channel.start(http)
     except SendError as error:

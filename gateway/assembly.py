@@ -1,4 +1,4 @@
-"""Assembly of a bot's store, keys, files and engine: for a Gateway, for a bot on its own, and in memory."""
+"""Assembly of a bot's store, keys, files and engine: for a Gateway, for a bot alone, and in memory."""
 
 from __future__ import annotations
 
@@ -22,20 +22,16 @@ from gateway.bot.turn import Runtime
 from gateway.cache.stored import StoreCache
 from gateway.channel_agent import ChannelAgent
 from gateway.config.clear import clear_mend, in_clear
-from gateway.config.limits import Budget, Limits, Retention
-from gateway.config.settings import Settings
-from gateway.engine.context import TRACES_TTL_SECONDS, EngineContext
+from gateway.config.settings import EngineRules, Settings
+from gateway.engine.context import EngineContext
 from gateway.engine.engine import Engine
-from gateway.engine.turns.language import prepare_detection
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
-from gateway.pending.words import prepare as prepare_words
 from gateway.providers.base import Transcriber
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, keys_of, new_secret
 from gateway.store.sqlite import SqliteStore
-from gateway.wording import prepare
 
 if TYPE_CHECKING:
     from gateway.providers.openai.transcription import OpenAITranscriber
@@ -47,7 +43,7 @@ MEMORY = ":memory:"
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Storage of a gateway: its store, its keys and the directory of its files."""
+    """Storage of a gateway: the store, the keys and the directory of files."""
 
     store: Store
     keys: Sequence[bytes]
@@ -55,7 +51,7 @@ class Storage:
 
 
 def open_store(url: str) -> Store:
-    """Return the store of a URL, not opened yet. Raises AskfirstError for a URL of no built-in store."""
+    """Return the store of a URL, not opened yet. Raises AskfirstError for a URL without a built-in store."""
     if url.startswith("sqlite:///"):
         return SqliteStore(url.removeprefix("sqlite:///"))
     if url.startswith(("redis://", "rediss://")):
@@ -71,12 +67,11 @@ def open_store(url: str) -> Store:
 
 
 def home_of(settings: Settings, url: str | None = None) -> Storage:
-    """Return the store, keys and directory of files that the settings name. A missing secret is created beside the
-    file.
+    """Return the store, keys and directory of files from the settings. A missing secret is created beside the file.
 
-    `url`: the bot's own store, which overrides the settings'. Raises MissingSetting for a Redis in clear on another
-    host that ASKFIRST_CLEAR does not allow, and AskfirstError for an unknown store, and for one on Redis without the
-    secret and directory that its instances share.
+    `url`: the bot's own store, in place of the settings' store. Raises MissingSetting for a Redis in clear on another
+    host not allowed by ASKFIRST_CLEAR. Raises AskfirstError for an unknown store, and for Redis without the secret and
+    the directory shared by all instances.
     """
     url = url or settings.store
     if "redis" not in settings.clear and in_clear(url):
@@ -96,10 +91,7 @@ def assemble(
     allowed: AllowList,
     events: Teller,
     public_url: str | None = None,
-    limits: Limits | None = None,
-    budgets: Sequence[Budget] = (),
-    traces_ttl_seconds: float = TRACES_TTL_SECONDS,
-    retention: Retention | None = None,
+    rules: EngineRules = EngineRules(),  # noqa: B008 - it is frozen
     transcriber: Transcriber | None = None,
 ) -> Engine:
     """Return this process's engine, not started yet."""
@@ -112,10 +104,7 @@ def assemble(
         artifacts=ArtifactStore(home.artifacts, home.keys, public_url=public_url, now=utc_now),
         events=events,
         worker=secrets.token_hex(8),
-        limits=limits or Limits(),
-        budgets=budgets,
-        traces_ttl_seconds=traces_ttl_seconds,
-        retention=retention or Retention(),
+        rules=rules,
         transcriber=transcriber,
     )
     for cache in bot.agent.caches():
@@ -126,7 +115,7 @@ def assemble(
 
 @contextlib.asynccontextmanager
 async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = None) -> AsyncIterator[Engine]:
-    """Run the bot on a temporary store and directory, whatever store it has. Every person may talk to it."""
+    """Run the bot on a temporary store and directory, in place of the bot's own store. Every person may talk to it."""
     async with _temporary_files() as files:
         home = Storage(SqliteStore(MEMORY), [new_secret()], files)
         async with _unserved(bot, home, channels or {}) as engine:
@@ -135,7 +124,7 @@ async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = 
 
 @contextlib.asynccontextmanager
 async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
-    """Run a bot without a Gateway: on its own store, with an engine that works inside the bot's calls."""
+    """Run a bot without a Gateway: on the bot's own store, with an engine working inside the bot's calls."""
     async with contextlib.AsyncExitStack() as stack:
         if bot.store is None:
             yield (await stack.enter_async_context(in_memory(bot))).runtime
@@ -149,16 +138,16 @@ async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
 
 
 def _home_at(settings: Settings, store: Store, files: Path) -> Storage:
-    """Return the home of a store that the author made. `files` is the directory used when the settings name none.
+    """Return the home of a store made by the author. `files` is the directory if the settings name none.
 
-    Sealed records outlive the process, so the key must too: it is kept beside the store's file or set. Raises
-    MissingSetting for a missing key, and AskfirstError when the kept key cannot be read.
+    Sealed records outlive the process, so the key must too: the key is kept beside the store's file or set. Raises
+    MissingSetting for a missing key, and AskfirstError if the kept key cannot be read.
     """
     return Storage(store, keys_of(settings, store), settings.artifacts or files)
 
 
 def transcriber_of(settings: Settings) -> OpenAITranscriber | None:
-    """Return what writes down voice messages by the settings. Raises MissingSetting."""
+    """Return the transcriber of voice messages from the settings, or None. Raises MissingSetting."""
     settings.check_transcription()
     if settings.transcribe_url is None or settings.transcribe_model is None:
         return None
@@ -172,21 +161,13 @@ def transcriber_of(settings: Settings) -> OpenAITranscriber | None:
     )
 
 
-def load_language(language: str | None) -> None:
-    """Load the texts and words of a language. Blocks. `language`: the bot's fixed language, or None."""
-    prepare()
-    prepare_words("en", language or "en")
-
-
 @contextlib.asynccontextmanager
 async def _unserved(bot: ChannelAgent, home: Storage, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
-    """Run the bot's lifespan on an open store, with an engine that is not started."""
+    """Run the bot's lifespan on an open store, with an engine not started."""
     engine = assemble(
         bot, home, channels, allowed=AllowList(["*"]), events=Teller(readers=[EventLog()], observers=bot.observers)
     )
-    await asyncio.to_thread(load_language, bot.language)
-    if bot.language is None:
-        await asyncio.to_thread(prepare_detection)
+    await engine.context.load_languages(None)
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)
@@ -199,7 +180,7 @@ async def _unserved(bot: ChannelAgent, home: Storage, channels: Mapping[str, Cha
 
 @contextlib.asynccontextmanager
 async def _temporary_files() -> AsyncIterator[Path]:
-    """Yield a directory for kept files that is removed at the end of the block."""
+    """Yield a directory for kept files, removed at the end of the block."""
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="askfirst-")
     try:
         yield Path(directory)

@@ -1,13 +1,14 @@
-"""Checks the rules of the house that no other linter knows: words, names and sizes.
+"""Checks the rules of the house not covered by any other linter: words, names and sizes.
 
-``python -m scripts.house`` prints each violation with its place, and exits with 1 if there is one:
+``python -m scripts.house`` prints each violation with the place, and exits with 1 after any violation:
 
-- a docstring opens with a word that hides its subject (see `_OPENING`);
-- a package has more than 5 indefinite pronouns per 1,000 words of its docstrings;
+- a docstring opens with a word hiding the subject (see `_OPENING`);
+- a package has more than 5 indefinite pronouns per 1,000 words of docstrings;
+- a file has more than 40 relative pronouns (see `_RELATIVE`) per 1,000 words, or three in a sentence;
 - two classes of `gateway` and `channels` have the same name;
 - a file is longer than 600 lines, or a function longer than 60;
 - the rooms of the platforms do not have the same file names;
-- the name of a test function in `tests` or `gateway/testing` has more than 60 characters.
+- the name of a test function in `tests` or `gateway/testing` has more than 60 characters, or an indefinite pronoun.
 
 ``python -m scripts.house --rates`` prints the pronoun rate of each package.
 """
@@ -29,32 +30,41 @@ __all__ = ["RULES", "Place", "docstrings", "main", "rates", "violations"]
 ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("gateway", "channels")
 WORDED: Final = (*PACKAGES, "askfirst", "bench", "scripts")
-"""The packages whose docstrings are held to the words."""
+"""The packages with docstrings under the rules of words."""
 
 FILE_LINES: Final = 600
 FUNCTION_LINES: Final = 60
 PRONOUNS_PER_1000: Final = 5.0
+RELATIVES_PER_1000: Final = 40.0
+RELATIVES_IN_A_SENTENCE: Final = 2
 TEST_NAME_CHARACTERS: Final = 60
 
 _PRONOUN: Final = re.compile(
     r"\b(who|whoever|whom|whose|what|whatever|nobody|nothing|somebody|those|such)\b", re.IGNORECASE
 )
+_RELATIVE: Final = re.compile(r"\b(that|which|its?|one|they|them|their)\b", re.IGNORECASE)
+_SENTENCE: Final = re.compile(r"(?<=[.:;!?])\s+")
+_FEWEST_WORDS: Final = 100
+"""A shorter file has no rate: a few words decide it."""
+_SHOWN: Final = frozenset({"command", "group", "tool", "result_callback"})
+"""Decorators of functions with a docstring for the operator or the model."""
 _OPENING: Final = re.compile(
     r"(who|whoever|whom|whose|what|whatever|of|nobody|nothing|so many|so long|where|those)\b", re.IGNORECASE
 )
 
 _TEST: Final = re.compile(r"\s*(?:async )?def (test_\w+)")
+_VAGUE_NAME: Final = re.compile(r"_(who|whoever|whom|whose|what|whatever|nobody|nothing|somebody|those|such)(_|$)")
 
 _SIBLINGS: Final = ("slack", "telegram", "twilio", "webchat")
 _OWN_FILES: Final[Mapping[str, frozenset[str]]] = {
     "slack": frozenset({"socket.py", "text.py"}),
     "twilio": frozenset({"shapes.py"}),
 }
-"""The files of a platform's room that no other platform needs."""
+"""The files unique to a platform's room."""
 
 
 class Place(NamedTuple):
-    """One violation of a rule."""
+    """A violation of a rule."""
 
     path: str
     line: int
@@ -90,7 +100,7 @@ def rates(root: Path) -> dict[str, float]:
 
 
 def openings(root: Path) -> Iterator[Place]:
-    """Yield the docstrings that open with a word that hides their subject."""
+    """Yield the docstrings opening with a word that hides the subject."""
     for path, tree in _trees(root, WORDED):
         for line, text in docstrings(tree):
             if opening := _OPENING.match(text.strip()):
@@ -104,8 +114,34 @@ def pronouns(root: Path) -> Iterator[Place]:
             yield Place(package, 1, f"{rate:.1f} indefinite pronouns per 1,000 words of docstrings: name the things")
 
 
+def relatives(root: Path) -> Iterator[Place]:
+    """Yield the files with too many relatives, and the sentences with too many."""
+    for path, tree in _trees(root, WORDED):
+        words = count = 0
+        for line, text in docstrings(_without_shown(tree)):
+            words, count = words + len(text.split()), count + len(_RELATIVE.findall(text))
+            for sentence in _SENTENCE.split(text):
+                if len(_RELATIVE.findall(sentence)) > RELATIVES_IN_A_SENTENCE:
+                    yield Place(
+                        str(path), line, f"too many of that, which, it, one, they: {' '.join(sentence.split())}"
+                    )
+        if words >= _FEWEST_WORDS and (rate := 1000 * count / words) > RELATIVES_PER_1000:
+            yield Place(str(path), 1, f"{rate:.0f} of that, which, it, one, they per 1,000 words: name the things")
+
+
+def _without_shown(tree: ast.AST) -> ast.AST:
+    """Return the tree without the functions with a docstring for the operator or the model."""
+    kept = [node for node in getattr(tree, "body", ()) if not _SHOWN & _decorators(node)]
+    return ast.Module(body=kept, type_ignores=[])
+
+
+def _decorators(node: ast.AST) -> set[str]:
+    named = (ast.unparse(each).partition("(")[0] for each in getattr(node, "decorator_list", ()))
+    return {name.rpartition(".")[2] for name in named}
+
+
 def twins(root: Path) -> Iterator[Place]:
-    """Yield the classes whose name another class has; the payload models of the platforms may share theirs."""
+    """Yield the classes with the name of another class; the payload models of the platforms may share names."""
     first: dict[str, Place] = {}
     for path, tree in _trees(root, PACKAGES):
         if path.name in ("payload.py", "models.py"):
@@ -119,12 +155,12 @@ def twins(root: Path) -> Iterator[Place]:
 
 
 _FIXED_TWINS: Final = frozenset({"Ambiguous", "RateLimited", "ToolCall"})
-"""Names of two modules of the public surface, which cannot change: the first two of `channels` and `gateway`, the last
-of `gateway.providers` and `gateway.testing`."""
+"""Unchangeable names in two modules of the public surface: the first two of `channels` and `gateway`, the last of
+`gateway.providers` and `gateway.testing`."""
 
 
 def sizes(root: Path) -> Iterator[Place]:
-    """Yield the files and the functions that are too long."""
+    """Yield the files and the functions above the limits of length."""
     for path, tree in _trees(root, PACKAGES):
         lines = len((root / path).read_text(encoding="utf-8").splitlines())
         if lines > FILE_LINES:
@@ -137,7 +173,7 @@ def sizes(root: Path) -> Iterator[Place]:
 
 
 def siblings(root: Path) -> Iterator[Place]:
-    """Yield the files of a platform's room that no other platform's room has."""
+    """Yield the files of a platform's room without a counterpart in any other platform's room."""
     rooms = {name: {path.name for path in (root / "channels" / name).glob("*.py")} for name in _SIBLINGS}
     for name, files in rooms.items():
         others = set().union(*(rooms[other] for other in rooms if other != name))
@@ -146,18 +182,21 @@ def siblings(root: Path) -> Iterator[Place]:
 
 
 def test_names(root: Path) -> Iterator[Place]:
-    """Yield the test functions whose name is too long, the prefix included."""
+    """Yield the test functions with a name above the limit, the prefix included, or with an indefinite pronoun."""
     for package in ("tests", "gateway/testing"):
         for path in sorted((root / package).rglob("*.py")):
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 if (found := _TEST.match(line)) and (length := len(found[1])) > TEST_NAME_CHARACTERS:
                     says = f"{found[1]} has {length} characters: at most {TEST_NAME_CHARACTERS}"
                     yield Place(str(path.relative_to(root)), number, says)
+                if found and _VAGUE_NAME.search(found[1]):
+                    yield Place(str(path.relative_to(root)), number, f"{found[1]} does not name what is checked")
 
 
 RULES: Final = {
     "openings": openings,
     "pronouns": pronouns,
+    "relatives": relatives,
     "twins": twins,
     "sizes": sizes,
     "siblings": siblings,

@@ -1,4 +1,4 @@
-"""Settings: read as they should be, refused with the name and the mend, never shown when they are secret."""
+"""Settings: read correctly, refused with the name and the mend, never shown when secret."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_every_variable_is_a_field() -> None:
     fields = Settings.model_fields.items()
-    assert [str(field.validation_alias or f"ASKFIRST_{name.upper()}") for name, field in fields] == VARIABLES
+    variables = [str(field.validation_alias or f"ASKFIRST_{name.upper()}") for name, field in fields]
+    assert sorted(variables) == sorted(VARIABLES)
 
 
 def test_without_any_variable_the_defaults_serve_a_laptop() -> None:
@@ -107,7 +108,7 @@ def test_values_are_read_from_the_environment(environ: dict[str, str]) -> None:
     assert settings.telegram_bot_token.get_secret_value() == BOT_TOKEN
 
 
-def test_what_is_given_by_name_wins_over_the_environment(environ: dict[str, str]) -> None:
+def test_a_named_argument_wins_over_the_environment(environ: dict[str, str]) -> None:
     environ["ASKFIRST_PROVIDER"] = "openai:gpt-5-mini"
     assert Settings(provider="demo", telegram_bot_token=BOT_TOKEN).provider == "demo"
 
@@ -207,7 +208,7 @@ def test_an_unsafe_value_is_refused_with_its_name_and_mend(
         ("OPENAI_BASE_URL", "https://canary@models.example.org"),
     ],
 )
-def test_a_refusal_does_not_show_what_it_refuses(environ: dict[str, str], variable: str, value: str) -> None:
+def test_a_refusal_does_not_show_the_refused_value(environ: dict[str, str], variable: str, value: str) -> None:
     environ[variable] = value
     with pytest.raises(MissingSetting) as refused:
         Settings()
@@ -340,7 +341,7 @@ def test_half_a_channel_is_refused_by_the_name_of_the_other_half(
         ({"TELEGRAM_BOT_TOKEN": BOT_TOKEN, "TELEGRAM_WEBHOOK_SECRET": SECRET}, "webhook"),
     ],
 )
-def test_a_channel_whose_settings_are_there_is_on(environ: dict[str, str], given: dict[str, str], way: Way) -> None:
+def test_a_channel_with_its_settings_is_on(environ: dict[str, str], given: dict[str, str], way: Way) -> None:
     environ |= given
     assert Settings().channels_on(way) == {"telegram": way}
 
@@ -372,7 +373,7 @@ def test_each_channel_comes_in_as_its_settings_say(
     assert Settings().channels_on() == ways
 
 
-def test_what_the_catalogue_says_of_polling_is_true() -> None:
+def test_polling_in_the_catalogue_is_true() -> None:
     for name in catalogue.BUILT_IN:
         assert catalogue.polls(name) == issubclass(catalogue.load(name), CanPoll)
 
@@ -400,7 +401,7 @@ def test_serve_without_an_allow_setting_is_refused() -> None:
         assert choice in refused.value.mend
 
 
-def test_serve_refuses_a_channel_nobody_knows() -> None:
+def test_serve_refuses_an_unknown_channel() -> None:
     with pytest.raises(MissingSetting, match=r"there is no channel telegrm, only app, .*telegram.*webchat"):
         Settings(allow="telegrm:*,app:-:ana,*").check_serve()
 
@@ -409,7 +410,7 @@ def test_serve_refuses_a_channel_nobody_knows() -> None:
     "entry",
     ["telegram:8123456789:@ana", "telegram:ana:7", "slack:T1:ana", "slack:acme:U7", "sms:+15551234567:ana", "sms:1:2"],
 )
-def test_serve_refuses_an_entry_that_is_nobodys(entry: str) -> None:
+def test_serve_refuses_an_entry_that_matches_no_person(entry: str) -> None:
     channel = entry.partition(":")[0]
     with pytest.raises(MissingSetting, match=f"{entry.replace('+', '.')} is nobody's: .* as in {channel}:"):
         Settings(allow=f"{entry},*").check_serve()
@@ -432,7 +433,7 @@ def test_serve_starts_with_entries_in_the_form_of_their_channel(entry: str) -> N
         ({}, "worker", "ASKFIRST_STORE"),
     ],
 )
-def test_serve_refuses_what_several_instances_cannot_share(given: dict[str, str], role: Role, missing: str) -> None:
+def test_serve_refuses_settings_unfit_for_several_instances(given: dict[str, str], role: Role, missing: str) -> None:
     with pytest.raises(MissingSetting) as refused:
         Settings(allow="*", **given).check_serve(role)
     assert refused.value.setting == missing
@@ -448,7 +449,7 @@ def test_serve_starts_with_all_it_needs(environ: dict[str, str], tmp_path: Path)
 
 
 def run(program: str, path: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    """In an interpreter of its own, which also finds the distributions in `path`."""
+    """Run in a separate interpreter with the distributions in `path`."""
     root = Path(__file__).parent.parent
     environ = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(map(str, [root, path or root]))}
     return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
@@ -472,7 +473,7 @@ def test_missing_library_is_named_with_its_install_command() -> None:
     assert "needs the package telegram, which is not installed: pip install 'askfirst[telegram]'" in done.stderr
 
 
-def test_an_unknown_channel_is_refused_with_those_there_are() -> None:
+def test_an_unknown_channel_is_refused_with_the_known_ones() -> None:
     with pytest.raises(AskfirstError, match=r"there is no channel 'fax', only telegram, .*webchat"):
         catalogue.load("fax")
     with pytest.raises(AskfirstError, match="fax"):

@@ -32,8 +32,8 @@ from gateway.config.options import checked
 from gateway.logs import describe_error
 from gateway.memory import ConversationMemory, Extraction
 from gateway.memory.tokens import TokenCount
+from gateway.observe.callbacks import HooksObserver
 from gateway.observe.events import BatchEnd, BatchStart, milliseconds_since
-from gateway.observe.hooks import HooksObserver
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StreamChunk
 from gateway.observe.runs import new_run_id
@@ -97,11 +97,11 @@ async def _tell_progress(on_progress: OnProgress, ended: int, total: int) -> Non
 
 
 class Agent:
-    """An agent: it answers messages with a model that may call tools.
+    """An agent: a model with tools that answers messages.
 
-    Without a memory it has no state of a conversation, so any number of runs may be active at once. `run`, `stream` and
-    `batch` run it without a chat. There, a call that needs a confirmation is not made unless the config's
-    `confirm_action` approves it.
+    Without a memory an agent keeps no conversation state, so any number of runs may be active at once. `run`, `stream`
+    and `batch` work without a chat. There, a call that needs a confirmation is made only if the config's
+    `confirm_action` approves the call.
     """
 
     @checked
@@ -118,16 +118,16 @@ class Agent:
         """Make an agent of tools, instructions and a provider.
 
         `provider` is a Provider, or a spec like ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, or else
-        demo. An object without `stream` or `close` will do too. Plain functions among the tools become tools. A
-        ToolSource among them, such as an MCPServer, lists its tools before each turn. `memory` holds the conversation
-        of `run`, and in a chat its limits hold for each conversation's own history; None: `run` remembers nothing, and
-        a chat 60 messages. Raises ToolValidationError when two tools have the same name, and WrongOption for an unknown
-        option or value.
+        demo. An object without `stream` or `close` is accepted too. Plain functions among the tools become tools. A
+        ToolSource among the tools, for example an MCPServer, lists further tools before each turn. `memory` holds the
+        conversation of `run`. In a chat the limits of `memory` apply to the history of each conversation. None: `run`
+        remembers no message, and a chat 60 messages. Raises ToolValidationError for two tools with the same name, and
+        WrongOption for an unknown option or value.
         """
         self.config = config or AgentConfig()
         self.policy, self.memory = policy, memory
         self.extractions: Sequence[Extraction] = extractions_of(self.config)
-        """The memories that a model fills from the messages of each conversation."""
+        """The memories filled by a model from the messages of each conversation."""
         self._tools = ToolSet(tools if self.config.knowledge_memory is None else with_remember(tools), policy)
         self.instructions = instructions
         self._provider = _given(provider)
@@ -149,35 +149,35 @@ class Agent:
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """The tools of this agent by name, with those that its sources list now."""
+        """The tools of this agent by name, including the tools now listed by the sources."""
         return self._tools.now().tools
 
     @property
     def reach(self) -> Mapping[str, Governed]:
-        """The tools of this agent and of the agents behind them, by name, each with the policy that decides on it."""
+        """The tools of this agent and of the agents behind them, by name, each with the deciding policy."""
         return self._tools.now().reach
 
     @property
     def sources(self) -> tuple[ToolSource, ...]:
-        """The sources of tools of this agent and of the agents behind its tools."""
+        """The tool sources of this agent and of the agents behind the tools."""
         return self._tools.sources
 
     @property
     def token_count(self) -> TokenCount:
-        """The count of tokens, by what the vendor counted last."""
+        """The token count, based on the vendor's last count."""
         return self._window.tokens
 
     async def refresh_tools(self) -> None:
-        """Bring the tools of the sources up to date. A run does it at its beginning."""
+        """Bring the tools of the sources up to date. Every run does so at the beginning."""
         await self._tools.refresh()
 
     async def close_sources(self) -> None:
-        """Close the connections that the sources have in this event loop. A later run opens them again."""
+        """Close the connections of the sources in this event loop. A later run opens new connections."""
         await self._tools.close()
 
     @property
     def provider(self) -> Provider:
-        """The provider of the model, made of its spec at first use. Raises ProviderConfigurationError."""
+        """The provider of the model, made from the spec at first use. Raises ProviderConfigurationError."""
         with self._making:
             if self._provider is None or isinstance(self._provider, str):
                 self._provider = make_provider(self._provider)
@@ -186,7 +186,7 @@ class Agent:
             return self._provider
 
     def providers(self) -> list[Provider]:
-        """Return the providers of this agent and of the agents behind its tools. Raises ProviderConfigurationError."""
+        """Return the providers of this agent and of the agents behind the tools. Raises ProviderConfigurationError."""
         found = [self.provider, *self.sides.made()]
         for each in self.tools.values():
             if isinstance(each, AgentTool):
@@ -194,7 +194,7 @@ class Agent:
         return found
 
     def caches(self) -> list[Cache]:
-        """Return the caches of this agent and of the agents behind its tools."""
+        """Return the caches of this agent and of the agents behind the tools."""
         found = [] if self.config.cache is None else [self.config.cache]
         for each in self.tools.values():
             if isinstance(each, AgentTool):
@@ -202,7 +202,7 @@ class Agent:
         return found
 
     async def _made(self) -> Provider:
-        """Return the provider. It is made in a thread, because that reads the installed packages."""
+        """Return the provider, made in a thread because the call reads the installed packages."""
         if self._provider is None or isinstance(self._provider, str):
             return await asyncio.to_thread(lambda: self.provider)
         return self._provider
@@ -229,19 +229,20 @@ class Agent:
         cancellation: CancellationToken | None = None,
         parent_run_id: str | None = None,
     ) -> AgentResult:
-        """Answer a message, or a conversation that ends with one.
+        """Answer a message, or a conversation ending with a message.
 
-        With a memory, its conversation comes before, and the messages of the run are added to it at the end.
+        With a memory, the remembered conversation comes first, and the messages of the run are added to the memory at
+        the end.
 
-        `response_format`: a pydantic model or a JSON Schema that the answer has to fit. The result's `parsed` is then
-        its value, and its `content` the model's text. The model is asked again after an answer that does not fit
-        (`AgentConfig.structured_retries`); when none fits, `stop_reason` is ``error`` and `error` has the faults.
-        `cancellation`: a token with which any thread ends the run.
-        `parent_run_id`: the run that this one belongs to; None: the one of the config. The run's own id is random.
+        `response_format`: a pydantic model or a JSON Schema for the answer. The result's `parsed` then has the value,
+        and `content` the model's text. After an answer that does not fit, the model is asked again
+        (`AgentConfig.structured_retries`); if no answer fits, `stop_reason` is ``error`` and `error` has the faults.
+        `cancellation`: a token to end the run from any thread.
+        `parent_run_id`: the parent run of this run; None: the config's value. The run's own id is random.
 
         An unreachable model raises no exception: the result's `stop_reason` is ``provider_error``. Raises
         ProviderConfigurationError when no provider can be made, TypeError for a `message` or a `response_format` of
-        another kind, and ValueError for one that is no JSON Schema. A cancelled run tells its observers so.
+        another kind, and ValueError for an invalid JSON Schema. A cancelled run emits an event to the observers.
         """
         if context is None:
             context = ToolContext(person="app:-:-", idempotency_key=new_run_id())
@@ -296,7 +297,7 @@ class Agent:
     async def stream(
         self, message: str | Sequence[ModelMessage], **options: Any
     ) -> AsyncIterator[StreamChunk | AgentResult]:
-        """Run the agent and yield the model's text as it comes, and then the result.
+        """Run the agent. Yield the pieces of the model's text, and then the result.
 
         Closing the generator early cancels the run.
         """
@@ -321,10 +322,10 @@ class Agent:
     ) -> list[AgentResult]:
         """Run the agent for each message, at most `max_concurrency` at once. Return the results in order.
 
-        The messages are of no conversation: the memory is neither read nor written. `options` are those of `run`. A run
-        that raises an error is a result with the stop reason ``error``; the others go on. `on_progress` is called with
-        the number of ended runs and of all; its errors are logged. Raises ValueError for a `max_concurrency` below 1,
-        and ProviderConfigurationError when no provider can be made.
+        The messages belong to no conversation: the memory is neither read nor written. `options` are the options of
+        `run`. A run with an error yields a result with the stop reason ``error``; the others go on. `on_progress` is
+        called with the number of ended runs and of all runs; errors of `on_progress` are logged. Raises ValueError for
+        a `max_concurrency` below 1, and ProviderConfigurationError when no provider can be made.
         """
         if max_concurrency < 1:
             raise ValueError(f"max_concurrency should be 1 or more, not {max_concurrency}")
@@ -340,19 +341,19 @@ class Agent:
         )
 
     def as_tool(self, name: str, description: str) -> Tool:
-        """Return a tool for another agent of the same bot, which hands a task over to this one.
+        """Return a tool for another agent of the same bot, to hand a task over to this agent.
 
-        In a chat the tools of this agent that ask do so in that chat. The usage counts in the run that handed the task
-        over, and the events go to that run's observers. Raises ToolValidationError for a name or a description that no
-        model takes.
+        In a chat the tools of this agent request confirmations in the same chat. The usage counts in the calling run,
+        and the events go to the observers of the calling run. Raises ToolValidationError for a name or a description
+        not accepted by models.
         """
         return AgentTool(self, name=name, description=description)
 
     async def drain(self) -> None:
-        """Wait until the observers in the background have handled the events of all runs, at most 10 seconds.
+        """Wait until the background observers have handled the events of all runs, at most 10 seconds.
 
-        Also closes the sources of tools. `run_sync` and a Gateway do both by themselves. A script with its own event
-        loop does it before it ends.
+        Also closes the tool sources. `run_sync` and a Gateway do both by themselves. A script with its own event loop
+        calls `drain` at the end.
         """
         await self._teller.drain()
         await self.close_sources()
@@ -374,11 +375,11 @@ class Agent:
         return usage_text(self._meter.total())
 
     def reset_usage(self) -> None:
-        """Begin to count anew at 0."""
+        """Reset the counts to 0."""
         self._meter.reset()
 
     def get_analytics(self) -> AgentAnalytics | None:
-        """Return how the tools were used since the last `reset_usage`. None without `enable_analytics`."""
+        """Return the usage of the tools since the last `reset_usage`. None without `enable_analytics`."""
         return AgentAnalytics(by_tool=self._meter.total().by_tool) if self.config.enable_analytics else None
 
     async def answer(
@@ -390,7 +391,7 @@ class Agent:
         answer_format: AnswerFormat | None = None,
         ports: LoopPorts,
     ) -> LoopOutcome:
-        """Answer in the loop for a chat that can ask a person, or for another agent; see `run_loop`.
+        """Answer in the loop, for a chat or for another agent; see `run_loop`.
 
         A call that needs a confirmation never runs in the turn of a chat. Raises ProviderError, and UnreadableStep.
         """
@@ -428,7 +429,7 @@ class Agent:
 
 
 def _given(provider: str | Completes | None) -> str | Provider | None:
-    """Return the provider that an author gave, with all methods of the protocol."""
+    """Return the author's provider, with all methods of the protocol."""
     return provider if provider is None or isinstance(provider, str) else as_provider(provider)
 
 

@@ -1,4 +1,4 @@
-"""The cache of an agent: replies of the model, and results of tools that allow it."""
+"""The cache of an agent: replies of the model, and results of cacheable tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.tools.stopping import Stopped, Stopping
 log = logging.getLogger(__name__)
 
 CACHE_SECONDS: Final = 2.0
-"""The longest wait for a cache. It must not be slower than a model."""
+"""The longest wait for a cache, to stay faster than a model."""
 _PREFIX: Final = "askfirst:"
 _WRONG_VALUE: Final = "it gave a value that it was not given"
 _REPLIES: Final = TypeAdapter(Response)
@@ -34,20 +34,20 @@ Ask = Callable[[], Awaitable[Response]]
 
 @dataclass(slots=True, kw_only=True)
 class Caching:
-    """The cache of one agent, with the calls that are under way."""
+    """The cache of one agent, with the running calls."""
 
     cache: Cache
     agent: str
-    """The name of the agent, which its keys begin with."""
+    """The name of the agent: the first part of each key."""
     _under_way: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Response | None]] = field(
         default_factory=dict
     )
     _has_warned: bool = False
 
     def reply_key(self, provider: Provider, request: Request, person: str) -> str | None:
-        """Return the key of a reply: the hash of all that it depends on, and of the person unless it is shared.
+        """Return the key of a reply: a hash of agent, provider, request and, unless the cache is shared, the person.
 
-        None: it has a value that is no JSON of UTF-8 and 64 bits, so it is not cached.
+        None: not cached, because a value of the request is no JSON of UTF-8 and 64 bits.
         """
         return self._key(
             "reply",
@@ -64,7 +64,7 @@ class Caching:
         )
 
     def tool_key(self, tool: Tool, args: Mapping[str, Json], person: str) -> str | None:
-        """Return the key of a tool's result; None as for a reply."""
+        """Return the key of a tool's result; None as in `reply_key`."""
         return self._key("tool", tool.name, tool.version_hash, args, person)
 
     def _key(self, *parts: Any) -> str | None:
@@ -79,11 +79,11 @@ class Caching:
     async def reply(
         self, key: str, ask: Ask, stopping: Stopping, is_good: Callable[[Response], bool]
     ) -> tuple[Response, bool]:
-        """Return the reply of a key, and whether it came from the cache or from an equal call that was under way.
+        """Return the reply of a key. The flag is True for a reply from the cache or from an equal running call.
 
-        Equal calls at one time ask once. When that call fails, each of the others asks for itself; when it is
-        cancelled, one of them asks for all. `ask` makes the call. Only a whole reply that `is_good` is kept. Raises as
-        `ask`, and Stopped.
+        Equal calls at one time ask once. When the asking call fails, each of the others asks for itself; when the
+        asking call is cancelled, another call asks for all. `ask` makes the call. Only a whole reply that `is_good` is
+        kept. Raises as `ask`, and Stopped.
         """
         if (known := await self._known_reply(key)) is not None:
             return known, True
@@ -110,7 +110,7 @@ class Caching:
                 own.set_result(None)
 
     async def result(self, key: str) -> CallResult | None:
-        """Return the result of a tool; None if it is not known."""
+        """Return the result of a tool; None if unknown."""
         match await self._get(key):
             case {"text": str(text), "told": str() | None as told}:
                 return CallResult(text=text, told=told, cache_key=key)
@@ -120,7 +120,7 @@ class Caching:
         return None
 
     async def keep_result(self, tool: Tool, result: CallResult) -> None:
-        """Keep the result of a tool, with the text that the model reads in its place."""
+        """Keep the result of a tool, including the shortened text for the model."""
         if result.cache_key is not None:
             body: dict[str, Json] = {"text": result.text, "told": result.told}
             await self._set(result.cache_key, body, tool.cache_ttl_seconds)
@@ -158,16 +158,16 @@ class Caching:
     def _warn(self, said: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            log.warning("the cache of agent %s failed and is passed over: %s (told once)", self.agent, said)
+            log.warning("cache of agent %s failed, continuing without it: %s (logged once)", self.agent, said)
 
 
 def identity_of(provider: Provider) -> str:
-    """Return the provider's name with its server and model, as far as it says them."""
+    """Return the provider's name with the server and the model, as far as known."""
     return str(getattr(provider, "identity", None) or f"{provider.name} {getattr(provider, 'model', '')}")
 
 
 def hit(response: Response) -> Response:
-    """Return a reply of the cache: it has used no tokens, and saved its price."""
+    """Return a reply of the cache, with a usage of no tokens and the saved price."""
     paid = response.usage
     return replace(response, usage=Usage(saved_usd=paid.cost_usd, model=paid.model, provider=paid.provider))
 

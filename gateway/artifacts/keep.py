@@ -1,4 +1,4 @@
-"""The file store: one directory, each file named by the SHA-256 of its bytes."""
+"""The file store: a directory, with each file named by the SHA-256 of its bytes."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from gateway.artifacts.names import clean_filename, sniff_type
 
 PART_SUFFIX: Final = ".part"
 UNNAMED_SECONDS: Final = 3000.0
-"""The retention of an upload that no message names, and of an unfinished one after its last piece, in seconds. The
+"""The retention of an upload named by no message, and of an unfinished upload after the last piece, in seconds. The
 sweep runs every ten minutes, so that both leave within an hour."""
 
 
 class Uploads:
-    """The unfinished files in a directory. Each has a name that its sender made, and grows at its end alone."""
+    """The unfinished files in a directory. Each has a name made by the sender, and grows only at the end."""
 
     def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
         self._directory, self._now = directory, now
 
     async def add(self, name: str, piece: bytes, *, at: int) -> int:
-        """Add a piece at an offset, and return the number of bytes that are there now.
+        """Add a piece at an offset, and return the number of bytes now present.
 
-        A piece that is there already adds nothing, and neither does one that begins beyond the end. Raises OSError,
-        also when the directory is not there.
+        An already present piece adds no bytes, and neither does a piece beginning beyond the end. Raises OSError, also
+        for a missing directory.
         """
         return await in_thread(partial(self._add, name, piece, at), threads=FILES)
 
     async def has(self, name: str) -> bool:
-        """Return True if a piece of this file is there. Raises OSError."""
+        """Return True if a piece of this file is present. Raises OSError."""
         return await in_thread(self._path(name).exists, threads=FILES)
 
     async def read(self, name: str) -> bytes | None:
@@ -88,12 +88,12 @@ RETENTION_SECONDS = 30 * 86400.0
 LINK_SECONDS = 86400.0
 """The lifetime of a link, in seconds: a link given to a platform outlives the delivery by a day."""
 _LEAST_SECONDS = 2 * 86400.0
-"""The shortest retention, in seconds: a delivery may be retried for a day, and its link lives for another day."""
+"""The shortest retention, in seconds: a delivery may be retried for a day, and the link lives for another day."""
 _ORPHAN_SECONDS = 86400.0
 RESERVE_BYTES = 128 * 1024**2
-"""The bytes that a new file leaves free on its disk.
+"""The bytes left free on the disk by a new file.
 
-That is twice the reserve of the store, which may be on the same disk, for decisions and for the end of running work.
+Twice the reserve of the store, for decisions and for the end of running work: the store may be on the same disk.
 """
 
 
@@ -107,9 +107,9 @@ class NotKept(AskfirstError):
 class ArtifactStore:
     """A store for the bytes of artifacts, in a directory that instances may share.
 
-    A file's modification time is the start of its retention of RETENTION_SECONDS. A file with a longer or shorter
-    retention gets a later or earlier one. Its access time is the last time at which it was stored or read. So a copy of
-    the directory keeps everything, and no index is needed.
+    A file's modification time is the start of a retention of RETENTION_SECONDS. A file with a longer or shorter
+    retention gets a later or earlier modification time. The access time is the last time at which the file was stored
+    or read. So a copy of the directory keeps everything, and no index is needed.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class ArtifactStore:
     ) -> None:
         """Make a store in `directory`.
 
-        The first key of `secret` signs links, and all of them verify. `now` is the clock of links and of the sweep.
-        `free` returns the free bytes on the disk of a directory.
+        The first key of `secret` signs links, and all keys verify. `now` is the clock of links and of the sweep. `free`
+        returns the free bytes on the disk of a directory.
         """
         self.directory = directory
         self._links = Links(secret, now=now)
@@ -133,17 +133,17 @@ class ArtifactStore:
         self._free = free
 
     async def has(self, sha256: str) -> bool:
-        """Return True if exactly these bytes are stored already, and not as an upload that no message names."""
+        """Return True if exactly these bytes are stored already, and not as an upload named by no message."""
         stays = await in_thread(partial(self._stays, sha256), threads=FILES)
         return stays is not None and stays > UNNAMED_SECONDS
 
     async def is_unnamed(self, sha256: str) -> bool:
-        """Return True for the bytes of an upload that no message names. It leaves soon."""
+        """Return True for the bytes of an upload named by no message. These leave soon."""
         stays = await in_thread(partial(self._stays, sha256), threads=FILES)
         return stays is not None and stays <= UNNAMED_SECONDS
 
     async def keep(self, artifact: Artifact) -> Media:
-        """Store an artifact's bytes. They are durable on return. Storing the same bytes again writes none.
+        """Store an artifact's bytes. The bytes are durable on return. Storing the same bytes again writes no bytes.
 
         Raises NotKept, and ValueError for an artifact with only a URL.
         """
@@ -151,22 +151,22 @@ class ArtifactStore:
         return await in_thread(partial(self._keep, artifact, stay), threads=FILES)
 
     async def keep_unnamed(self, artifact: Artifact) -> Media:
-        """Store an upload that no message names yet; see `keep`. It leaves soon, unless `prolong` is called."""
+        """Store an upload not yet named by a message; see `keep`. The bytes leave soon, unless `prolong` is called."""
         return await in_thread(partial(self._keep, artifact, UNNAMED_SECONDS), threads=FILES)
 
     async def prolong(self, sha256: str) -> None:
-        """Give stored bytes the default retention from now on, if theirs is shorter. Absent bytes are ignored."""
+        """Give stored bytes at least the default retention from now on. Absent bytes are ignored."""
         await in_thread(partial(self._prolong, self._file(sha256), self._now().timestamp()), threads=FILES)
 
     def open(self, media: Media, holder: Holder | None = None) -> OpenMedia:
-        """Return the file for a channel: its path, and a new link for the holder if there is a public URL."""
+        """Return the file for a channel: the path, and a new link for the holder if there is a public URL."""
         link = self.link(media, holder, lives_seconds=LINK_SECONDS) if self._public_url and holder else None
         return OpenMedia(**asdict(media), path=self._file(media.sha256), link=link)
 
     def link(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
-        """Return a URL that serves this file for `lives_seconds`.
+        """Return a URL of this file, valid for `lives_seconds`.
 
-        Without a public URL, it is relative to the server's root.
+        Without a public URL, the result is relative to the server's root.
         """
         return f"{self._public_url or ''}/{self.path(media, holder, lives_seconds=lives_seconds)}"
 
@@ -188,7 +188,7 @@ class ArtifactStore:
         await in_thread(partial(self._make_room_for_pieces, size), threads=FILES)
 
     async def sweep(self, now: datetime) -> int:
-        """Delete the files with an expired retention, and return their number. Any instance may call it."""
+        """Delete the files with an expired retention, and return their number. Any instance may call this."""
         return await in_thread(partial(self._sweep, now.timestamp()), threads=FILES)
 
     async def names(self) -> frozenset[str]:
@@ -200,7 +200,7 @@ class ArtifactStore:
         return await in_thread(listed, threads=FILES)
 
     async def discard(self, hashes: Collection[str]) -> int:
-        """Delete the files with these hashes, and return their number."""
+        """Delete the files with these hashes, and return the number of deleted files."""
 
         def deleted() -> int:
             there = [path for path in map(self._file, hashes) if path.exists()]
@@ -214,7 +214,7 @@ class ArtifactStore:
         return self.directory / sha256
 
     def _stays(self, sha256: str) -> float | None:
-        """Return the seconds for which stored bytes stay, or None without them."""
+        """Return the rest of the retention of stored bytes in seconds, or None for absent bytes."""
         try:
             return self._file(sha256).stat().st_mtime + RETENTION_SECONDS - self._now().timestamp()
         except (FileNotFoundError, NotADirectoryError):
@@ -252,17 +252,16 @@ class ArtifactStore:
     def _make_room(self, size: int) -> None:
         """Delete the oldest files until a new file leaves the reserve free.
 
-        A file that a delivery may still need is not deleted. Raises NotKept when the room is not enough.
+        A file still needed by a possible delivery is not deleted. Raises NotKept when the room is not enough.
         """
         needed = RESERVE_BYTES + size
         if self._free(self.directory) >= needed:
             return
         last = self._now().timestamp() - _LEAST_SECONDS
         removed = 0
-        for path in sorted(self._kept(), key=lambda path: path.stat().st_atime):
-            if path.stat().st_atime > last:
-                break
-            removed += self._remove(path, lambda file: file.st_atime <= last)
+        for path in self._oldest_first(last):
+            with contextlib.suppress(FileNotFoundError):  # another instance deleted it first
+                removed += self._remove(path, lambda file: file.st_atime <= last)
             if self._free(self.directory) >= needed:
                 break
         if removed:
@@ -273,11 +272,19 @@ class ArtifactStore:
                 f"{RESERVE_BYTES // 1024**2} MiB would be free; make room"
             )
 
+    def _oldest_first(self, last: float) -> list[Path]:
+        """Return the files with a last use until `last`, the oldest first."""
+        used: list[tuple[float, Path]] = []
+        for path in self._kept():
+            with contextlib.suppress(FileNotFoundError):
+                used.append((path.stat().st_atime, path))
+        return [path for at, path in sorted(used) if at <= last]
+
     def _kept(self) -> list[Path]:
         return [path for path in self.directory.iterdir() if not path.name.startswith(".")]
 
     def _prolong(self, path: Path, dated: float) -> bool:
-        """Extend the retention of a file that exists; return False if it does not."""
+        """Extend the retention of an existing file; return False for a missing file."""
         try:
             dated = max(dated, path.stat().st_mtime)
             os.utime(path, (self._now().timestamp(), dated))
@@ -318,15 +325,18 @@ class ArtifactStore:
         return swept
 
     def _remove(self, path: Path, is_over: Callable[[os.stat_result], bool]) -> bool:
-        """Delete a file, unless it was stored again since its dates were read. Return True if it was deleted.
+        """Delete a file, unless stored again since the dates were read. Return True after a deletion.
 
-        The file is renamed before its dates are checked again: an instance that stores the same bytes from then on
-        writes them anew.
+        The file is renamed before the dates are checked again: an instance storing the same bytes from then on writes a
+        new file.
         """
         aside = path.with_name(f".{path.name}.old")
         path.rename(aside)
         if is_over(aside.stat()):
             aside.unlink()
             return True
-        aside.rename(path)
+        if path.exists():  # another instance has stored the same bytes again meanwhile
+            aside.unlink()
+        else:
+            aside.rename(path)
         return False

@@ -1,4 +1,4 @@
-"""The commands of a bot: the built-in ones, and the ones of its author."""
+"""The commands of a bot: built in, and added by the author."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply |
 BUILT_IN: Final = ("start", "help", "new", "stop", "pending", "receipts", "usage", "export", "forget")
 """Commands of every bot. /stop runs in the decision lane. /whoami and /pair are not listed."""
 _RECEIPTS: Final = 10
-"""The most outcomes that /receipts tells."""
+"""The most outcomes listed by /receipts."""
 
 
 class BotCommands:
-    """The commands of one bot: the built-in ones, and the ones of its author."""
+    """The commands of a bot: built in, and added by the author."""
 
     def __init__(self) -> None:
         self._own: dict[str, tuple[CommandHandler, str]] = {}
 
     def register(self, name: str, handler: CommandHandler, description: str) -> None:
-        """Add a command of the author. Without a description, its handler's docstring is shown."""
+        """Add a command of the author. Without a description, the handler's docstring is shown."""
         self._own[name] = (handler, description or inspect.cleandoc(handler.__doc__ or name))
 
     def check_name(self, name: str) -> None:
-        """Raises ValueError for a name that is taken or that a platform could not show."""
+        """Raises ValueError for a taken name, or a name not accepted by every platform."""
         if not name.isidentifier() or name != name.lower() or len(name) > 32:
             raise ValueError(f"a command is up to 32 small letters, digits and _, not {name!r}")
         if name in self._own or name in BUILT_IN:
@@ -62,11 +62,11 @@ class BotCommands:
         return unlisted or (command in BUILT_IN and command != "stop") or command in self._own
 
     def are_built_in(self, turn: Turn) -> bool:
-        """Return True if the turn is answered by a command of the gateway's own."""
+        """Return True if the turn is answered by a built-in command."""
         return self.are_meant(turn) and turn.command not in self._own
 
     async def answer(self, turn: Turn, *, greeting: str | None) -> Outcome:
-        """Run the command of the turn. `greeting` is the answer to /start; None: the gateway's own."""
+        """Run the command of the turn. `greeting` is the answer to /start; None: the gateway's own greeting."""
         command = turn.command or ""
         outcome = Outcome(stop_reason="command", transcript=to_entries(turn.notes))
         match command:

@@ -45,7 +45,7 @@ LAST_SECONDS = 10.0
     type=click.Choice(["all", "web", "worker"]),
     default="all",
     show_default=True,
-    help="web: only take and decide; worker: also run turns and actions. Other than all needs Redis.",
+    help="web: receive events and decide; worker: also run turns and actions. Other than all needs Redis.",
 )
 @click.option(
     "--way",
@@ -97,7 +97,7 @@ def serve(context: click.Context, bot: BotRef, host: str, port: int, role: Role,
 
 
 def _channels(gateway: Gateway, base: str) -> Iterable[str]:
-    """Return how each platform's messages come in, and which platforms did not answer."""
+    """Return, for each platform, the source of its messages, with a note for unreachable platforms."""
     urls: dict[str, list[str]] = {}
     for name, channel in gateway.channels.items():
         down = " (not reached yet: it is tried again until it is)" if name in gateway.engine.context.down else ""
@@ -107,7 +107,7 @@ def _channels(gateway: Gateway, base: str) -> Iterable[str]:
 
 
 def warnings_of(gateway: Gateway, provider: str, now: datetime) -> list[str]:
-    """Return what the operator should know at the start."""
+    """Return the warnings for the operator at the start."""
     allow, accounts = gateway.settings.allow or (), {}
     for name, channel in gateway.channels.items():
         accounts[name] = getattr(channel, "account", None)
@@ -134,14 +134,14 @@ def warnings_of(gateway: Gateway, provider: str, now: datetime) -> list[str]:
 _MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 """Marker files in every Docker and Podman container."""
 _ANONYMOUS = re.compile(r"/volumes/[0-9a-f]{64}/_data$")
-"""Mount root of an anonymous volume in Docker and Podman. A new container gets a new one."""
+"""Mount root of an anonymous volume in Docker and Podman. A new container gets a new volume."""
 
 
 def goes_with_container(directory: Path, mounts: str | None = None) -> bool:
     """Return True if the directory is in the container's own file system or on an anonymous volume.
 
-    `mounts`: text of ``/proc/self/mountinfo`` (proc_pid_mountinfo(5)). By default it is read from this process; outside
-    a container the result is False.
+    `mounts`: text of ``/proc/self/mountinfo`` (proc_pid_mountinfo(5)). By default the text of this process is read;
+    outside a container the result is False.
     """
     if mounts is None:
         if not any(mark.exists() for mark in _MARKS):

@@ -1,7 +1,7 @@
-"""Servers on other hosts to which the bot may speak without TLS: ``ASKFIRST_CLEAR``.
+"""Servers on other hosts the bot may speak to without TLS: ``ASKFIRST_CLEAR``.
 
-A machine on the way to the server can read and change the passwords, texts and answers. So it is refused unless the
-setting names its kind, for a network that belongs to the operator alone.
+Without TLS, a machine on the way to the server can read and change the passwords, texts and answers. So a server is
+refused unless the setting has the server's kind, for a network under the operator's sole control.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BeforeValidator
 
 from channels import MissingSetting
-
-__all__ = ["Clear", "Clears", "clear_mend", "in_clear", "is_loopback", "refuse_clear"]
 
 Clear: TypeAlias = Literal["redis", "mcp", "models"]
 
@@ -46,7 +44,7 @@ def is_loopback(url: SplitResult) -> bool:
 
 
 def in_clear(url: str) -> bool:
-    """Return True for a URL on another host without TLS, whose traffic any machine on the way can read."""
+    """Return True for a URL on another host without TLS. Any machine on the way can read the traffic."""
     try:
         parts = urlsplit(url)
     except ValueError:  # it is refused elsewhere, as no URL
@@ -64,6 +62,6 @@ def clear_mend(kind: Clear) -> str:
 
 
 def refuse_clear(kind: Clear, url: str, named: str) -> None:
-    """Raise MissingSetting for a URL without TLS whose kind ASKFIRST_CLEAR does not have. `named`: its setting."""
+    """Raise MissingSetting for a URL without TLS of a kind missing in ASKFIRST_CLEAR. `named`: the URL's setting."""
     if in_clear(url) and kind not in _split(os.environ.get(_VARIABLE, "")):
         raise MissingSetting(named, clear_mend(kind))

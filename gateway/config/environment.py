@@ -1,7 +1,7 @@
 """The process's environment, with secrets from files, and with secrets hidden from child processes.
 
-Programs that a tool starts inherit the environment, so the commands remove the secrets from it once the bot is loaded.
-Askfirst itself still finds them here, for example for an agent that a tool makes later.
+Programs started by a tool inherit the environment, so the commands remove the secrets once the bot is loaded. Askfirst
+still finds the secrets here, for example for an agent made later by a tool.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from dotenv.parser import parse_stream
 from channels import MissingSetting
 from channels.catalogue import BUILT_IN, names, settings_of
 
-__all__ = ["SECRETS", "environment", "hide_secrets", "load_env_file", "proxied", "read_secret"]
-
 log = logging.getLogger("askfirst.platforms")
 
 _OWN = (
     *("ASKFIRST_SECRET", "ASKFIRST_STORE", "ASKFIRST_ADMIN_TOKEN"),
     *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTEL_EXPORTER_OTLP_HEADERS", "ASKFIRST_TRANSCRIBE_API_KEY"),
 )
-"""Secret variables of Askfirst itself. ASKFIRST_STORE is one, because the URL of a Redis holds its password."""
+"""Secret variables of Askfirst. ASKFIRST_STORE is secret because the URL of a Redis contains the password."""
 
 
 def _secrets_of(channels: Iterable[str]) -> Iterable[str]:
@@ -34,11 +32,13 @@ def _secrets_of(channels: Iterable[str]) -> Iterable[str]:
 
 
 SECRETS = tuple(dict.fromkeys([*_OWN, *_secrets_of(BUILT_IN)]))
-"""All variables that hold a secret of Askfirst or of a built-in channel. ``NAME_FILE`` may name a file with the
-value."""
+"""All variables with a secret of Askfirst or of a built-in channel.
+
+``NAME_FILE`` may name a file with the value.
+"""
 
 _hidden: dict[str, str] = {}
-"""Secrets that were removed from the environment."""
+"""Secrets removed from the environment."""
 
 
 def read_secret(variable: str) -> str | None:
@@ -64,16 +64,16 @@ def read_secret(variable: str) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment plus the secrets from files and the removed ones. Raises MissingSetting."""
+    """Return the environment plus the secrets from files and the removed secrets. Raises MissingSetting."""
     return {**os.environ, **{name: value for name in SECRETS if (value := read_secret(name)) is not None}}
 
 
 def proxied() -> bool:
-    """Return True if the environment names a proxy for outgoing calls, as ``HTTPS_PROXY`` does.
+    """Return True if the environment names a proxy for outgoing calls, like ``HTTPS_PROXY``.
 
-    An HTTP session that trusts the environment reads it, and looks for a ``.netrc``, on every call. Sessions do that
-    only when there is a proxy. A proxy of another scheme is logged as unusable, without its address, which may hold a
-    password.
+    An HTTP session that trusts the environment reads the variables, and looks for a ``.netrc``, on every call. So
+    sessions trust the environment only if there is a proxy. A proxy of another scheme is logged as unusable, without
+    the address, because the address may contain a password.
     """
     found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https")}
     for scheme, url in found.items():
@@ -85,8 +85,8 @@ def proxied() -> bool:
 def hide_secrets() -> None:
     """Remove every secret from the process's environment, including the secrets of channels from other distributions.
 
-    ``/proc/PID/environ`` still shows the process's initial environment to this user. Raises AskfirstError for a channel
-    that cannot be loaded.
+    ``/proc/PID/environ`` still shows the process's initial environment to this user. Raises AskfirstError if a channel
+    cannot be loaded.
     """
     for name in dict.fromkeys([*SECRETS, *_secrets_of(names())]):
         if (value := os.environ.pop(name, None)) is not None:

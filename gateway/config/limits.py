@@ -1,4 +1,4 @@
-"""Limits of people, places and the whole bot: their use, their spending, and the time for which data is kept."""
+"""Limits of use and spending, for people, places and the whole bot, and the retention of data."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Final, Literal, Self, TypeAlias, cast
 
-__all__ = ["ONE_PLACE", "Budget", "Holder", "Limits", "Retention", "Share", "Unit", "Window", "parse_budgets"]
-
 ONE_PLACE: Final = "webchat"
-"""The channel whose people are one place together: a new session, and so a new person, is free for a visitor."""
+"""The channel counted as one place for all people: a visitor gets a new session, and so a new person, for free."""
 
 
 def _entries(text: str) -> list[str]:
-    """Return the entries of a setting, which commas separate."""
+    """Return the entries of a setting, separated by commas."""
     return [entry for part in text.split(",") if (entry := part.strip())]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Limits for one person, for one place (a chat, or a channel with its threads), and in all. None: no limit."""
+    """Limits for a person, for a place (a chat, or a channel with all threads), and in all. None: no limit."""
 
     person: int | None = None
     place: int | None = None
@@ -32,23 +30,29 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a bot, in the form of `ASKFIRST_LIMITS`. A bot without settings has limits on turns, strangers and
-    streams only."""
+    """The limits of a bot, in the form of `ASKFIRST_LIMITS`.
+
+    A bot without settings has limits on turns, strangers and streams only.
+    """
 
     messages: Share = Share()
-    """Messages and edits a minute. Messages over the limit are not read, and their writer is told so."""
+    """Messages and edits a minute. Messages over the limit are not read, and the author is notified."""
     turns: Share = Share(None, 32, 64)
-    """Concurrent turns of one process. The web chat is one place, with at most half of them beside other channels."""
+    """Concurrent turns of a process. The web chat is one place: at most half of the turns beside other channels."""
     files: Share = Share()
-    """Size of kept files in MiB, apart for files of tools, files that people send, and uploads that no message names.
-    Among the files that people send, the web chat is one place."""
+    """Size of kept files in MiB, apart for files of tools, files sent by people, and uploads without a message.
+
+    Among the files sent by people, the web chat is one place.
+    """
     strangers: Share = Share(1)
     """Replies a day to people outside the allow-list."""
     sessions: Share = Share()
     """New sessions of the web chat a minute."""
     streams: Share = Share(6, None, 300)
-    """Open streams of one session of the web chat, and of all sessions of one process. A server has 400 connections
-    (`ClientLimits`): the rest is for webhooks."""
+    """Open streams of one session of the web chat, and of all sessions of a process.
+
+    A server has 400 connections (`ClientLimits`): the rest is for webhooks.
+    """
 
     @classmethod
     def usual(cls) -> Self:
@@ -65,7 +69,7 @@ class Limits:
     def parse(cls, text: str) -> Self:
         """Parse ``messages=60/600/-,turns=8/32/64``: person, place, all. ``-`` is no limit.
 
-        Limits that are not named keep their default. Raises ValueError, which says how to mend the text.
+        Limits missing in the text keep the default. Raises ValueError with the valid form and an example.
         """
         found: dict[str, Share] = {}
         names = [each.name for each in fields(cls)]
@@ -100,7 +104,7 @@ _BUDGET: Final = re.compile(r"(person|bot)=(\d{1,12}(?:\.\d{1,6})?) (USD|tokens)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The most that a holder may spend in a window. Each person has a `person` budget of their own."""
+    """The most a holder may spend in a window. A `person` budget counts for each person alone."""
 
     holder: Holder
     most: float
@@ -114,7 +118,7 @@ class Budget:
 def parse_budgets(text: str) -> tuple[Budget, ...]:
     """Parse ``person=1 USD/day, bot=50 USD/month, person=200000 tokens/day``. An empty text has no budgets.
 
-    Raises ValueError, which says how to mend the text.
+    Raises ValueError with the valid form and an example.
     """
     found: dict[tuple[Holder, Unit, Window], Budget] = {}
     for entry in _entries(text):
@@ -141,14 +145,14 @@ def _read_budget(entry: str) -> Budget | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days for which each kind of stored data is kept, in the form of `ASKFIRST_RETENTION`."""
+    """The retention of each kind of stored data in days, in the form of `ASKFIRST_RETENTION`."""
 
     transcript: int = 365
-    """Messages of a conversation as the model reads them again."""
+    """Messages of a conversation, as read again by the model."""
     visible: int = 365
-    """Lines of a conversation as the person saw them."""
+    """Lines of a conversation, as shown to the person."""
     audit: int = 1095
-    """Lines of the audit. Those of an action stay at least as long as its record."""
+    """Lines of the audit. The lines of an action stay at least as long as the action's record."""
     security: int = 90
     """Lines of the security log."""
     dead_letters: int = 90
@@ -157,7 +161,7 @@ class Retention:
     def parse(cls, text: str) -> Self:
         """Parse ``transcript=30,audit=3650``: whole days by kind.
 
-        Kinds that are not named keep their default. Raises ValueError, which says how to mend the text.
+        Kinds missing in the text keep the default. Raises ValueError with the valid form and an example.
         """
         found: dict[str, int] = {}
         kinds = [each.name for each in fields(cls)]
@@ -173,7 +177,7 @@ class Retention:
 
     @property
     def transcript_seconds(self) -> float:
-        """The time for which the records beside a transcript are kept: memories, facts and people."""
+        """The retention of the records beside a transcript: memories, facts and people."""
         return self.transcript * 86_400.0
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The settings from the environment, typed and checked. Errors name the variables and say how to mend them."""
+"""The settings from the environment, typed and checked. Errors name the variables and describe valid values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -34,11 +34,9 @@ from gateway.config.values import (
     TelegramSecret,
 )
 
-__all__ = ["VARIABLES", "Role", "ServeWay", "Settings"]
-
 Role: TypeAlias = Literal["all", "web", "worker"]
 ServeWay: TypeAlias = Literal["auto", "webhook", "polling"]
-"""How the platforms' messages come in: by each channel's settings, or one way for all channels."""
+"""The way the platforms' messages come in: by each channel's settings, or the same way for all channels."""
 LogPeople: TypeAlias = Literal["plain", "pseudonym"]
 
 
@@ -55,24 +53,39 @@ def _read_budgets(value: object) -> object:
 
 
 class _Secrets(PydanticBaseSettingsSource):
-    """Settings source of the secrets that are in files or were removed from the environment."""
+    """Settings source of the secrets in files and of the secrets removed from the environment."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
         variable = str(field.validation_alias or f"ASKFIRST_{field_name.upper()}")
         return read_secret(variable) if variable in SECRETS else None, str(field.validation_alias or field_name), False
 
     def __call__(self) -> dict[str, Any]:
-        """Return the secrets that are set, by field. Raises MissingSetting."""
+        """Return the present secrets, by field. Raises MissingSetting."""
         found = (self.get_field_value(field, name) for name, field in self.settings_cls.model_fields.items())
         return {key: value for value, key, _ in found if value is not None}
 
 
-class Settings(BaseSettings):
+class EngineRules(BaseModel):
+    """The settings of the engine. A bot without a gateway has the defaults."""
+
+    model_config = ConfigDict(frozen=True)
+
+    limits: Annotated[Limits, NoDecode, BeforeValidator(_read_limits)] = Limits()
+    """Limits per person, per place and in all."""
+    budgets: Annotated[tuple[Budget, ...], NoDecode, BeforeValidator(_read_budgets)] = ()
+    """The budgets of people and of the bot for the model, by day or month."""
+    traces_ttl_seconds: float = Field(default=604_800.0, ge=0, allow_inf_nan=False)
+    """Life of the stored trace of a turn; 0: no trace is stored."""
+    retention: Annotated[Retention, NoDecode, BeforeValidator(_read_retention)] = Retention()
+    """Retention of logs and dead letters in days."""
+
+
+class Settings(EngineRules, BaseSettings):
     """Every setting of Askfirst.
 
-    Values come from the process's environment, and secrets also from the files that ``NAME_FILE`` variables name.
-    Keyword arguments override both. A wrong value raises MissingSetting, which names the variable and the mend and does
-    not show the value. The representation does not show secrets.
+    Values come from the process's environment, and secrets also from the files named by ``NAME_FILE`` variables.
+    Keyword arguments override both. A wrong value raises MissingSetting with the variable and the mend, without the
+    value. The representation does not show secrets.
     """
 
     model_config = SettingsConfigDict(
@@ -84,42 +97,35 @@ class Settings(BaseSettings):
     )
 
     public_url: PublicUrl | None = None
-    """URL at which the platforms reach this gateway, without a trailing slash."""
+    """URL of this gateway for the platforms, without a trailing slash."""
     store: StoreUrl = Field(default="sqlite:///.askfirst/askfirst.db", repr=False)
     clear: Annotated[Clears, NoDecode] = ()
-    """Servers on other hosts to which the bot may speak without TLS."""
+    """Kinds of servers on other hosts the bot may speak to without TLS."""
     artifacts: Path | None = None
-    """Directory of the files that tools made."""
+    """Directory of the files made by tools."""
     secret: Annotated[Secrets, NoDecode, Listed] = ()
     """Secrets for seals and signatures. The first signs, all verify."""
     allow: Annotated[Persons | None, NoDecode, Listed] = None
-    """People and channels that may talk to the bot. None: not set."""
+    """People and channels allowed to talk to the bot. None: not set."""
     limits: Annotated[Limits, NoDecode, BeforeValidator(_read_limits)] = Limits.usual()
-    """Limits per person, per place and in all."""
-    budgets: Annotated[tuple[Budget, ...], NoDecode, BeforeValidator(_read_budgets)] = ()
-    """The budgets of people and of the bot for the model, by day or month."""
     provider: str | None = None
     admin_token: AdminToken | None = None
-    """Bearer token that `/metrics` asks for."""
+    """Bearer token required by `/metrics`."""
     metrics_port: Annotated[int, Field(ge=1, le=65_535)] | None = None
-    """Port on which `/metrics` alone is served. None: it is on the port of the webhooks."""
+    """Port for `/metrics` alone. None: `/metrics` is on the port of the webhooks."""
     log_level: LogLevel = "INFO"
     log_people: LogPeople = "plain"
     """Whether the log shows the ids of people and conversations, or keyed pseudonyms."""
     log_content: bool = False
     """Whether the log shows the model's texts and the arguments and results of tools."""
     otel_endpoint: CollectorUrl | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
-    """URL of the OpenTelemetry collector. None, also for the next one: no spans are sent."""
+    """URL of the OpenTelemetry collector. No spans are sent if this and `otel_traces_endpoint` are None."""
     otel_traces_endpoint: CollectorUrl | None = Field(
         default=None, validation_alias="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
     )
-    """URL at which the collector takes spans, when it is not its URL with ``/v1/traces``."""
+    """URL of the collector for spans, if different from `otel_endpoint` with ``/v1/traces``."""
     otel_headers: SecretStr | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_HEADERS")
     """Headers of each call to the collector."""
-    traces_ttl_seconds: float = Field(default=604_800.0, ge=0, allow_inf_nan=False)
-    """Life of the stored trace of a turn; 0: none is stored."""
-    retention: Annotated[Retention, NoDecode, BeforeValidator(_read_retention)] = Retention()
-    """Days for which logs and dead letters are kept."""
 
     transcribe_url: ModelUrl | None = None
     """URL of a server with ``/audio/transcriptions``. None: voice messages are not transcribed."""
@@ -173,28 +179,28 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, bot_dir: Path | None = None) -> Self:
-        """Return the settings of a bot in this directory. Its ``.env`` is loaded into the process's environment first.
+        """Return the settings, after loading the ``.env`` of the bot's directory into the process's environment.
 
-        The bot's own tools read their variables there too. Existing variables are not overridden. Raises
-        MissingSetting, also for a malformed line in the file.
+        The bot's own tools read variables there too. Existing variables are not overridden. Raises MissingSetting, also
+        for a malformed line in the file.
         """
         if bot_dir is not None:
             load_env_file(bot_dir / ".env")
         return cls()
 
     def check_transcription(self) -> None:
-        """Raise MissingSetting when the settings of the transcription are there by half."""
+        """Raise MissingSetting if the settings of the transcription are incomplete."""
         if self.transcribe_url is None and (self.transcribe_model or self.transcribe_api_key):
             _refuse([("ASKFIRST_TRANSCRIBE_URL", "set it to the server that transcribes voice messages, with its /v1")])
         if self.transcribe_url is not None and not self.transcribe_model:
             _refuse([("ASKFIRST_TRANSCRIBE_MODEL", "set it to the model that transcribes, such as whisper-1")])
 
     def channels_on(self, way: ServeWay = "auto") -> dict[str, Way]:
-        """Return the channels whose settings are present, with the way in which their messages come in.
+        """Return the channels with settings, and the way messages come in.
 
-        With ``auto`` a channel is polled if it can be and its settings for webhooks alone are missing; otherwise it
-        takes webhooks. A channel without settings of its own, like the web chat, is not included. Raises MissingSetting
-        for incomplete settings.
+        With ``auto`` a channel is polled if polling is possible and the webhook-only settings are missing. Otherwise
+        the channel takes webhooks. A channel without settings of its own, like the web chat, is not included. Raises
+        MissingSetting for incomplete settings.
         """
         ways = self._ways(way)
         _refuse(self._half_there(ways))
@@ -202,7 +208,7 @@ class Settings(BaseSettings):
 
     @property
     def spans_url(self) -> str | None:
-        """The URL at which the collector takes spans; None: no spans are sent."""
+        """The URL of the collector for spans; None: no spans are sent."""
         if self.otel_traces_endpoint is not None or self.otel_endpoint is None:
             return self.otel_traces_endpoint
         return f"{self.otel_endpoint}/v1/traces"
@@ -213,16 +219,16 @@ class Settings(BaseSettings):
         return [secret.get_secret_value().encode() for secret in self.secret]
 
     def channel_settings(self, name: str) -> Mapping[str, str]:
-        """Return the variables of one channel that are set."""
+        """Return the present variables of a channel."""
         return {setting.name: value for setting in settings_of(name) if (value := self._value(setting)) is not None}
 
     def check_serve(self, role: Role = "all", way: ServeWay = "auto") -> None:
-        """Check that ``askfirst serve`` may start. Raises MissingSetting with all faults."""
+        """Check the settings for ``askfirst serve``. Raises MissingSetting with all faults."""
         ways = self._ways(way)
         _refuse([*self._half_there(ways), *_deaf(ways), *self._unsafe_to_serve(role)])
 
     def _told_in_clear(self) -> Iterator[tuple[str, str]]:
-        """Yield a fault for each URL without TLS that ASKFIRST_CLEAR does not allow."""
+        """Yield a fault for each URL without TLS not allowed by ASKFIRST_CLEAR."""
         if "redis" not in self.clear and in_clear(self.store):
             yield "ASKFIRST_STORE", clear_mend("redis")
         models = {
@@ -255,7 +261,7 @@ class Settings(BaseSettings):
         yield from self._unused()
 
     def _unused(self) -> Iterator[tuple[str, str]]:
-        """Yield shared secrets that are set although none of their channels is set up."""
+        """Yield a fault for each shared secret without a configured channel."""
         readers: dict[str, list[str]] = {}
         for name in names():
             for setting in settings_of(name):
@@ -286,7 +292,7 @@ class Settings(BaseSettings):
             yield "ASKFIRST_STORE", f"--role {role} needs redis://host:6379: one process alone owns an SQLite file"
 
     def _meant(self, channel: str) -> bool:
-        """Return True if a required setting of this channel alone is set."""
+        """Return True if a required setting of only this channel is set."""
         return any(
             setting.needed_for and not setting.shared and self._value(setting) is not None
             for setting in settings_of(channel)
@@ -309,7 +315,7 @@ VARIABLES = tuple(_FIELDS)
 
 
 def _deaf(ways: Mapping[str, Way]) -> Iterator[tuple[str, str]]:
-    """Yield a fault for each channel that no message could come in from."""
+    """Yield a fault for each channel set to polling without support for polling."""
     for name, way in ways.items():
         if way == "polling" and not polls(name):
             own = next(setting.name for setting in settings_of(name) if setting.needed_for and not setting.shared)
@@ -317,7 +323,7 @@ def _deaf(ways: Mapping[str, Way]) -> Iterator[tuple[str, str]]:
 
 
 def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
-    """Raise one MissingSetting for all faults, if there are any."""
+    """Raise one MissingSetting for all faults, if any."""
     match list(wrong):
         case []:
             return
@@ -329,7 +335,7 @@ def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
 
 
 def _variable(place: str) -> str:
-    """Return the variable of a pydantic error location, which is a field's alias or its name."""
+    """Return the variable of a pydantic error location: a field's alias or name."""
     return next((variable for variable, field in _FIELDS.items() if field == place), place)
 
 

@@ -1,4 +1,4 @@
-"""The types of settings that are checked one by one. An error says how to mend the value, and does not show it."""
+"""The types of individually checked settings. Errors describe valid values, and do not show the wrong value."""
 
 from __future__ import annotations
 
@@ -11,22 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from channels.keys import keys
 from gateway.config.clear import is_loopback
-
-__all__ = [
-    "ALLOW_CHOICES",
-    "MAKE_ONE",
-    "AdminToken",
-    "ApiUrl",
-    "CollectorUrl",
-    "Listed",
-    "LogLevel",
-    "ModelUrl",
-    "Persons",
-    "PublicUrl",
-    "Secrets",
-    "StoreUrl",
-    "TelegramSecret",
-]
 
 MAKE_ONE = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 ALLOW_CHOICES = (
@@ -49,7 +33,7 @@ def _split(value: object) -> object:
 
 
 Listed = BeforeValidator(_split)
-"""Splits the text of a variable at its commas."""
+"""Splits the text of a variable at the commas."""
 
 
 _Level: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -106,7 +90,7 @@ def _check_api_url(value: str) -> str:
 
 
 ApiUrl: TypeAlias = Annotated[str, AfterValidator(_check_api_url)]
-"""URL of a platform's API. Every call to it carries the bot's token."""
+"""URL of a platform's API. Every call carries the bot's token."""
 
 
 def _check_store_url(value: str) -> str:

@@ -1,7 +1,7 @@
-"""Alarms for operators: an outcome in doubt, and a store that refuses new messages.
+"""Alarms for operators: outcomes in doubt, and a store refusing new messages.
 
-An outcome in doubt is logged, told as an event, and given to the bot's callbacks. The refusals of an overloaded store
-are logged once a minute, with the largest mailboxes.
+An outcome in doubt is logged, emitted as an event, and passed to the bot's callbacks. The refusals of an overloaded
+store are logged once a minute, with the largest mailboxes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gateway.engine.concurrency import BackgroundTasks
 from gateway.observe.events import DoubtRaised
 from gateway.observe.runs import ACTION
 from gateway.observe.teller import Teller
+from gateway.pending.seal import SEAL_FAILED
 from gateway.store.base import Store
 from gateway.store.errors import Overloaded, StoreError
 from gateway.store.types import QueuedPart
@@ -29,7 +30,7 @@ Why: TypeAlias = Literal["unknown", "forged", "undeliverable"]
 
 _SENTENCES: dict[Why, str] = {
     "unknown": "it may or may not have happened; look, then say so: askfirst pending settle",
-    "forged": "it was changed by somebody without the key: it will not run",
+    "forged": f"{SEAL_FAILED}: it will not run",
     "undeliverable": "what became of it did not reach its person: askfirst dead list",
 }
 _REMEMBERED = 1000
@@ -37,14 +38,17 @@ _HOUR: Final = 3600.0
 
 
 class Alarms:
-    """The alarms of this process. Each is raised once."""
+    """The alarms of this process. Each action raises an alarm once for the same reason."""
 
     def __init__(self, bot: ChannelAgent, events: Teller, tasks: BackgroundTasks) -> None:
         self._bot, self._events, self._tasks = bot, events, tasks
         self._raised: deque[tuple[str, Why]] = deque(maxlen=_REMEMBERED)
 
     def sound(self, action: PendingAction, why: Why) -> None:
-        """Raise an alarm for an action whose outcome is in doubt. It holds no argument and no words of a person."""
+        """Raise an alarm for an action in doubt.
+
+        The log line and the event contain no arguments and no words of a person.
+        """
         action_id = action.pending_action_id
         if (action_id, why) in self._raised:
             return
@@ -59,9 +63,9 @@ class Alarms:
 
 
 class Forgeries:
-    """Tells of words for a model that were changed or put in without the key.
+    """Reports text for the model with a failed seal check: changed or added without the key.
 
-    Each record or transcript is told once an hour. `now` counts seconds.
+    Each record or log is reported once an hour. `now` counts seconds.
     """
 
     def __init__(self, events: Teller, now: Callable[[], float] = time.monotonic) -> None:
@@ -69,7 +73,7 @@ class Forgeries:
         self._told: OrderedDict[str, float] = OrderedDict()
 
     def tell(self, name: str, conversation: str) -> None:
-        """Tell that the record or log of this name was changed. The change is left out."""
+        """Log and emit the failed seal check of this record or log. The caller leaves the failed parts out."""
         now = self._now()
         if now - self._told.get(name, -_HOUR) < _HOUR:
             return
@@ -77,12 +81,12 @@ class Forgeries:
         self._told.move_to_end(name)
         if len(self._told) > _REMEMBERED:
             self._told.popitem(last=False)
-        log.error("%s was changed by somebody without the key: what does not hold is left out", name)
+        log.error("%s: %s: the failed parts are left out", name, SEAL_FAILED)
         self._events.tell_now(DoubtRaised, conversation=conversation, why="forged")
 
 
 def outcomes(parts: Iterable[QueuedPart]) -> list[str]:
-    """Return the ids of the actions whose outcome is told in these parts."""
+    """Return the ids of the actions with an outcome in these parts."""
     items = [OutboxItem.from_json(queued.body) for queued in parts]
     causes = [str(item.cause) for item in items if item.edits is None]
     return [cause.removeprefix(ACTION) for cause in dict.fromkeys(causes) if cause.startswith(ACTION)]
@@ -104,11 +108,11 @@ class Overload:
 
     @property
     def why(self) -> str | None:
-        """Return why a message was refused within the last minute, or None."""
+        """The reason of the last refusal if within a minute, or None."""
         return self._why if self._now() - self._seen < _MINUTE else None
 
     async def refused(self, error: Overloaded, store: Store) -> None:
-        """Note that a message was refused. Log it once a minute, with the conversations in which most events wait."""
+        """Note a refused message. Log once a minute, with the largest mailboxes."""
         now = self._now()
         self._why, self._seen = str(error), now
         if now - self._said < _MINUTE:

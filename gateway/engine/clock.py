@@ -1,15 +1,14 @@
-"""The clocks: the store's, estimated by this process between its answers, and this machine's, beside the platforms'.
+"""The clocks: the store's clock, estimated between two answers, and the skew of this machine's clock.
 
-The skew is this machine's clock compared with the Date header of the platforms' answers. A clock that is far ahead
-would expire and delete too early. One that is minutes off makes a channel deaf: Slack allows five
-(https://docs.slack.dev/authentication/verifying-requests-from-slack). So a store that finds the clock far ahead of its
-last moment continues from that moment until a platform agrees with the clock.
+The skew is the difference between this machine's clock and the Date header of the platforms' answers. A clock far ahead
+would expire and delete too early. A clock some minutes off stops a channel: Slack allows five minutes
+(https://docs.slack.dev/authentication/verifying-requests-from-slack). So a store with a clock far ahead of the last
+stored moment continues from the stored moment, until a platform agrees with the clock.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -18,30 +17,30 @@ from typing import Final
 import aiohttp
 
 from gateway.store.base import Store
-from gateway.store.clock_steps import elapsed_ns
+from gateway.store.clock_steps import elapsed_ns, elapsed_seconds
 from gateway.store.codec import micros, moment
 
 _TIMELY_WITHIN = timedelta(seconds=60)
-"""An event whose stamp is further from its receipt decides no action: it was replayed or held up."""
+"""Longest time between receipt and stamp of a deciding event. A later event was replayed or held up."""
 _ASKED_EVERY_SECONDS = 10.0
 
 
 class StoreClock:
-    """Estimate of the store's time: its last answer, plus the time that a monotonic clock has counted since."""
+    """Estimate of the store's time: the last answer of the store, plus the time elapsed since on a monotonic clock."""
 
     def __init__(self, store: Store, elapsed: Callable[[], float] = lambda: elapsed_ns() / 1e9) -> None:
         self._store, self._elapsed = store, elapsed
         self._ahead: float | None = None
-        """Seconds from the monotonic clock to the store's, without its offset."""
+        """Seconds from the monotonic clock to the store's clock, without the store's offset."""
         self._observed = 0.0
 
     def observe(self, now: datetime) -> None:
-        """Note the time that the store answered just now."""
+        """Note the store's time, answered just now."""
         self._observed = self._elapsed()
         self._ahead = micros(now) / 1_000_000 - self._store.offset_seconds - self._observed
 
     async def keep(self) -> None:
-        """Ask the store if its last answer is old, because its clock may have been set."""
+        """Ask the store if the last answer is old, because the store's clock may have been set."""
         if self._ahead is None or self._elapsed() - self._observed > _ASKED_EVERY_SECONDS:
             self.observe(await self._store.now())
 
@@ -52,14 +51,14 @@ class StoreClock:
         return self.guess()
 
     def guess(self) -> datetime:
-        """Return the store's time as far as it is known, or this machine's before the store was asked."""
+        """Return the estimated store's time, or this machine's time before the first answer of the store."""
         if self._ahead is None:
             return datetime.now(UTC)
         return datetime.fromtimestamp(self._ahead + self._elapsed() + self._store.offset_seconds, UTC)
 
 
 def is_timely(stamp: datetime, received: object) -> bool:
-    """Return True for an event that was stamped within a minute of its receipt, in microseconds since 1970."""
+    """Return True for an event stamped within a minute of receipt. `received`: microseconds since 1970."""
     return isinstance(received, int) and abs(stamp - moment(received)) <= _TIMELY_WITHIN
 
 
@@ -72,7 +71,7 @@ _SAID_SECONDS: Final = 3600.0
 
 
 class Skew:
-    """The skew that this process has measured. `trust` is called when a platform roughly agrees with the clock.
+    """The skew measured by this process. `trust` is called when a platform roughly agrees with the clock.
 
     `now` is this machine's clock. `elapsed` counts seconds.
     """
@@ -81,13 +80,13 @@ class Skew:
         self,
         trust: Callable[[], None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        elapsed: Callable[[], float] = time.monotonic,
+        elapsed: Callable[[], float] = elapsed_seconds,
     ) -> None:
         self._trust, self._now, self._elapsed = trust, now, elapsed
         self._look_at: dict[str, float] = {}
         self._said_at = -_SAID_SECONDS
         self.seconds: float | None = None
-        """Seconds by which this machine's clock is ahead of a platform's. None before a platform answered."""
+        """Seconds of this machine's clock ahead of a platform's clock. None before the first answer of a platform."""
 
     @property
     def is_off(self) -> bool:
@@ -95,7 +94,7 @@ class Skew:
         return self.seconds is not None and abs(self.seconds) > AGREES_WITHIN_SECONDS
 
     def observe(self, host: str, date: str | None) -> None:
-        """Compare the clock with the Date of a host's answer, for each host twice a minute at most."""
+        """Compare the clock with the Date of a host's answer, for each host at most twice a minute."""
         elapsed = self._elapsed()
         if date is None or elapsed < self._look_at.get(host, 0.0):
             return
@@ -118,7 +117,7 @@ class Skew:
 
 
 def skew_of(date: str, now: datetime) -> float | None:
-    """Return the seconds by which `now` is ahead of an HTTP date, or None for an unreadable date."""
+    """Return the seconds from an HTTP date to `now`, or None for an unreadable date."""
     try:
         return (now - parsedate_to_datetime(date)).total_seconds()
     except (ValueError, TypeError):
@@ -126,7 +125,7 @@ def skew_of(date: str, now: datetime) -> float | None:
 
 
 def watched(skew: Skew) -> aiohttp.TraceConfig:
-    """Return the trace configuration with which a session's answers are observed."""
+    """Return a trace configuration for a session: `skew` observes the session's answers."""
 
     async def observe(session: object, context: object, end: aiohttp.TraceRequestEndParams) -> None:
         skew.observe(end.url.host or "", end.response.headers.get("Date"))

@@ -1,4 +1,4 @@
-"""The context of the engine: everything that its parts share in one process."""
+"""The context of the engine: the objects shared by the engine's parts in a process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 from channels import Address, Channel, Json, Person, Reply
 from channels.channel import is_one_message
+from gateway import wording
 from gateway.access import AllowList
 from gateway.access.reached import ReachedLimits
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
-from gateway.config.limits import Budget, Limits, Retention
+from gateway.config.settings import EngineRules
 from gateway.engine.alarms import Alarms, Forgeries, Overload, outcomes
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.concurrency import BackgroundTasks, WorkerPool
@@ -26,12 +27,12 @@ from gateway.engine.reservations import Reservations
 from gateway.engine.telling import tell_audited
 from gateway.engine.tool_locks import ToolLocks
 from gateway.observe.teller import Teller
+from gateway.pending import words
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.old_seals import look_at_actions
 from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.sealed_records import seal_anew, seal_value
-from gateway.pending.words import prepare, prepared
 from gateway.providers.base import Transcriber
 from gateway.store.base import Store
 from gateway.store.codec import decode
@@ -43,20 +44,20 @@ from gateway.tools.locks import Hold
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.wording import FALLBACK
 
-TRACES_TTL_SECONDS = 604_800.0
-"""Life of the stored trace of a turn: a week."""
 _OTHER_RELEASE_SECONDS = 60.0
+_MOST_LANGUAGES = 1_000
+"""Limit of remembered tags: a platform passes on any tag of a person's device."""
 
 
 class Holding(Protocol):
-    """A lease that this process holds."""
+    """A lease held by this process."""
 
     lease: Lease
     ends: bool
-    """True while a commit that gives the lease back runs, and after it. That commit says if the lease was lost."""
+    """True from the start of the commit releasing the lease. A renewal refused from then on is no loss."""
 
     def look(self) -> None:
-        """Renew the lease at once, and look for its signals."""
+        """Renew the lease at once, and read the lane's signals."""
 
     async def make_sure(self) -> None:
         """Check that the lease is still held. Raises Fenced and StoreUnavailable."""
@@ -64,50 +65,44 @@ class Holding(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class EngineContext:
-    """Everything that the parts of one process share: the store, the channels, the bot, the keys."""
+    """The objects shared by the engine's parts in a process: the store, the channels, the bot, the keys."""
 
     store: Store
     channels: Mapping[str, Channel]
     bot: ChannelAgent
     allowed: AllowList
-    """The people that may talk to the bot."""
+    """The people allowed to talk to the bot."""
     keyring: Keyring
     artifacts: ArtifactStore
     events: Teller
-    """Tells what happens in this process to the log, the metrics, the console and the authors' observers."""
+    """Emits the events of this process to the log, the metrics, the console and the authors' observers."""
     worker: str
-    """The name of this process in its leases. It is new at every start, so that no process passes for the one before
-    it."""
-    limits: Limits = field(default_factory=Limits)
-    budgets: Sequence[Budget] = ()
-    """The budgets of `ASKFIRST_BUDGETS`."""
+    """The name of this process in leases, new at every start: no process is taken for an earlier process."""
+    rules: EngineRules = field(default_factory=EngineRules)
     transcriber: Transcriber | None = None
-    """Writes down voice messages for a bot without one of its own."""
-    traces_ttl_seconds: float = TRACES_TTL_SECONDS
-    """Life of the stored trace of a turn; 0: none is stored."""
-    retention: Retention = field(default_factory=Retention)
+    """Transcribes voice messages for a bot without a separate transcriber."""
     lease_seconds: float = 6.0
-    """Life of a lease that is not renewed. After it, another process takes over the work of one that died."""
+    """Lifetime of a lease without renewal. Afterwards another process takes over the work of a dead process."""
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     held: dict[tuple[str, str], Holding] = field(default_factory=dict)
     """The leases of this process, by kind and lane."""
     unreached: set[str] = field(default_factory=set)
-    """Channels that accept no event yet: this process has not reached their platform, which delivers again."""
+    """Channels that accept no event yet: this process has not reached the platform, and the platform delivers again."""
     down: set[str] = field(default_factory=set)
-    """Channels with a platform that did not take this process's last call."""
+    """Channels with an unavailable platform: this process's last call failed."""
     refused: set[str] = field(default_factory=set)
-    """Channels with a platform that no longer takes the bot's token. The log has said so."""
+    """Channels with a bot token refused by the platform. The refusal is already logged."""
     sending: Mapping[str, WorkerPool] = field(default_factory=dict)
-    """Channel -> the worker pool of its outboxes, while this process sends."""
+    """Channel -> the worker pool of the channel's outboxes, while this process sends."""
     refusing: Overload = field(default_factory=Overload)
     """The store's refusals of new messages."""
     turn_of: dict[str, str] = field(default_factory=dict)
-    """Conversation -> the person of the turn that this process runs there now."""
+    """Conversation -> the person of the turn running in this process."""
     turn_reads: Sequence[str] = ()
-    """The prefixes of the records that the features of turns read with the lease of a turn."""
+    """Prefixes of the records for the features of turns, read with the lease of a turn."""
     counters: Counters = field(default_factory=Counters)
     decide: Callable[[str], Coroutine[Any, Any, None]] | None = None
-    """Works the decision lane of a conversation, so that events handed over to it wait for no other process."""
+    """Works the decision lane of a conversation, so handed-over events wait for no other process."""
     clock: StoreClock = field(init=False)
     pacing: Pacing = field(init=False)
     parts: PartRenderer = field(init=False)
@@ -116,8 +111,10 @@ class EngineContext:
     reached: ReachedLimits = field(init=False)
     alarms: Alarms = field(init=False)
     forgeries: Forgeries = field(init=False)
+    _languages: set[str | None] = field(default_factory=set, init=False)
+    """The tags of the loaded languages."""
     hold: Hold | None = field(init=False)
-    """Holds the lock of a tool in the store; None if this process is alone with it."""
+    """Holds the lock of a tool in the store; None if no other process shares the store."""
 
     def __post_init__(self) -> None:
         self.clock = StoreClock(self.store)
@@ -125,7 +122,7 @@ class EngineContext:
         self.reservations = Reservations(self.store, self.clock)
         self.parts = PartRenderer(self.channels, self.keyring)
         self.reached = ReachedLimits(self.store, self.tasks.start)
-        self.files = FileKeeper(self.artifacts, self.store, self.limits.files, self.reached)
+        self.files = FileKeeper(self.artifacts, self.store, self.rules.limits.files, self.reached)
         self.alarms = Alarms(self.bot, self.events, self.tasks)
         self.forgeries = Forgeries(self.events)
         locks = ToolLocks(self.store, self.worker, lambda: self.lease_seconds)
@@ -134,7 +131,10 @@ class EngineContext:
     # ── the store ──
 
     async def commit(self, transaction: Transaction) -> Committed:
-        """Commit a transaction; see `Store.commit`. A lease that it gives back is not renewed any more."""
+        """Commit a transaction; see `Store.commit`.
+
+        If the transaction releases a lease, a renewal refused from then on is no loss of the lease.
+        """
         lease, held = transaction.lease, None
         if lease is not None and transaction.finish is not None:
             held = self.held.get((lease.kind, lease.lane))
@@ -165,14 +165,14 @@ class EngineContext:
         return self.keyring.is_genuine(purpose, context, body)
 
     def sealed(self, name: str, value: Json) -> Json:
-        """Return the stored form of a record that only this gateway may write."""
+        """Return the stored form of a record, with a seal. Only this gateway can make a valid seal."""
         return seal_value(self.keyring, name, value)
 
     def unsealed(self, key: Key, record: Record, conversation: str) -> Json:
-        """Return the value of a record of `sealed`; None without one.
+        """Return the value of a record of `sealed`; None without a record.
 
-        One that was changed without the key is left out, and told to the operator. One with the seal of an old key is
-        sealed anew in the background.
+        A record changed without the key also gives None, and is reported to the operator. A record with the seal of an
+        old key is sealed anew in the background.
         """
         if record.value is None:
             return None
@@ -190,35 +190,40 @@ class EngineContext:
             await seal_anew(self.store, self.keyring, key, record)
 
     def may_decide(self, waiting: Waiting) -> bool:
-        """Return True for an event that the store stamped within a minute of its receipt."""
+        """Return True for an event stamped by the store within a minute of receipt."""
         return is_timely(waiting.stamp, waiting.body.get("received"))
 
     # ── languages ──
 
     def language(self, person: Person | None, otherwise: str | None = None) -> str:
-        """Return the language to answer a person in: the named one, else `otherwise`, else English."""
+        """Return the language of answers to a person: the named language, else `otherwise`, else English."""
         return self.named_language(person) or otherwise or FALLBACK
 
     def named_language(self, person: Person | None) -> str | None:
-        """Return the bot's own language if it has one, else the language that the platform names for the person."""
+        """Return the bot's own language, else the person's language as named by the platform, else None."""
         return self.bot.language or (person.language if person is not None else None)
 
-    async def read_words(self, *tags: str | None) -> None:
-        """Load the words of these languages in a thread, so that reading an answer does not block."""
+    async def load_languages(self, *tags: str | None) -> None:
+        """Load the words and sentences of these languages in a thread: reading and answering then do not block."""
+        if self._languages.issuperset(tags):
+            return
         wanted = [FALLBACK, *filter(None, (self.bot.language, *tags))]
-        if not prepared(*wanted):
-            await asyncio.to_thread(prepare, *wanted)
+        await asyncio.to_thread(words.prepare, *wanted)
+        await asyncio.to_thread(wording.prepare, *wanted)
+        if len(self._languages) > _MOST_LANGUAGES:
+            self._languages.clear()
+        self._languages.update(tags, wanted)
 
     def language_of(self, actions: ConversationActions) -> str:
-        """Return the language of what is said about these actions, else the one for a person that names none."""
+        """Return the language of messages about these actions, else the bot's default language."""
         return actions.language or self.language(None)
 
     async def language_there(self, conversation: str, person: Person | None) -> str:
-        """Return `language`, with that of the conversation's newest question for a person that names none."""
+        """Return `language` of the person, with the language of the conversation's newest question as `otherwise`."""
         return self.language(person, (await self.load_index(conversation)).index.last_asked_language())
 
     def language_asked(self, lease: Lease) -> str | None:
-        """Return the language of the newest question, from the index that came with the lease; None without one."""
+        """Return the language of the newest question, from the index prefetched with the lease, or None."""
         read = self.prefetched_index(lease)
         return read.index.last_asked_language() if read is not None else None
 
@@ -230,31 +235,31 @@ class EngineContext:
         return self.read_index(conversation, (await self.store.get([key]))[key])
 
     def read_index(self, conversation: str, record: Record) -> ReadIndex:
-        """Read the index of a conversation from its record."""
+        """Read the index of a conversation from the record."""
         return read_index(self.keyring, self.counters, conversation, record)
 
     def has_prefetch(self, lease: Lease) -> bool:
-        """Return True if the records that the lease asked for could be read with it."""
+        """Return True if the lease came with prefetched records."""
         return bool(lease.prefetched.records)
 
     def prefetched_index(self, lease: Lease) -> ReadIndex | None:
-        """Return the index that came with the lease of a turn or an outbox; None if it could not be read."""
+        """Return the index prefetched with the lease of a turn or an outbox; None without a prefetch."""
         if not self.has_prefetch(lease):
             return None
         return self.read_index(lease.lane, lease.prefetched[keys.key(self.store, lease.lane, keys.index)])
 
     def message_matters(self, lease: Lease, person: Person | None) -> bool:
-        """Return True if a bare reply may have to know that this person wrote something, by the index of the lease."""
+        """Return True if a message of this person may matter to a bare reply, by the index of the lease."""
         read = self.prefetched_index(lease)
         return read is not None and (read.kind != "sealed" or read.index.hears(str(person), lease.prefetched.now))
 
     def reply_matters(self, lease: Lease) -> bool:
-        """Return True if a bare reply may have to know that the bot said something, by the index of the lease."""
+        """Return True if a message of the bot may matter to a bare reply, by the index of the lease."""
         read = self.prefetched_index(lease)
         return read is not None and (read.kind != "sealed" or read.index.heeds(lease.prefetched.now))
 
     def may_stream(self, conversation: str) -> bool:
-        """Return True if answers are shown in this conversation while they are written."""
+        """Return True if this conversation shows answers while the model writes."""
         channel = self.channels.get(_channel_of(conversation))
         return channel is not None and channel.capabilities.stream and self.bot.agent.config.streams_on(channel.name)
 
@@ -272,7 +277,7 @@ class EngineContext:
     ) -> ConversationActions:
         """Load the actions of a conversation; see `load_actions`. A forged action raises an alarm.
 
-        If an old key has sealed one of them, all are sealed anew and loaded again.
+        If an action has the seal of an old key, all actions are sealed anew and loaded again.
         """
         channel = self.channels.get(_channel_of(conversation))
         actions = await load_actions(
@@ -296,16 +301,16 @@ class EngineContext:
         return actions
 
     def _fits(self, address: Address, reply: Reply) -> bool:
-        """Return True if a reply is one message of its platform, with all its buttons."""
+        """Return True if a reply fits into a single message of the platform, with all buttons."""
         channel = self.channels.get(address.channel)
         return channel is None or is_one_message(channel, address, reply)
 
     def drifted(self, action: PendingAction) -> Detail | None:
-        """Return why an action may no longer happen as it was shown; see `ChannelAgent.drifted`.
+        """Return the reason against running an action as shown, or None; see `ChannelAgent.drifted`.
 
-        A ballot asks about an action of another conversation, where this is looked at.
-        On a shared store, another process may have the tool as it was shown. While the question is open, and for a
-        minute after the yes, the action is left to that process.
+        A ballot asks about an action of another conversation, and is checked there. On a shared store, another process
+        may have the tool as shown. While the question is open, and for a minute after the yes, the action is left to
+        the other process.
         """
         detail = self.bot.drifted(action) if action.ballot_of is None else None
         if detail == "other_release" and self.store.shared and self.waits_for_release(action):
@@ -313,7 +318,7 @@ class EngineContext:
         return detail
 
     def waits_for_release(self, action: PendingAction) -> bool:
-        """Return True while an action may still be run by a process that has its tool as it was shown."""
+        """Return True while another process with the tool as shown may still run the action."""
         if action.state != "approved" or action.decided_at is None:
             return action.open
         return (self.clock.guess() - action.decided_at).total_seconds() < _OTHER_RELEASE_SECONDS
@@ -321,7 +326,7 @@ class EngineContext:
     # ── this process ──
 
     def sound_undelivered(self, parts: Iterable[QueuedPart]) -> None:
-        """Raise an alarm for each outcome among these parts, which did not reach their person."""
+        """Raise an alarm for each outcome in these undelivered parts."""
         for queued in parts:
             for action_id in outcomes([queued]):
                 self.tasks.start(self._sound_undelivered(queued.conversation, action_id), "alarm")
@@ -336,7 +341,7 @@ class EngineContext:
         return datetime.now(UTC) + timedelta(seconds=self.store.offset_seconds)
 
     def nudge(self, kind: str, lane: str) -> None:
-        """Have a lease of this process renewed at once, so that its holder gets its signals."""
+        """Renew a lease of this process at once, so the holder gets new signals."""
         held = self.held.get((kind, lane))
         if held is not None:
             held.look()

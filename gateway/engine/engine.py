@@ -30,26 +30,25 @@ from gateway.tools.pending_action import PendingAction
 log = logging.getLogger("askfirst.engine")
 
 _ACTIONS, _SENDS = 2 * MOST_OF_A_TOOL, 64
-"""Actions, and outboxes of one channel, that run at the same time."""
+"""Concurrent actions, and concurrent outboxes of a channel."""
 _TAKERS = 16
-"""Concurrent requests for a lease: one after the other, each would wait for the commit or round trip before it."""
+"""Concurrent requests for a lease. In sequence, each request would wait for the commit or round trip before."""
 _LEASE_WAIT_SECONDS = 30.0
 _STALE_POINTER_SECONDS = 2.0
 _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
 _FILES_SECONDS = 600.0
-"""Interval of the sweep of kept files. An upload that no message names leaves within an hour by it."""
+"""Interval of the sweep of kept files, short enough to remove an unnamed upload within an hour."""
 _DEAD_SECONDS = 600.0
 _AGAIN_SECONDS = 0.5
 _STUCK_SECONDS = 60.0
-"""The time without an ended turn after which readiness says so."""
+"""The time without an ended turn before readiness reports the problem."""
 _SLOW_STORE_SECONDS = (0.1, 0.4, 1.0)
-"""The waits of the last sending before it asks a store again that did not answer."""
+"""The backoff of the final sending after an unanswered request to the store."""
 
 
 class Engine:
-    """One process's part in the work. `start` starts the loops. Without them, the calls of `runtime` do their own
-    work."""
+    """The work of a process. `start` starts the loops. Without loops, the calls of `runtime` do the work themselves."""
 
     def __init__(
         self,
@@ -73,16 +72,18 @@ class Engine:
         self._turns: WorkerPool | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []
-        """The loops of the outboxes, which are stopped last."""
+        """The loops of the outboxes, stopped last."""
 
     # ── running ──
 
     def start(self, role: Literal["all", "web", "worker"] = "all") -> None:
-        """Start the loops. The role `web` only decides and fires timers; `worker` and `all` also run turns and actions
-        and send."""
+        """Start the loops.
+
+        The role `web` only decides and fires timers; `worker` and `all` also run turns and actions and send.
+        """
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
-            most = self.context.limits.turns.all or 1
+            most = self.context.rules.limits.turns.all or 1
             self._turns = turns = WorkerPool(self.context.tasks, "turn", most, self.runtime.work_lane, yields=True)
             actions = self._pool("action", _ACTIONS, self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
@@ -96,14 +97,17 @@ class Engine:
         self._loops = [asyncio.ensure_future(work) for work in works]
 
     def rehearse(self, instead: Callable[[PendingAction], None]) -> None:
-        """Run no confirmed action from now on. `instead` is called with each, and it ends as done.
+        """Run no confirmed action from now on. `instead` is called with each action, and the action ends as done.
 
         The bot's own `on_outcome` is not called.
         """
         self._actions.rehearse(instead)
 
     async def stop(self, grace_seconds: float = 20.0) -> None:
-        """Take no more work. Let running work finish within the grace time and send its replies, then cancel it."""
+        """Take no more work, and end the running work.
+
+        Running work may finish and send the replies within the grace time. The rest is cancelled.
+        """
         loops, sending = self._loops, self._sending
         self._loops, self._sending = [], []
         await _cancelled(loops)
@@ -127,7 +131,7 @@ class Engine:
         return WorkerPool(self.context.tasks, kind, at_once, run)
 
     async def _send_the_rest(self) -> None:
-        """Send until no outbox is ready. Parts for a platform that is down stay."""
+        """Send until no outbox is ready. Parts for an unavailable platform stay."""
         found = True
         while found:
             found = False
@@ -138,7 +142,7 @@ class Engine:
             await self.context.tasks.ended()
 
     async def _ready_outbox(self, channel: str) -> Lease | None:
-        """Lease an outbox of a channel. A store that is slow for a moment does not end the sending."""
+        """Lease a ready outbox of a channel, or return None. An unavailable store is asked again, with a backoff."""
         for wait_seconds in _SLOW_STORE_SECONDS:
             try:
                 return await lease_lane(self.context, "out", pool=channel)
@@ -152,7 +156,7 @@ class Engine:
             self.context.tasks.start(self.context.bot.tell_outcome(ended), "on_outcome")
 
     async def _work(self, kind: Kind, workers: WorkerPool, *, pool: str = "") -> None:
-        """Have a worker pool lease lanes of this kind for ever."""
+        """Lease lanes of this kind for a worker pool, for ever."""
         lease = partial(lease_lane, self.context, kind, pool=pool, wait_seconds=_LEASE_WAIT_SECONDS)
 
         async def take() -> float:
@@ -162,7 +166,7 @@ class Engine:
         await self._repeat(f"{pool or kind} work", take, times=self._takers)
 
     async def _time(self) -> None:
-        """Fire due timers for ever, and work off the pointers that other processes have left behind."""
+        """Fire due timers for ever, and work the pointers left behind by other processes."""
 
         async def tick() -> float:
             wait = await self.due(_STALE_POINTER_SECONDS)
@@ -181,7 +185,7 @@ class Engine:
 
     async def _expire(self) -> None:
         """Remove expired lines and dead letters for ever."""
-        expiry = Expiry(self.context.store, self.context.retention)
+        expiry = Expiry(self.context.store, self.context.rules.retention)
 
         async def sweep() -> float:
             await expiry.run(await self._surely_passed())
@@ -190,12 +194,14 @@ class Engine:
         await self._repeat("sweep of expired data", sweep)
 
     async def _surely_passed(self) -> datetime:
-        """Return a moment that is behind the store's clock, which follows no step of this machine's, and behind this
-        machine's."""
+        """Return the earlier of the store's time and this machine's time.
+
+        The store's clock does not follow steps of this machine's clock.
+        """
         return min(await self.context.clock.now(), self.context.wall_clock())
 
     async def _sweep_executors(self) -> None:
-        """End the actions that a pending store's process was running when it died, for ever."""
+        """End the actions left running by dead processes of a pending store, for ever."""
 
         async def sweep() -> float:
             for action in await sweep_executors(self.context.store, self.context.keyring):
@@ -205,9 +211,9 @@ class Engine:
         await self._repeat("sweep of executors", sweep)
 
     async def _repeat(self, name: str, step: Callable[[], Awaitable[float]], *, times: int = 1) -> None:
-        """Repeat a step for ever, in `times` concurrent loops. The step returns the seconds to wait after it.
+        """Repeat a step for ever, in `times` concurrent loops. The step returns the seconds until the next step.
 
-        A failure ends no loop. It is logged once, until a step succeeds again.
+        A failure ends no loop. Failures are logged once, until a step succeeds again.
         """
         failing = False
 
@@ -230,14 +236,14 @@ class Engine:
         await asyncio.gather(*(repeat() for _ in range(times)))
 
     async def due(self, older_than_seconds: float = 0.0) -> float | None:
-        """Fire the due timers and work off their decisions. Return the seconds until the next timer, or None."""
+        """Fire the due timers and work the due decisions. Return the seconds until the next timer, or None."""
         wait = await self.context.store.run_timers()
         await self.context.clock.keep()
         await self._decisions.sweep(older_than_seconds)
         return wait
 
     async def stuck(self) -> str | None:
-        """Return for how long no turn of this process has ended while events wait, if it is long; else None.
+        """Return a report if events wait and no turn of this process has ended for a minute; else None.
 
         Raises StoreError.
         """

@@ -1,11 +1,10 @@
-"""Leases while their work runs: taken with a prefetch, renewed, read for signals, cancelled when they are lost."""
+"""Leases of running work: taken with a prefetch, renewed, and read for signals. A lost lease cancels the work."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -15,6 +14,7 @@ from gateway.engine.concurrency import DelayedTask
 from gateway.engine.context import EngineContext
 from gateway.memory import lines_read
 from gateway.observe.events import LeaseLost, LeaseTakenOver
+from gateway.store.clock_steps import elapsed_seconds
 from gateway.store.errors import Fenced, StoreError
 from gateway.store.types import Kind, Lease, Prefetch
 from gateway.stored import keys
@@ -22,13 +22,13 @@ from gateway.stored import keys
 log = logging.getLogger("askfirst.leases")
 
 BEATS = 3
-"""Renewals within the life of a lease: two may fail before it is lost."""
+"""Renewals within the life of a lease: two may fail before the lease is lost."""
 
 
 def prefetch(context: EngineContext, kind: Kind) -> Prefetch:
-    """Return the records and the log that are read with a lease of this kind of lane.
+    """Return the records and the log to read with a lease of this kind of lane.
 
-    Of the transcript, a turn reads the lines that the bot's memory needs.
+    A turn reads only the lines of the transcript needed by the bot's memory.
     """
     match kind:
         case "turn":
@@ -43,9 +43,9 @@ def prefetch(context: EngineContext, kind: Kind) -> Prefetch:
 async def lease_lane(
     context: EngineContext, kind: Kind, *, only: str | None = None, pool: str = "", wait_seconds: float = 0.0
 ) -> Lease | None:
-    """Lease the lane of this kind that has been ready longest, with its prefetch. Return None when none is ready.
+    """Lease the longest-ready lane of this kind, with a prefetch. Return None when no lane is ready.
 
-    `only`: the one lane that is wanted. `pool`: the channel of the outboxes. Raises StoreError.
+    `only`: the single wanted lane. `pool`: the channel of the outboxes. Raises StoreError.
     """
     return await context.store.lease(
         context.worker,
@@ -59,8 +59,10 @@ async def lease_lane(
 
 
 async def shielded_commit(work: Awaitable[object]) -> None:
-    """Await the last commit of cancelled work, shielded from further cancellation. Fenced is ignored: the lease is gone
-    then."""
+    """Await the last commit of cancelled work, shielded from further cancellation.
+
+    Fenced is ignored: the lease is gone then.
+    """
 
     async def unless_gone() -> None:
         with contextlib.suppress(Fenced):
@@ -70,11 +72,11 @@ async def shielded_commit(work: Awaitable[object]) -> None:
 
 
 class HeldLease:
-    """A lease that is renewed while the body of a `with` runs, in one task.
+    """A lease that a task renews while the body of a `with` runs. The body belongs to a single task.
 
-    When the lease is lost, the body is cancelled and Fenced is raised. A store that does not answer is no loss: the
-    store refuses a commit of the body if another worker has taken over. It cannot refuse effects outside the store, so
-    the body calls `make_sure` before each of them.
+    A lost lease cancels the body and raises Fenced. An unanswered renewal is no loss: after a takeover by another
+    worker, the store refuses the body's commits. The store cannot refuse effects outside the store, so the body calls
+    `make_sure` before each outside effect.
 
     `on_signal` is called with each signal to the lane.
     """
@@ -82,7 +84,7 @@ class HeldLease:
     def __init__(self, context: EngineContext, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> None:
         self._context, self.lease, self._on_signal = context, lease, on_signal
         self.ends = False
-        """True while a commit that gives this lease back runs, and after it. A renewal refused then is no loss."""
+        """True from the start of the commit releasing this lease. A renewal refused from then on is no loss."""
         self._every = context.lease_seconds / BEATS
         self._sure_until = lease.sure_until
         self._lost: Fenced | None = None
@@ -110,13 +112,15 @@ class HeldLease:
             raise self._lost from None
 
     async def make_sure(self) -> None:
-        """Check that the lease is still held, with a renewal if it may have lapsed. Raises Fenced, and StoreUnavailable
-        when the store cannot say."""
-        if time.monotonic() >= self._sure_until:
+        """Check that the lease is still held, with a renewal if the lease may have lapsed.
+
+        Raises Fenced for a lost lease, and StoreUnavailable without an answer of the store.
+        """
+        if elapsed_seconds() >= self._sure_until:
             await self._renew()
 
     async def _renew(self) -> None:
-        began = time.monotonic()
+        began = elapsed_seconds()
         control = await self._context.store.renew(self.lease, lease_seconds=self._context.lease_seconds)
         self._sure_until = began + self._context.lease_seconds
         if self._on_signal is not None:
@@ -145,6 +149,6 @@ class HeldLease:
                     await self._wake.wait()
 
     def look(self) -> None:
-        """Renew the lease at once, and look for its signals."""
+        """Renew the lease at once, and read the lane's signals."""
         self._wake.set()
         self._beating.begin()

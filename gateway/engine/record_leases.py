@@ -1,17 +1,17 @@
-"""Leases that are records of the store with a time to live, for work that one process at a time may do.
+"""Leases as records of the store with a time to live, for work of a single process at a time.
 
-A lease of a lane is tied to its events or actions. This one is for all other work, such as polling a channel or running
-a tool under its lock. A process that dies loses it once the record ends.
+A lease of a lane is tied to the lane's events or actions. A record lease is for all other work, for example polling a
+channel or running a tool under a lock. A dead process loses the lease once the record ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from typing import Final
 
 from gateway.store.base import Store
+from gateway.store.clock_steps import elapsed_seconds
 from gateway.store.errors import Conflict, StoreError
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
@@ -22,24 +22,24 @@ _LEAVES_WITHIN_SECONDS: Final = 1.0
 
 
 class RecordLease:
-    """One lease of one owner. The version of its record grows with each renewal and each owner."""
+    """A lease of an owner. The version of the record grows with each renewal and each owner."""
 
     def __init__(self, store: Store, key: Key, owner: str, *, lease_seconds: float) -> None:
-        """`owner` is unique: two owners of one name would hold the lease together."""
+        """`owner` is unique: two owners with the same name would hold the lease together."""
         self._store, self._key, self._owner, self._seconds = store, key, owner, lease_seconds
         self.every_seconds = lease_seconds / _BEATS
         """The interval of the renewals."""
 
     async def take(self) -> bool:
-        """Take the lease if no other owner holds it, and return whether it is held. Raises StoreError."""
+        """Take the lease if no other owner holds the lease. Return True if taken. Raises StoreError."""
         return await self._write(free=True)
 
     async def keep(self) -> None:
-        """Renew the lease until it is lost or may have lapsed."""
-        sure_until = time.monotonic() + self._seconds
-        while time.monotonic() < sure_until:
+        """Renew the lease, until the lease is lost or may have lapsed."""
+        sure_until = elapsed_seconds() + self._seconds
+        while elapsed_seconds() < sure_until:
             await asyncio.sleep(self.every_seconds)
-            began = time.monotonic()
+            began = elapsed_seconds()
             with contextlib.suppress(StoreError, TimeoutError):  # the store may answer before the lease has lapsed
                 async with asyncio.timeout(sure_until - began):
                     if not await self._write(free=False):
@@ -47,7 +47,10 @@ class RecordLease:
                 sure_until = began + self._seconds
 
     async def leave(self) -> None:
-        """Give the lease back, so that another owner takes it at once. A store that does not answer is left alone."""
+        """Release the lease, so another owner can take the lease at once.
+
+        An unanswered call to the store is ignored.
+        """
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_LEAVES_WITHIN_SECONDS):
                 record = (await self._store.get([self._key]))[self._key]
@@ -58,9 +61,9 @@ class RecordLease:
                     )
 
     async def _write(self, *, free: bool) -> bool:
-        """Write the record. Return False if another owner holds it. Raises StoreError.
+        """Write the record. Return False if another owner holds the lease. Raises StoreError.
 
-        `free`: the lease may also be taken while no owner holds it.
+        `free`: the lease may also be taken while no owner holds the lease.
         """
         name = self._key.name
         record = (await self._store.get([self._key]))[self._key]

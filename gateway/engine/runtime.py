@@ -1,7 +1,7 @@
-"""The engine as a bot's own code sees it: ask_channel, decide and notify.
+"""The engine for a bot's own code: ask_channel, decide and notify.
 
-`decide` may name its action by id, code or token. The scan of the store only finds candidates. Each candidate is read
-with its own conversation, and a record that cannot be read hides no other.
+`decide` names an action by id, code or token. The scan of the store only finds candidates. Each candidate is read with
+the candidate's own conversation, and an unreadable record hides no other.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK
 
 _VISIBLE_LINES = 20
-"""Lines at the end of a visible log among which the bot's newest message is looked for."""
+"""Lines at the end of a visible log to search for the bot's newest message."""
 _MEMORY_WAIT_SECONDS = 1.0
-"""The longest wait for an event that is on its way to a memory lane."""
+"""The longest wait for an event on the way to a memory lane."""
 _LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.01, 0.5
-"""First and longest wait of a call for work that another loop or process does."""
+"""First and longest wait of a call for the work of another loop or process."""
 
 
 class BotRuntime:
-    """The `Runtime` of `gateway.channel_agent`. Each call does the work of its conversation itself, so it needs no
-    running loops."""
+    """The `Runtime` of `gateway.channel_agent`.
+
+    Each call does the work of the conversation itself, so no running loops are needed.
+    """
 
     def __init__(
         self,
@@ -69,22 +71,22 @@ class BotRuntime:
         self.conversations = Conversations(context.store, context.keyring, context.bot.name, context.artifacts)
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
-        """Run a message of the bot's own code through the engine, and return the result of its turn.
+        """Run a message of the bot's own code through the engine, and return the result of the turn.
 
-        Raises the error that ended the turn.
+        Raises the error of a failed turn.
         """
         context = self.context
         if message.reply_to is not None:
             action = await find_by_id(context, message.reply_to)
             verb = action.verb if action is not None else None
             asked = action.language if action is not None else FALLBACK
-            await context.read_words(person.language, asked)
+            await context.load_languages(person.language, asked)
             intent = read_words(message.text, (context.language(person, asked), asked), verb, name_of(person))
             needs_code = action is not None and intent == "confirm" and action.filed
             if intent != "unclear" and not needs_code:
                 return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
         message_id = f"app/{make_action_id()}"
-        await context.read_words(person.language)
+        await context.load_languages(person.language)
         language = context.language(person)
         channel = context.channels.get(address.channel)
         numbers = channel is not None and channel.capabilities.numbers
@@ -117,7 +119,7 @@ class BotRuntime:
         token: str | None,
         conversation: str | None = None,
     ) -> AgentResult:
-        """Decide for a person, for whom the caller vouches. Raises NotAllowed, and then changes no action."""
+        """Decide for a person. The caller vouches for the person. Raises NotAllowed, and then changes no action."""
         context = self.context
         person = str(Person.parse(person))
         action = await self._find(person, action_id=action_id, code=code, token=token, conversation=conversation)
@@ -163,9 +165,9 @@ class BotRuntime:
         await context.store.commit(transaction)
 
     async def work_lane(self, lease: Lease) -> None:
-        """Run the turn of a lease, and give its end to the call that waits for it.
+        """Run the turn of a lease, and pass the result to the waiting call.
 
-        Raises the error of a turn that no call waits for.
+        Raises the error of a turn without a waiting call.
         """
         if is_memory_lane(lease.lane):
             await self._memory.run(lease)
@@ -203,9 +205,9 @@ class BotRuntime:
     # ── the work of a call ──
 
     async def _work(self, call: Call) -> None:
-        """Do all work of the call's conversation, until none is left that it has to wait for.
+        """Do all work of the call's conversation, until no awaited work is left.
 
-        Loops of this process and other processes may do parts of it.
+        Loops of this process and other processes may do parts of the work.
         """
         await self.context.store.run_timers()
         wait = _LEAST_WAIT_SECONDS
@@ -219,7 +221,7 @@ class BotRuntime:
                 wait = _LEAST_WAIT_SECONDS
 
     async def _work_once(self, conversation: str) -> bool:
-        """Work off the conversation's decisions, its turn, its confirmed actions and its outbox, where they are free.
+        """Work the free lanes of the conversation: decisions, turn, confirmed actions, outbox.
 
         Return True if any lane was worked.
         """
@@ -240,7 +242,7 @@ class BotRuntime:
         return ran
 
     async def _work_memory(self, conversation: str, person: str) -> None:
-        """Work off the memory lanes of a conversation and of a person, where they are free."""
+        """Work the free memory lanes of a conversation and of a person."""
         context, agent = self.context, self.context.bot.agent
         lanes = [conversation_lane(conversation)] if turn_memories(agent) else []
         lanes += [person_lane(context.bot.name, person)] if agent.config.knowledge_memory is not None else []
@@ -250,7 +252,7 @@ class BotRuntime:
                 await self._memory.run(lease)
 
     async def _confirmed(self, conversation: str) -> list[str]:
-        """Return the ids of the confirmed actions that have not ended and whose channel is on here."""
+        """Return the ids of the confirmed actions that have not ended and have a channel in this process."""
         context = self.context
         if not (await context.load_index(conversation)).index.going:
             return []
@@ -266,7 +268,7 @@ class BotRuntime:
     async def _is_busy(self, conversation: str) -> bool:
         """Return True if the call has to wait: for another loop or process, or until a lease has lapsed.
 
-        No call waits for the delivery to a platform, which may be down for hours.
+        No call waits for the delivery to a platform: the platform may be down for hours.
         """
         context = self.context
         if await self._confirmed(conversation):
@@ -291,7 +293,7 @@ async def find_by_id(context: EngineContext, action_id: str, conversation: str |
 
 
 async def find_by_token(context: EngineContext, token: str, conversation: str | None = None) -> PendingAction | None:
-    """Return the action that the button of this token was shown for."""
+    """Return the action of the button with this token."""
     name = keys.token(token_sha256(token))
     for key, record in await context.store.scan(name):
         match record.value:
@@ -303,9 +305,9 @@ async def find_by_token(context: EngineContext, token: str, conversation: str | 
 async def find_by_code(
     context: EngineContext, person: str, code: str, conversation: str | None = None
 ) -> PendingAction | None:
-    """Return the open action of this code that this person may answer, else the one that ended last.
+    """Return the open action with this code for this person to answer, else the last ended action.
 
-    Raises NotAllowed when more than one is open: codes are unique within a conversation only.
+    Raises NotAllowed for several open actions: codes are unique within a conversation only.
     """
     found: list[tuple[IndexEntry, PendingAction]] = []
     for where, entries in (await _indexes(context, conversation)).items():
@@ -327,7 +329,7 @@ async def find_by_code(
 
 
 async def _indexes(context: EngineContext, conversation: str | None) -> dict[str, Sequence[IndexEntry]]:
-    """Return the entries of the indexes by conversation: of this one, or of all."""
+    """Return the entries of the indexes by conversation: of this conversation, or of all."""
     found: dict[str, Sequence[IndexEntry]] = {}
     if conversation is not None:
         found[conversation] = (await context.load_index(conversation)).index.entries
@@ -340,5 +342,5 @@ async def _indexes(context: EngineContext, conversation: str | None) -> dict[str
 
 
 async def _action(context: EngineContext, conversation: str, action_id: str) -> PendingAction | None:
-    """Return the action as its conversation has it, or None."""
+    """Return the action from the records of the conversation, or None."""
     return (await context.actions(conversation, action_id)).get(action_id)

@@ -1,7 +1,7 @@
-"""Strangers: people that may not talk to the bot. They are told so, or how they can be admitted.
+"""Strangers: people not allowed to talk to the bot. The answer is a refusal, or a code for the admission.
 
-Pairing admits newcomers by their codes. One record holds the last newcomers. Each admitted person has a record of
-their own. All records are sealed, so a record that was written without the key admits no person.
+Pairing admits newcomers by code. A single record holds the last newcomers. Each admitted person has a separate record.
+All records are sealed, so a record written without the key admits no person.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Strangers:
         self._newcomers = Newcomers(context.store, context.keyring)
 
     async def may_talk(self, person: Person | None) -> bool:
-        """Return True for a person that is on the allow-list or was admitted by a code. Raises StoreError."""
+        """Return True for a person on the allow-list or admitted by a code. Raises StoreError."""
         if self._allowed(person):
             return True
         if person is None or person.is_bot or not self._allowed.pairing:
@@ -46,13 +46,13 @@ class Strangers:
         return await self._newcomers.is_admitted(person)
 
     async def turn_away(self, message: Message, person: Person) -> None:
-        """Answer a stranger, within the limits of `stranger_replies`. Their message is not kept.
+        """Answer a stranger, within the limits of `stranger_replies`. The message is not kept.
 
-        All strangers together get a few answers a second at most, so that a flood of them delays no other message.
+        All strangers together get a few answers a second at most, so a flood of strangers delays no other message.
         """
         context, pairing = self._context, self._allowed.pairing
         asks = message.command == "whoami"
-        rates = stranger_replies(person, message.address, context.limits.strangers, pairing=pairing, asks=asks)
+        rates = stranger_replies(person, message.address, context.rules.limits.strangers, pairing=pairing, asks=asks)
         if await context.store.acquire(rates):
             return
         language = context.language(person)
@@ -67,11 +67,11 @@ class Strangers:
         await self._say(message.address, text, language)
 
     def may_admit(self, person: Person) -> bool:
-        """Return True for a person that the allow-list names. Only these may admit newcomers."""
+        """Return True for a person named by the allow-list, with pairing on. No other person may admit newcomers."""
         return self._allowed.pairing and self._allowed.names(person)
 
     async def admit(self, code: str, language: str, *, by: Person) -> str:
-        """Admit the person with this code, and tell them. Return the answer to `by`, the person that admits them."""
+        """Admit and notify the person with this code. Return the answer to `by`, the admitting person."""
         newcomer = await self._newcomers.admit(code, str(by))
         if newcomer is None:
             return say("no_such_newcomer", language)
@@ -89,10 +89,10 @@ class Strangers:
 
 
 _LAST = 2 * PAIRED_AN_HOUR
-"""Newcomers that are remembered, and codes that are open, at most. An hour, for which a code counts, gives as many,
-so each reply has a code."""
+"""The most remembered newcomers and open codes. In the hour of a code's life at most this many replies go out, so each
+reply has a code."""
 _LAST_OF_CHANNEL = _LAST // 2
-"""Open codes of one channel at most, so that a public web chat leaves some to the other channels."""
+"""The most open codes of a channel, so a public web chat leaves codes to the other channels."""
 _REMEMBERED_SECONDS = 86_400.0
 _CODE_LIFE = timedelta(hours=1)
 _LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
@@ -101,7 +101,7 @@ _HALF = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newcomer:
-    """Person that wrote to the bot and was turned away."""
+    """A person turned away after a message to the bot."""
 
     person: str
     """The written form, as in `ASKFIRST_ALLOW`."""
@@ -111,7 +111,7 @@ class Newcomer:
     at: str
     code: str | None = None
     until: str | None = None
-    """When the code expires."""
+    """The expiry of the code."""
 
     def is_open(self, now: datetime) -> bool:
         """Return True while the code counts."""
@@ -120,13 +120,13 @@ class Newcomer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """Person that was admitted by a code."""
+    """A person admitted by a code."""
 
     person: str
     name: str | None
     at: str
     by: str
-    """The operator, or the person that admitted them in a chat."""
+    """The operator, or the admitting person in a chat."""
 
 
 class Newcomers:
@@ -136,7 +136,7 @@ class Newcomers:
         self._store, self._keyring = store, keyring
 
     async def is_admitted(self, person: Person) -> bool:
-        """Return True for a person that was admitted by a code. Raises StoreError."""
+        """Return True for a person admitted by a code. Raises StoreError."""
         key = self._key(str(person))
         record = (await self._store.get([key]))[key]
         opened = self._keyring.open(key.name, record.value)
@@ -145,7 +145,10 @@ class Newcomers:
         return opened is not None
 
     async def note(self, person: Person, address: Address, language: str, *, pairing: bool) -> str | None:
-        """Remember a person that was turned away. With `pairing`, return their code; None while too many are open."""
+        """Remember a turned-away person. With `pairing`, return the person's code.
+
+        With too many open codes, remember no person and return None.
+        """
         code: str | None = None
         for attempt in attempts():
             async with attempt:
@@ -172,9 +175,9 @@ class Newcomers:
         return code
 
     async def admit(self, code: str, by: str) -> Newcomer | None:
-        """Admit the person with this code. Return the person, or None if no open code is this one.
+        """Admit the person with this code. Return the person, or None without an open code of this value.
 
-        The written form of a person that was turned away within a day counts as a code.
+        The written form of a remembered newcomer counts as a code.
         """
         now, key, record = await self._read()
         wanted, known = _letters(code), self._newcomers(key, record)
@@ -198,7 +201,7 @@ class Newcomers:
         return True
 
     async def listed(self) -> tuple[list[Newcomer], list[Admitted]]:
-        """Return the people that were turned away, newest last, and the admitted people, oldest first."""
+        """Return the remembered newcomers, newest last, and the admitted people, oldest first."""
         now, key, record = await self._read()
         newcomers = [each if each.is_open(now) else replace(each, code=None) for each in self._newcomers(key, record)]
         admitted = [
@@ -234,23 +237,23 @@ class Newcomers:
         await self._store.commit(transaction)
 
     def _opened(self, key: Key, record: Record) -> str | None:
-        """Return the text of a sealed record. None if there is none, or another key wrote it."""
+        """Return the text of a sealed record. None for a missing record, or with the seal of another key."""
         sealed = self._keyring.open(key.name, record.value)
         return sealed.text if sealed is not None else None
 
 
 def _letters(code: str) -> str:
-    """Return the letters of a code, without the spaces and dashes that a person typed."""
+    """Return the letters and digits of a code, without typed spaces and dashes."""
     return "".join(letter for letter in code.upper() if letter.isalnum())
 
 
 def _new_code() -> str:
-    """Return a new code in two halves, which are easier to read aloud."""
+    """Return a new code. Two halves are easier to read aloud."""
     halves = ("".join(secrets.choice(_LETTERS) for _ in range(_HALF)) for _ in range(2))
     return "-".join(halves)
 
 
 def _bounded(newcomers: Sequence[Newcomer], now: datetime) -> list[Newcomer]:
-    """Return the newest with room for one more. Newcomers with an open code are kept before all others."""
+    """Return the newest newcomers, with room for one more. Newcomers with an open code are kept before all others."""
     kept = sorted(newcomers, key=lambda each: (each.is_open(now), each.at))[-(_LAST - 1) :]
     return sorted(kept, key=lambda each: each.at)

@@ -14,7 +14,7 @@ from gateway.providers import Completes
 from gateway.providers.base import ModelMessage
 
 _MOST_UNSUMMARIZED: Final = 200
-"""The most dropped messages that wait for a summary. Only a failing model lets more than a few wait."""
+"""The most dropped messages waiting for a summary. Only a failing model leaves more than a few messages waiting."""
 
 
 class Cut(NamedTuple):
@@ -27,7 +27,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """A conversation after a trim: its newest messages, the dropped ones before them, and each cut."""
+    """A conversation after a trim: the newest messages, the dropped messages before, and each cut."""
 
     kept: list[ModelMessage]
     dropped: list[ModelMessage]
@@ -35,13 +35,13 @@ class Trim:
 
 
 class ConversationMemory:
-    """The limits of a memory, and one conversation within them.
+    """The limits of a memory, and one conversation within the limits.
 
-    Given to an Agent, it holds the conversation of `Agent.run`. In a chat only its limits count: each conversation has
-    a history of its own in the bot's store.
+    In an Agent, the memory holds the conversation of `Agent.run`. In a chat only the limits count: each conversation
+    has a separate history in the bot's store.
 
-    The oldest messages are dropped, first by their number and then by their tokens. At least one is kept. No call of a
-    tool stands apart from its result. Notes of the gateway (the role ``event``) count in neither.
+    The oldest messages are dropped, first by number and then by tokens. At least one message is kept. No call of a tool
+    is separated from the result. Notes of the gateway (the role ``event``) count for neither limit.
     """
 
     @checked
@@ -59,26 +59,26 @@ class ConversationMemory:
 
         `summarize_on_trim`: a small call to a model sums up the dropped messages in 2 or 3 sentences, of at most
         `summarize_max_tokens` tokens. `summarize_provider` is as for an Agent; None: the agent's own. Without a
-        `summarize_model` it is the default of that provider, and of the agent's own the config's model. Raises
-        WrongOption, a ValueError, for a limit below 1.
+        `summarize_model` the model is the provider's default, or with the agent's own provider the config's model.
+        Raises WrongOption, a ValueError, for a limit below 1.
         """
         self.max_messages, self.max_tokens = max_messages, max_tokens
         self.summarize_on_trim, self.summarize_max_tokens = summarize_on_trim, summarize_max_tokens
         self.summarize_provider, self.summarize_model = summarize_provider, summarize_model
         self.summary: str | None = None
-        """The summary of the messages that this conversation has dropped."""
+        """The summary of the dropped messages of this conversation."""
         self._messages: list[ModelMessage] = []
         self._unsummarized: list[ModelMessage] = []
-        self._changes = 0
-        """The number of changes of the summary."""
+        self._summaries, self._clears = 0, 0
+        """The number of summaries that were set, and of calls of `clear`."""
         self._tokens = TokenCount()
 
     def add(self, message: ModelMessage) -> None:
-        """Add a message to the conversation, and trim it."""
+        """Add a message to the conversation, and trim the conversation."""
         self.add_many([message])
 
     def add_many(self, messages: Iterable[ModelMessage]) -> None:
-        """Add messages to the conversation, and trim it."""
+        """Add messages to the conversation, and trim the conversation."""
         self.append(messages, self._tokens)
 
     def get_history(self) -> list[ModelMessage]:
@@ -86,9 +86,9 @@ class ConversationMemory:
         return list(self._messages)
 
     def clear(self) -> None:
-        """Forget the conversation and its summary."""
+        """Forget the conversation and the summary."""
         self._messages, self._unsummarized, self.summary = [], [], None
-        self._changes += 1
+        self._clears += 1
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -96,7 +96,7 @@ class ConversationMemory:
     # ── for the agent and the engine ──
 
     def append(self, messages: Iterable[ModelMessage], tokens: TokenCount) -> Trim:
-        """Add messages to the conversation, and return how it was trimmed. `tokens` counts from now on."""
+        """Add messages to the conversation, and return the trim. `tokens` counts from now on."""
         self._tokens = tokens
         trim = self.trim([*self._messages, *messages], tokens)
         self._messages = trim.kept
@@ -115,28 +115,29 @@ class ConversationMemory:
             cuts = [Cut(first, len(messages) - first, "enforce_limits")] if first else []
         return Trim(kept=list(messages[first:]), dropped=list(messages[:first]), cuts=cuts)
 
-    def take_dropped(self) -> tuple[list[ModelMessage], int]:
-        """Take out the dropped messages that are in no summary, and the state of the summary for `put_summary`."""
+    def take_dropped(self) -> tuple[list[ModelMessage], tuple[int, int]]:
+        """Take out the dropped messages without a summary, and the state of the summary for `put_summary`."""
         taken, self._unsummarized = self._unsummarized, []
-        return taken, self._changes
+        return taken, (self._summaries, self._clears)
 
-    def put_summary(self, summary: str | None, taken: Sequence[ModelMessage], state: int) -> bool:
-        """Set the new summary, made with the messages that were taken. None: it failed, and they wait again.
+    def put_summary(self, summary: str | None, taken: Sequence[ModelMessage], state: tuple[int, int]) -> bool:
+        """Set the new summary, made with the `taken` messages. None: a failure, and the messages wait again.
 
-        Return False if it is not set. The summary of another run may have been faster, and then the messages wait
-        again; `clear` has forgotten them.
+        Return False if the summary is not set. A summary of another run may have been faster, and then the messages
+        wait again. After `clear` the messages are forgotten.
         """
-        is_current = state == self._changes
-        if is_current and summary is not None:
+        summaries, clears = state
+        if clears != self._clears:
+            return False
+        if summaries == self._summaries and summary is not None:
             self.summary = summary
-            self._changes += 1
+            self._summaries += 1
             return True
-        if is_current or self.summary is not None:
-            self._unsummarized = [*taken, *self._unsummarized][-_MOST_UNSUMMARIZED:]
+        self._unsummarized = [*taken, *self._unsummarized][-_MOST_UNSUMMARIZED:]
         return False
 
     def _first_within(self, messages: Sequence[ModelMessage], tokens: TokenCount) -> int:
-        """Return the index at which the messages within the limits begin."""
+        """Return the index of the first message within the limits."""
         counted, used, most = 0, 0, self.max_messages
         room = None if self.max_tokens is None else tokens.size(self.max_tokens)
         for index in range(len(messages) - 1, -1, -1):
@@ -151,9 +152,9 @@ class ConversationMemory:
 
 
 def _first_beginning(messages: Sequence[ModelMessage], begin: int) -> int:
-    """Return the first index from `begin` on at which no call stands apart from its result.
+    """Return the first index from `begin` on that separates no call from the result.
 
-    When there is none, it is the last such index before `begin`, so that at least one message is kept.
+    Without any, return the last fitting index before `begin`, to keep at least one message.
     """
     whole = may_begin(messages)
     later = (index for index in range(begin, len(messages)) if whole[index])
@@ -162,9 +163,9 @@ def _first_beginning(messages: Sequence[ModelMessage], begin: int) -> int:
 
 
 def may_begin(messages: Sequence[ModelMessage]) -> list[bool]:
-    """Return for each index whether a conversation may begin there.
+    """Return for each index True if a conversation may begin there.
 
-    It may not at a result, at a reply with calls that lack a result, and between a call and its result.
+    A conversation may not begin at a result, at a reply with calls without a result, or between a call and the result.
     """
     calls = _calls_of(messages)
     answered = {(made, messages[index].call_id) for index, made in calls.items()}
@@ -179,7 +180,7 @@ def may_begin(messages: Sequence[ModelMessage]) -> list[bool]:
 
 
 def without_halves(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return these messages without replies that lack a result of a call, and without results that lack their call."""
+    """Return these messages without replies lacking a result of a call, and without results lacking the call."""
     calls = _calls_of(messages)
     answered = {(made, messages[index].call_id) for index, made in calls.items()}
 
@@ -194,7 +195,7 @@ def without_halves(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _calls_of(messages: Sequence[ModelMessage]) -> dict[int, int]:
-    """Return for the index of each result the index of the reply that called it: the last one with this call."""
+    """Return for the index of each result the index of the calling reply: the last reply with this call."""
     calls: dict[int, int] = {}
     made: dict[str | None, int] = {}
     for index, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""The bounded form of a trace, for storage: however long the run was, its JSON has at most so many bytes."""
+"""The bounded form of a trace, for storage: at most a given number of bytes of JSON, however long the run was."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import orjson
 from channels import Json
 from gateway.observe.trace import AgentTrace, TraceStep
 
-__all__ = ["LEAST_BYTES", "MOST_BYTES", "bounded", "bounded_json"]
-
 _Size: TypeAlias = Callable[[Json], int]
 
 MOST_BYTES: Final = 16_384
-"""The bytes of a stored trace."""
+"""The byte limit of a stored trace."""
 LEAST_BYTES: Final = 2_048
-"""The least bound: the head of a trace has room in it."""
+"""The least allowed limit: room for the head of a trace."""
 
 _TEXTS: Final[Mapping[str, int]] = {
     "type": 40,
@@ -33,19 +31,19 @@ _TEXTS: Final[Mapping[str, int]] = {
     "provider": 100,
     "error_type": 100,
 }
-"""Field of a step -> the characters that are kept of its text."""
+"""Field of a step -> the number of characters kept."""
 _ARGS_BYTES: Final = 500
 _VALUE_CHARACTERS: Final = 100
 _METADATA_SHARE: Final = 4
 _MARK_BYTES: Final = 160
-"""The bytes of the step that stands for the steps that are left out."""
+"""The bytes reserved for the step in place of the left-out steps."""
 
 
 def bounded(trace: AgentTrace, max_bytes: int = MOST_BYTES) -> AgentTrace:
-    """Return the trace with at most so many bytes of compact JSON. A trace that fits is returned as it is.
+    """Return the trace with at most `max_bytes` of compact JSON. A trace within the limit is returned unchanged.
 
-    Otherwise the texts of its steps and its metadata are cut. If that does not do, steps of its middle are left out,
-    and a step of the type ``left_out`` says how many. Raises ValueError for a bound below LEAST_BYTES.
+    Otherwise the texts of the steps and the metadata are cut. If the trace is still too long, steps in the middle are
+    left out, and a step of the type ``left_out`` has their number. Raises ValueError for a limit below LEAST_BYTES.
     """
     return _bounded(trace, max_bytes)[0]
 
@@ -56,7 +54,7 @@ def bounded_json(trace: AgentTrace, max_bytes: int = MOST_BYTES) -> dict[str, Js
 
 
 def _bounded(trace: AgentTrace, max_bytes: int) -> tuple[AgentTrace, dict[str, Json]]:
-    """Return the bounded trace and its JSON, by which it was measured."""
+    """Return the bounded trace and the measured JSON."""
     if max_bytes < LEAST_BYTES:
         raise ValueError(f"a trace is bounded to {LEAST_BYTES} bytes or more, not {max_bytes}")
     size = _measure(whole := trace.to_dict())
@@ -75,7 +73,7 @@ def _bounded(trace: AgentTrace, max_bytes: int) -> tuple[AgentTrace, dict[str, J
 
 
 def _measure(value: Json) -> _Size:
-    """Return the function that measures JSON as `json_text` writes this value: in UTF-8, or all of it in ASCII."""
+    """Return a function to measure JSON as `json_text` writes this value: in UTF-8, or entirely in ASCII."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -84,7 +82,7 @@ def _measure(value: Json) -> _Size:
 
 
 def _ends(trace_steps: Sequence[TraceStep], room: int, size: _Size) -> tuple[TraceStep, ...]:
-    """Return the first and the last steps that have room, with a step in the place of the steps between them."""
+    """Return the first and the last steps within the room, with a marking step in place of the steps between."""
     steps = [(step, size(step.to_dict()) + 1) for step in trace_steps]
     head: list[TraceStep] = []
     tail: list[TraceStep] = []
@@ -119,7 +117,7 @@ def _cut(step: TraceStep, size: _Size) -> TraceStep:
 
 
 def _cut_mapping(value: Mapping[str, Json], most: int, size: _Size) -> Mapping[str, Json]:
-    """Return a mapping of at most so many bytes of JSON: with its long values cut, then without its last keys."""
+    """Return a mapping of at most `most` bytes of JSON: with long values cut, then without the last keys."""
     if size(dict(value)) <= most:
         return value
     kept: dict[str, Json] = {}

@@ -1,4 +1,4 @@
-"""The live feed: notices of the events in this process, for consoles that are connected now."""
+"""The live feed: notices of the events in this process, for the connected consoles."""
 
 from __future__ import annotations
 
@@ -12,33 +12,13 @@ from threading import Lock
 from traceback import format_exception
 
 from channels import Address, Json, Person
-from gateway.observe.events import (
-    EVENTS,
-    ActionAudited,
-    DecisionJudged,
-    DeliveryFailed,
-    DoubtRaised,
-    EventSettled,
-    IterationEnd,
-    IterationStart,
-    LlmStart,
-    ObservedEvent,
-    PendingResolved,
-    RunEnd,
-    RunStart,
-    RunUsage,
-    SessionLoad,
-    SessionSave,
-    WebhookHandled,
-)
+from gateway.observe import events
 from gateway.observe.lives import Life, Lives
 from gateway.providers.base import ModelMessage, Response, Usage
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["BACKLOG", "Feed", "Notice"]
-
 BACKLOG = 2_000
-"""The number of notices that are kept for readers that connect later."""
+"""The number of notices kept for later readers."""
 _MAX_TEXT = 8_000
 _MAX_ITEMS = 100
 _MAX_DEPTH = 6
@@ -46,7 +26,7 @@ _MAX_DEPTH = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One event in the feed."""
+    """An event in the feed."""
 
     seq: int
     at: datetime
@@ -54,21 +34,20 @@ class Notice:
     fields: Mapping[str, Json]
     life: Life
     mend: str = ""
-    """The command that mends a failure, or an empty text."""
+    """The command to mend a failure, or an empty text."""
 
 
 class Feed:
-    """A broadcast of notices to any number of readers, with a memory of the last BACKLOG ones.
+    """A broadcast of notices to any number of readers, with a memory of the last BACKLOG notices.
 
-    The publisher never waits for a reader. A reader that falls behind by more than the backlog misses the oldest
-    notices.
+    The publisher never waits for a reader. A reader behind by more than the backlog misses the oldest notices.
     """
 
-    kinds = frozenset(EVENTS.values()) - {
-        *(IterationEnd, IterationStart, RunEnd, RunStart, RunUsage),
-        *(ActionAudited, DecisionJudged, SessionLoad, SessionSave, WebhookHandled),
+    kinds = frozenset(events.EVENTS.values()) - {
+        *(events.IterationEnd, events.IterationStart, events.RunEnd, events.RunStart, events.RunUsage),
+        *(events.ActionAudited, events.DecisionJudged, events.SessionLoad, events.SessionSave, events.WebhookHandled),
     }
-    """All events but the ones that repeat others."""
+    """All events except repetitions of other events."""
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -80,16 +59,16 @@ class Feed:
         self._last = int(now().timestamp() * 1000)
         self._lock = Lock()
 
-    def read(self, event: ObservedEvent) -> None:
-        """Publish an event in words that a person can read, to all readers, from any thread.
+    def read(self, event: events.ObservedEvent) -> None:
+        """Publish an event in readable words to all readers, from any thread.
 
-        Never raises, for any fields. An error becomes its traceback, and any other value that is not JSON becomes text.
+        Never raises, for any fields. An error becomes a traceback, and any other value outside of JSON becomes text.
         Long texts are cut at 8,000 characters, containers at 100 items and at a depth of 6.
         """
         fields: dict[str, object] = {}
         for name, value in event.values().items():
             fields |= _words(name, value)
-        if isinstance(event, LlmStart):
+        if isinstance(event, events.LlmStart):
             fields["said"] = _said(event.messages)
         plain, mend = {key: _plain(value) for key, value in fields.items()}, _mend(event)
         with self._lock:
@@ -120,7 +99,7 @@ class Feed:
 
 
 def _words(name: str, value: object) -> dict[str, object]:
-    """Return the fields of a notice for one field of an event."""
+    """Return the fields of a notice for a field of an event."""
     match value:
         case PendingAction():
             shown = {"action": value.pending_action_id, "args": value.args, "preview": value.preview}
@@ -142,20 +121,20 @@ def _words(name: str, value: object) -> dict[str, object]:
 
 
 def _said(messages: Sequence[ModelMessage]) -> str:
-    """Return the words of the person that a call to the model answers; after a tool there are none."""
+    """Return the person's words answered by a call to the model. Empty after a tool."""
     return messages[-1].content if messages and messages[-1].role == "user" else ""
 
 
-def _mend(event: ObservedEvent) -> str:
-    """Return the command that mends a failure, or an empty text."""
+def _mend(event: events.ObservedEvent) -> str:
+    """Return the command to mend a failure, or an empty text."""
     match event:
-        case DeliveryFailed(suppressed=False) if event.part_id:
+        case events.DeliveryFailed(suppressed=False) if event.part_id:
             return f"askfirst dead replay {event.part_id}"
-        case EventSettled(how="put aside") | DoubtRaised(why="undeliverable"):
+        case events.EventSettled(how="put aside") | events.DoubtRaised(why="undeliverable"):
             return "askfirst dead list"
-        case DoubtRaised(why="unknown") if event.action_id:
+        case events.DoubtRaised(why="unknown") if event.action_id:
             return f"askfirst pending settle {event.action_id} done|failed"
-        case PendingResolved(status="unknown"):
+        case events.PendingResolved(status="unknown"):
             return f"askfirst pending settle {event.action.pending_action_id} done|failed"
     return ""
 

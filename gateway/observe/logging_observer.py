@@ -15,8 +15,6 @@ from gateway.observe.results import AgentResult
 from gateway.providers.base import ModelMessage, Response, ToolCall, Usage
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["LoggingObserver"]
-
 log = logging.getLogger("askfirst.observe")
 
 _NAMES: Final = frozenset({
@@ -27,11 +25,11 @@ _NAMES: Final = frozenset({
     "requested_model", "run_id", "session_id", "sha256", "share", "stage", "state", "status", "stop_reason",
     "tool", "tool_name", "what", "why",
 })  # fmt: skip
-"""The fields with names, ids and fixed words. Every other text may be a person's, so an unknown field is redacted."""
+"""The fields with names, ids and fixed words. Other texts may be a person's, so an unknown field is redacted."""
 _TEXTS: Final = frozenset({("cancelled", "reason"), ("webhook_rejected", "why")})
-"""The fields of single events that have one of these names and hold a free text."""
+"""The exceptions: fields of single events with a name from `_NAMES` and a free text."""
 _CLASSES: Final = frozenset({("poll_failed", "error")})
-"""The fields of single events that hold the name of an error's class."""
+"""The fields of single events with the name of an error's class."""
 _RENAMED: Final[Mapping[str, str]] = {"tool_name": "tool", "tool_args": "arguments"}
 
 
@@ -43,8 +41,8 @@ class LoggingObserver(AgentObserver):
     """An observer that writes each event as a line of JSON to the logger ``askfirst.observe``, at INFO.
 
     Each line has ``event``, ``timestamp`` (ISO 8601, UTC) and the numbers, names and ids of the event, among them
-    ``run_id``, ``call_id``, ``tool``, ``model``, ``tokens`` and ``duration_ms``. A text is replaced by its length
-    (``result_chars``), a list or mapping by its count (``messages``), and an error by the name of its class.
+    ``run_id``, ``call_id``, ``tool``, ``model``, ``tokens`` and ``duration_ms``. The length of a text replaces the text
+    (``result_chars``), a count replaces a list or mapping (``messages``), and the name of the class replaces an error.
     With `content`, the texts of people, the model, tools and errors are written too.
     """
 
@@ -86,7 +84,7 @@ class LoggingObserver(AgentObserver):
         return self._text(name, value)
 
     def _text(self, name: str, value: Any) -> dict[str, Any]:
-        """Return a text, list or mapping, or its length."""
+        """Return the entry of a text, list or mapping: the value with `content`, else the length."""
         if self._content:
             return {name: value}
         if isinstance(value, str):
@@ -117,7 +115,7 @@ class LoggingObserver(AgentObserver):
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """Return the numbers of a usage. `tokens` is their sum."""
+    """Return the numbers of a usage. `tokens` is the total."""
     parts: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(usage, name, None)) is not None}
     if usage.cost_usd is None and usage.total_tokens:
         parts |= {"cost": "unknown", "known_usd": usage.known_usd, "unpriced_calls": usage.unpriced_calls}
@@ -128,7 +126,7 @@ _COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", 
 
 
 def _content_of(value: object) -> Any:
-    """Return the JSON of a value that JSON does not know. It is called with `content` only."""
+    """Return a JSON value for an object unknown to JSON. Called with `content` only."""
     if isinstance(value, ModelMessage):
         return {"role": value.role, "content": value.content, "tool_calls": value.tool_calls}
     if isinstance(value, ToolCall):

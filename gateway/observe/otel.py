@@ -1,9 +1,9 @@
-"""The export of spans through the OpenTelemetry SDK. It needs the extra ``otel``.
+"""The export of spans through the OpenTelemetry SDK. Needs the extra ``otel``.
 
-Spans go to the tracer provider that an embedding application has set; without one, to a collector by OTLP over HTTP, in
-batches and from a thread of the SDK. The SDK's own environment variables say how (OTEL_SERVICE_NAME,
-OTEL_TRACES_SAMPLER, OTEL_BSP_MAX_QUEUE_SIZE, ...). A full queue drops spans, so a collector that is down delays
-nothing.
+Spans go to the tracer provider of the embedding application. Without a provider, spans go to a collector by OTLP over
+HTTP, in batches and from a thread of the SDK. The SDK's own environment variables configure the export
+(OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_BSP_MAX_QUEUE_SIZE, ...). A full queue drops spans, so an unreachable
+collector causes no delay.
 """
 
 from __future__ import annotations
@@ -31,28 +31,26 @@ from opentelemetry.util.re import parse_env_headers
 
 from channels import MissingSetting
 
-__all__ = ["SpanExport"]
-
 log = logging.getLogger("askfirst.observe")
 
 FLUSH_SECONDS = 5.0
-"""The time for which a stop waits until the spans are sent."""
+"""The longest wait of a stop for the sending of spans."""
 _SCOPE: Final = "askfirst"
 _PROTOCOL: Final = "http/protobuf"
 _LONGEST_HEADER = 512
-"""The characters of a traceparent that is read. Version 00 has 55; a later one may have more."""
+"""The most characters of an accepted traceparent. Version 00 has 55; a later version may have more."""
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _NOT_SAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 
 
 class SpanExport:
-    """A way out for the spans of a gateway. ``async with`` opens it; before and after, spans are dropped.
+    """The export of a gateway's spans. ``async with`` opens the export; before and after, spans are dropped.
 
-    `url`: where the collector takes spans. None: they go to the application's provider alone.
+    `url`: the address of the collector. None: spans go to the application's provider alone.
     """
 
     def __init__(self, url: str | None, *, headers: str = "", service_name: str) -> None:
-        """Raises MissingSetting for a protocol that this release does not speak."""
+        """Raises MissingSetting for an unsupported protocol."""
         for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
             if url is not None and os.environ.get(variable, "").strip() not in ("", _PROTOCOL):
                 raise MissingSetting(variable, f"spans are sent by {_PROTOCOL} alone: write that, or leave it out")
@@ -79,7 +77,7 @@ class SpanExport:
         return self
 
     def _open(self, url: str) -> tuple[TracerProvider, SpanExporter]:
-        """Return a provider of our own, and its way to the collector. It waits for threads of the SDK."""
+        """Return a provider of the gateway, and the exporter to the collector. Waits for threads of the SDK."""
         exporter = _LoggedOnce(OTLPSpanExporter(url, headers=parse_env_headers(self._headers, liberal=True)))
         provider = TracerProvider(
             resource=_resource(self._service_name), id_generator=_GivenIds(RandomIdGenerator()), shutdown_on_exit=False
@@ -93,7 +91,7 @@ class SpanExport:
             await _shut_down(*own)
 
     def emit(self, span: Mapping[str, Any]) -> None:
-        """Export a span, in the form of `AgentTrace.to_otel_spans`. It does not wait and does not raise."""
+        """Export a span, in the form of `AgentTrace.to_otel_spans`. Does not wait and does not raise."""
         if self._provider is None:
             return
         try:
@@ -123,12 +121,11 @@ class SpanExport:
 
 
 _given: ContextVar[tuple[int, int] | None] = ContextVar("askfirst_span_ids", default=None)
-"""The trace id and the span id of the span that is started now. It is one for all exports, because a provider makes a
-tracer once."""
+"""The trace id and the span id of the starting span. Shared by all exports: a provider creates a tracer once."""
 
 
 class _GivenIds(IdGenerator):
-    """Gives a span of the gateway its own ids, and any other the ids of another generator."""
+    """Gives a span of the gateway the prepared ids, and any other span the ids of another generator."""
 
     def __init__(self, others: IdGenerator) -> None:
         self._others = others
@@ -143,7 +140,7 @@ class _GivenIds(IdGenerator):
 
 
 class _LoggedOnce(SpanExporter):
-    """An exporter whose failures are logged once, until it succeeds again."""
+    """An exporter with one log line for the first failure, and one for the next success."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter, self._failing = exporter, False
@@ -164,19 +161,19 @@ class _LoggedOnce(SpanExporter):
 
 
 def _is_no_failure(record: logging.LogRecord) -> bool:
-    """Return False for the library's own lines about each failed call, which are many."""
+    """Return False for the library's own warnings, logged at each failed call."""
     return record.levelno < logging.WARNING
 
 
 def _resource(service_name: str) -> Resource:
-    """Return the resource that the environment describes, with this name of the service if it gives none."""
+    """Return the resource described by the environment. `service_name` is the fallback for a missing service name."""
     found = Resource.create()
     named = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
     return found if named else found.merge(Resource({SERVICE_NAME: service_name}))
 
 
 def _links(links: Sequence[Mapping[str, str]]) -> list[Link]:
-    """Return the links of a span. Without one to a caller's trace that is not sampled: it is in no collector."""
+    """Return the links of a span, without links to unsampled traces of callers: no collector has these."""
     contexts = []
     for link in links:
         if "traceparent" in link:
@@ -190,7 +187,7 @@ def _links(links: Sequence[Mapping[str, str]]) -> list[Link]:
 
 
 def _caller(traceparent: str) -> SpanContext:
-    """Return the span of the header, or else that of the application in whose request this runs. It may be invalid."""
+    """Return the span of the header, else the current span of the application. The span may be invalid."""
     header = traceparent if len(traceparent) <= _LONGEST_HEADER else ""
     context = TraceContextTextMapPropagator().extract({"traceparent": header}, Context())
     found = trace.get_current_span(context).get_span_context()
@@ -198,7 +195,7 @@ def _caller(traceparent: str) -> SpanContext:
 
 
 async def _shut_down(provider: TracerProvider, exporter: SpanExporter) -> None:
-    """Send what waits, for FLUSH_SECONDS at most."""
+    """Send the waiting spans, for FLUSH_SECONDS at most."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def flush() -> None:

@@ -1,47 +1,42 @@
-"""Private copies of events for the observers of authors: a change of a copy changes no run.
+"""Private copies of events for the observers of authors: changing a copy changes no run.
 
-An event holds the very arguments that are shown to a person and run afterwards.
+An event holds the same argument objects as the question to the person and the later call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from gateway.observe.events import (
-    CacheHit,
-    EffectEnd,
-    IterationEnd,
-    IterationStart,
-    LlmEnd,
-    LlmStart,
-    ObservedEvent,
-    PendingDecided,
-    PendingLaunched,
-    PendingResolved,
-    PendingStashed,
-    PolicyDecision,
-    RunEnd,
-    RunStart,
-    ToolErrorRaised,
-    ToolStart,
-)
+from gateway.observe.events import ObservedEvent
 from gateway.observe.results import AgentResult
 from gateway.providers.base import ModelMessage, Response, ToolCall
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["private"]
-
 
 def private(event: ObservedEvent) -> ObservedEvent:
-    """Return the event with copies of its mutable values: arguments of calls and of actions."""
-    copies = _COPIES.get(type(event))
-    if copies is None:
-        return event
-    copied = {name: copy(getattr(event, name)) for name, copy in copies.items()}
-    return replace(event, **copied)  # type: ignore[type-var]
+    """Return the event with copies of the mutable values: arguments of calls and of actions."""
+    values = event.values()
+    copies = {name: copy for name, value in values.items() if (copy := _copy(name, value)) is not value}
+    return replace(event, **copies) if copies else event  # type: ignore[type-var]
+
+
+def _copy(name: str, value: Any) -> Any:
+    """Return a copy of a field with arguments, or any other field unchanged."""
+    match value:
+        case PendingAction():
+            return _action(value)
+        case Response():
+            return replace(value, tool_calls=_calls(value.tool_calls))
+        case AgentResult():
+            return _result(value)
+        case [ModelMessage(), *_]:
+            return _messages(value)
+        case _ if name == "tool_args":
+            return deepcopy(value)
+    return value
 
 
 def _action(action: PendingAction) -> PendingAction:
@@ -57,25 +52,7 @@ def _messages(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
     return copies if isinstance(messages, list) else tuple(copies)
 
 
-def _response(response: Response) -> Response:
-    return replace(response, tool_calls=_calls(response.tool_calls))
-
-
 def _result(result: AgentResult) -> AgentResult:
     values = {name: getattr(result, name) for name in AgentResult.__dataclass_fields__}
     pending, messages = tuple(map(_action, result.pending)), _messages(result.messages)
     return AgentResult(**values | {"pending": pending, "messages": messages, "tool_calls": _calls(result.tool_calls)})
-
-
-_Copies = Mapping[str, Callable[[Any], Any]]
-_ARGS: Final[_Copies] = {"tool_args": deepcopy}
-_ACTION: Final[_Copies] = {"action": _action}
-_MESSAGES: Final[_Copies] = {"messages": _messages}
-_RESPONSE: Final[_Copies] = {"response": _response}
-_COPIES: Final[Mapping[type[ObservedEvent], _Copies]] = {
-    **dict.fromkeys((ToolStart, ToolErrorRaised, PolicyDecision), _ARGS),
-    **dict.fromkeys((PendingStashed, PendingDecided, PendingLaunched, PendingResolved, EffectEnd), _ACTION),
-    **dict.fromkeys((RunStart, IterationStart, LlmStart), _MESSAGES),
-    **dict.fromkeys((LlmEnd, IterationEnd, CacheHit), _RESPONSE),
-    RunEnd: {"result": _result},
-}

@@ -12,8 +12,6 @@ from gateway.observe.trace import AgentTrace
 from gateway.providers.base import ModelMessage, ToolCall, Usage
 from gateway.tools import PendingAction
 
-__all__ = ["NO_TRACE", "AgentResult", "RunRecord", "StopReason", "StoredTrace", "StreamChunk"]
-
 StopReason: TypeAlias = Literal[
     "answered",
     "asked",
@@ -33,7 +31,7 @@ StopReason: TypeAlias = Literal[
     "command",
     "vetoed",
 ]
-"""The reason for which a run or a turn ended."""
+"""The reason for the end of a run or a turn."""
 
 
 NO_TRACE: Final = AgentTrace(run_id="", started_at=datetime.min.replace(tzinfo=UTC))
@@ -41,7 +39,7 @@ NO_TRACE: Final = AgentTrace(run_id="", started_at=datetime.min.replace(tzinfo=U
 
 
 class RunRecord(Protocol):
-    """The record of a run: its recorder, or the trace that it has left."""
+    """The record of a run: the recorder, or a stored trace."""
 
     @property
     def run_id(self) -> str: ...
@@ -57,7 +55,7 @@ class RunRecord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredTrace:
-    """The record of a run that was stored, or of none."""
+    """The record of a stored run, or an empty record."""
 
     stored: AgentTrace = NO_TRACE
 
@@ -83,43 +81,45 @@ class AgentResult:
     """The result of one message."""
 
     content: str
-    """The answer; empty when the run ended without one. Then `stop_reason` says why."""
+    """The answer. Empty if the run ended without an answer: see `stop_reason`."""
     artifacts: tuple[Artifact, ...] = ()
-    """The files that tools emitted, in the order of their calls."""
+    """The files emitted by tools, in the order of the calls."""
     pending: tuple[PendingAction, ...] = ()
-    """The actions that a person is asked about, or would be asked about in a chat."""
+    """The actions to ask a person about. Outside of a chat no person is asked."""
     stop_reason: StopReason
     usage: Usage = field(default_factory=Usage)
     iterations: int = 0
     """The number of calls to the model."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """The calls of the model, in order; with `routing_only`, the calls that it chose."""
+    """The calls of the model, in order. With `routing_only`, the chosen calls."""
     messages: tuple[ModelMessage, ...] = ()
-    """The messages that the run adds to the conversation, in order."""
+    """The messages added to the conversation by the run, in order."""
     provider_used: str = ""
-    """The provider that gave the last reply."""
+    """The provider of the last reply."""
     error: str = ""
-    """The reason why there is no answer: the model could not be reached, or its answers did not fit the
-    `response_format`. It is for operators, not for the person in the chat."""
+    """The reason for a missing answer, for operators, not for the person in the chat.
+
+    The model was not reachable, or no answer fitted the `response_format`.
+    """
     parsed: Any = None
     """The value of an answer with a `response_format`: an instance of the pydantic model, or JSON."""
 
     record: RunRecord = field(default=StoredTrace(), compare=False, repr=False)
-    """The record of which `trace` and `reasoning` are made when they are asked for."""
+    """The source of `trace` and `reasoning`, computed on access."""
 
     @property
     def trace(self) -> AgentTrace:
-        """The steps of the run. It does not count when two results are compared."""
+        """The steps of the run. Ignored in comparisons of results."""
         return self.record.trace()
 
     @property
     def reasoning(self) -> str:
-        """The text that the model wrote beside its last tool calls. It is for operators: no channel shows it."""
+        """The model's text beside the last tool calls. For operators: no channel shows this text."""
         return self.record.reasoning
 
     @property
     def reasoning_history(self) -> tuple[str, ...]:
-        """The text beside the tool calls of each reply that made some."""
+        """The model's text beside the tool calls, for each reply with tool calls."""
         return self.record.reasoning_history
 
     @property

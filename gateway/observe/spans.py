@@ -1,15 +1,15 @@
-"""The spans of a gateway: from the receipt of a message to its delivery, in one trace for each run.
+"""The spans of a gateway: from the receipt of a message to the delivery, in one trace for each run.
 
-The trace id is the run id, and the id of a trace's root span follows from it. So each process that takes a step of a
-run adds its spans to the same trace, also after a take-over:
+The trace id is the run id, and the id of the root span follows from the run id. So each process with a step of a run
+adds spans to the same trace, also after a take-over:
 
-- the root `receive`, told by the process that stored the message. The root of a run that the gateway or the bot's own
-  code began is its turn.
-- `invoke_agent`, one for each attempt at the turn, with the steps of its trace below it. It is made when the attempt
-  ends, so an attempt that died with its process leaves none: the next one has its recorded steps.
-- `deliver`, one for each call to the platform.
-- An action has a trace of its own, from the question to its end. Its root links to the run that asked, and the run of a
-  press links to it.
+- `receive`: the root, emitted by the process that stored the message. If the gateway or the bot's own code began the
+  run, the root is the turn.
+- `invoke_agent`: a span for each attempt at the turn, with the recorded steps as children. The span is made at the end
+  of the attempt. An attempt that dies with the process leaves no span: the next attempt has the recorded steps.
+- `deliver`: a span for each call to the platform.
+- An action has a trace of its own, from the question to the end. The root links to the asking run, and the run of a
+  press links to the root.
 """
 
 from __future__ import annotations
@@ -17,35 +17,16 @@ from __future__ import annotations
 import secrets
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from channels import MissingSetting
-from gateway.observe import genai
+from gateway.observe import events, genai
 from gateway.observe.caller import TRACEPARENT
-from gateway.observe.events import (
-    DeliveryFailed,
-    DeliveryRetried,
-    DuplicateDropped,
-    EffectEnd,
-    EventSettled,
-    LeaseLost,
-    MessageReceived,
-    MessageSent,
-    ObservedEvent,
-    PendingDecided,
-    PendingResolved,
-    RunEnd,
-    RunError,
-    RunEvent,
-    RunStart,
-    TurnEnd,
-    TurnFailed,
-    TurnStart,
-)
 from gateway.observe.genai import gateway_span, root_link
+from gateway.observe.reader import EventReader
 from gateway.observe.recorder import TraceRecorder
 from gateway.observe.results import StopReason
 from gateway.observe.runs import action_event_id, run_id_of
@@ -54,18 +35,16 @@ from gateway.tools.pending_action import PendingAction, json_text
 if TYPE_CHECKING:
     from gateway.observe.otel import SpanExport
 
-__all__ = ["SpanReader", "span_export"]
-
 _MOST_RUNS = 1_000
-"""The runs of which steps are kept. A turn that another process takes over is never ended here."""
+"""The number of runs with steps in memory. A turn taken over by another process never ends here."""
 _STOP_REASONS: Final = frozenset(get_args(StopReason))
 
 
 def span_export(url: str | None, *, headers: str, service_name: str) -> SpanExport | None:
-    """Return the export of spans to a collector, or to the tracer provider that the application may have set.
+    """Return the export of spans to a collector, or to the tracer provider of the application.
 
-    None without an URL, if the application does not use the OpenTelemetry SDK. Raises MissingSetting when the extra is
-    not installed, and for a protocol that this release does not speak.
+    Returns None without a URL, if the application does not use the OpenTelemetry SDK. Raises MissingSetting if the
+    extra is not installed, and for an unsupported protocol.
     """
     if url is None and "opentelemetry.sdk.trace" not in sys.modules:
         return None
@@ -83,7 +62,7 @@ def span_export(url: str | None, *, headers: str, service_name: str) -> SpanExpo
 
 @dataclass(slots=True)
 class _Run:
-    """An attempt at a run that has not ended."""
+    """An attempt at a run, not ended yet."""
 
     trace: TraceRecorder
     conversation: str = ""
@@ -93,10 +72,10 @@ class _Run:
     """The root of the trace is the receipt of the message."""
 
 
-class SpanReader:
-    """A reader that makes spans of events, and gives each to `emit`.
+class SpanReader(EventReader):
+    """A reader of events that makes spans and passes each to `emit`.
 
-    `content`: they also have texts, arguments and results. `pseudonym` replaces the people in an id.
+    `content`: include texts, arguments and results. `pseudonym` replaces the people in an id.
     """
 
     def __init__(
@@ -109,33 +88,34 @@ class SpanReader:
         pseudonym: Callable[[str], str],
         new_id: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
-        self.kinds: Collection[type[ObservedEvent]] = frozenset({*_STATIONS, *TraceRecorder.kinds})
+        self.kinds = frozenset({*self._methods, *TraceRecorder.kinds})
         self._emit, self._agent_name, self._content = emit, agent_name, content
         self._clock, self._pseudonym, self._new_id = clock, pseudonym, new_id
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
-    def read(self, event: ObservedEvent) -> None:
+    def read(self, event: events.ObservedEvent) -> None:
         """Record a step of a run, or make the span of an event."""
-        if isinstance(event, RunEvent) and type(event) in TraceRecorder.kinds:
+        kind = type(event)
+        if isinstance(event, events.RunEvent) and kind in TraceRecorder.kinds:
             run = self._runs.get(event.run_id)
             if run is not None:
                 run.trace.read(event)
-        if (station := _STATIONS.get(type(event))) is not None:
-            station(self, event)
+        if kind in self._methods:
+            super().read(event)
 
     # ── receipt ──
 
-    def received(self, event: MessageReceived) -> None:
+    def message_received(self, event: events.MessageReceived) -> None:
         links = [{"traceparent": TRACEPARENT.get()}]
         run_id = run_id_of(event.conversation, event.event_id)
         attributes = self._of_message("inbound", event)
         self._moment(run_id, f"{genai.RECEIVE} {event.address.channel}", "CONSUMER", attributes, links=links, root=True)
 
-    def dropped(self, event: DuplicateDropped) -> None:
+    def duplicate_dropped(self, event: events.DuplicateDropped) -> None:
         run_id = run_id_of(event.conversation, event.event_id)
         self._moment(run_id, "duplicate", "INTERNAL", self._of_message("dedup", event))
 
-    def _of_message(self, step: str, event: MessageReceived | DuplicateDropped) -> dict[str, Any]:
+    def _of_message(self, step: str, event: events.MessageReceived | events.DuplicateDropped) -> dict[str, Any]:
         return {
             genai.STEP_TYPE: step,
             genai.CHANNEL: event.address.channel,
@@ -145,7 +125,7 @@ class SpanReader:
 
     # ── turns and other runs ──
 
-    def turn_began(self, event: TurnStart) -> None:
+    def turn_start(self, event: events.TurnStart) -> None:
         others = [run_id_of(event.conversation, each) for each in event.event_ids if each != event.cause]
         self._begin(
             event.run_id,
@@ -159,8 +139,8 @@ class SpanReader:
             below_root=event.received,
         )
 
-    def run_began(self, event: RunStart) -> None:
-        """Begin a run that is no turn."""
+    def run_start(self, event: events.RunStart) -> None:
+        """Begin a run outside of a turn."""
         if event.run_id not in self._runs:
             self._begin(event.run_id, parent_run_id=event.parent_run_id)
 
@@ -170,28 +150,28 @@ class SpanReader:
         if len(self._runs) > _MOST_RUNS:
             self._runs.popitem(last=False)
 
-    def turn_ended(self, event: TurnEnd) -> None:
+    def turn_end(self, event: events.TurnEnd) -> None:
         self._end(event.run_id, event.stop_reason)
 
-    def turn_failed(self, event: TurnFailed) -> None:
+    def turn_failed(self, event: events.TurnFailed) -> None:
         self._end(event.run_id, "error", failed=event.error)
 
-    def run_ended(self, event: RunEnd) -> None:
+    def run_end(self, event: events.RunEnd) -> None:
         if (run := self._runs.get(event.run_id)) is not None and not run.conversation:
             self._end(event.run_id, event.result.stop_reason)
 
-    def run_failed(self, event: RunError) -> None:
+    def error(self, event: events.RunError) -> None:
         if (run := self._runs.get(event.run_id)) is not None and not run.conversation:
             self._end(event.run_id, "error")
 
-    def lease_lost(self, event: LeaseLost) -> None:
-        """Forget the turn of a conversation: another process goes on with it."""
+    def lease_lost(self, event: events.LeaseLost) -> None:
+        """Forget the turn of a conversation: another process continues the turn."""
         if event.kind == "turn":
             for run_id in [each for each, run in self._runs.items() if run.conversation == event.conversation]:
                 del self._runs[run_id]
 
-    def settled(self, event: EventSettled) -> None:
-        """Make the span of a decision. A turn that its events ended without a call of the model ends here too."""
+    def event_settled(self, event: events.EventSettled) -> None:
+        """Make the span of a decision. A turn settled without a call of the model ends here too."""
         run = self._runs.get(event.run_id)
         links = [root_link(_run_of_action(event.conversation, each)) for each in event.actions]
         if run is not None:
@@ -208,7 +188,7 @@ class SpanReader:
         self._moment(event.run_id, genai.DECIDE, "INTERNAL", attributes, links=links, root=root)
 
     def _end(self, run_id: str, stop_reason: str, *, failed: BaseException | None = None) -> None:
-        """Make the spans of an attempt and its steps."""
+        """Make the spans of an attempt and of the steps."""
         run = self._runs.pop(run_id, None)
         if run is None:
             return
@@ -227,12 +207,12 @@ class SpanReader:
 
     # ── actions ──
 
-    def decided(self, event: PendingDecided) -> None:
+    def pending_decided(self, event: events.PendingDecided) -> None:
         action = event.action
         attributes = {**self._of_action("pending_decided", action), genai.OUTCOME: event.intent}
         self._moment(_run_id(action), genai.DECIDE, "INTERNAL", attributes)
 
-    def effect_ended(self, event: EffectEnd) -> None:
+    def effect_end(self, event: events.EffectEnd) -> None:
         action, ended = event.action, self._clock()
         error = "_OTHER" if event.error is None else type(event.error).__name__
         self._emit(
@@ -252,7 +232,7 @@ class SpanReader:
             )
         )
 
-    def resolved(self, event: PendingResolved) -> None:
+    def pending_resolved(self, event: events.PendingResolved) -> None:
         action = event.action
         self._emit(
             gateway_span(
@@ -278,20 +258,20 @@ class SpanReader:
 
     # ── delivery ──
 
-    def sent(self, event: MessageSent) -> None:
+    def message_sent(self, event: events.MessageSent) -> None:
         ended = self._clock()
         self._deliver(event, ended, event.address.channel, event.duration_ms or 0.0, call=event.call)
 
-    def retried(self, event: DeliveryRetried) -> None:
+    def delivery_retried(self, event: events.DeliveryRetried) -> None:
         self._deliver(event, self._clock(), event.channel, event.duration_ms, call=event.call, failed="retried")
 
-    def undelivered(self, event: DeliveryFailed) -> None:
+    def delivery_failed(self, event: events.DeliveryFailed) -> None:
         failed = None if event.suppressed else "undeliverable"
         self._deliver(event, self._clock(), event.address.channel, 0.0, failed=failed)
 
     def _deliver(
         self,
-        event: MessageSent | DeliveryRetried | DeliveryFailed,
+        event: events.MessageSent | events.DeliveryRetried | events.DeliveryFailed,
         ended: datetime,
         channel: str,
         duration_ms: float,
@@ -328,7 +308,7 @@ class SpanReader:
         links: Sequence[Mapping[str, str]] = (),
         root: bool = False,
     ) -> None:
-        """Make a span of no length, which is now."""
+        """Make a span of zero length at the current time."""
         now, own_id = self._clock(), None if root else self._new_id()
         self._emit(
             gateway_span(
@@ -342,25 +322,5 @@ def _run_id(action: PendingAction) -> str:
 
 
 def _run_of_action(conversation: str, action_id: str) -> str:
-    """Return the id under which the end of an action is told, and which its receipt has."""
+    """Return the run id for the end and the receipt of an action."""
     return run_id_of(conversation, action_event_id(action_id))
-
-
-_STATIONS: Final[Mapping[type[ObservedEvent], Callable[[SpanReader, Any], None]]] = {
-    MessageReceived: SpanReader.received,
-    DuplicateDropped: SpanReader.dropped,
-    TurnStart: SpanReader.turn_began,
-    TurnEnd: SpanReader.turn_ended,
-    TurnFailed: SpanReader.turn_failed,
-    RunStart: SpanReader.run_began,
-    RunEnd: SpanReader.run_ended,
-    RunError: SpanReader.run_failed,
-    LeaseLost: SpanReader.lease_lost,
-    EventSettled: SpanReader.settled,
-    PendingDecided: SpanReader.decided,
-    EffectEnd: SpanReader.effect_ended,
-    PendingResolved: SpanReader.resolved,
-    MessageSent: SpanReader.sent,
-    DeliveryRetried: SpanReader.retried,
-    DeliveryFailed: SpanReader.undelivered,
-}

@@ -1,4 +1,4 @@
-"""The teller: it tells each event once, to the readers of this process and to the observers of authors."""
+"""The teller: emits each event once, to the readers of this process and to the observers of authors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from channels import Json
@@ -18,15 +18,14 @@ from gateway.observe.callbacks import Callbacks
 from gateway.observe.events import ObservedEvent, RunEvent
 from gateway.observe.observer import AgentObserver
 from gateway.observe.private import private
+from gateway.observe.reader import Reader
 from gateway.observe.recorder import TraceRecorder
 from gateway.observe.runs import new_run_id
 from gateway.timing.left_tasks import leave
 
-__all__ = ["MOST_WAITING", "SILENT", "Reader", "RunTeller", "Teller", "begin_run"]
-
 
 class _Told:
-    """The awaitable of an event that no observer holds. It costs less than a coroutine, and most events have none."""
+    """The awaitable of an event without a waiting observer: cheaper than a coroutine. Most events have no observer."""
 
     __slots__ = ()
 
@@ -43,34 +42,21 @@ R = TypeVar("R", bound=RunEvent)
 log = logging.getLogger("askfirst.observe")
 
 MOST_WAITING = 1_000
-"""The events that may wait for one observer in the background."""
+"""The limit of waiting events of one observer in the background."""
 DRAIN_SECONDS = 10.0
-"""The time for which a drain waits for the observers."""
-
-Kind: TypeAlias = type[ObservedEvent]
-
-
-class Reader(Protocol):
-    """A reader of the gateway's own. `read` does not block, wait or raise."""
-
-    @property
-    def kinds(self) -> Collection[Kind] | None:
-        """The classes of the events that it reads; None: all."""
-        ...
-
-    def read(self, event: ObservedEvent) -> None: ...
+"""The longest wait of a drain for the observers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listeners:
-    """The readers and observers that want events of one class."""
+    """The readers and observers of one class of events."""
 
     readers: Sequence[Reader]
     observers: Sequence[AgentObserver]
 
 
 class Teller:
-    """Tells events to readers and observers. An event that has no listener is not even made."""
+    """Emits events to readers and observers. Without a listener, the event object is not created."""
 
     def __init__(self, *, readers: Sequence[Reader] = (), observers: Sequence[AgentObserver] = ()) -> None:
         self._readers, self._observers = readers, observers
@@ -80,21 +66,21 @@ class Teller:
             if isinstance(observer, Callbacks):
                 observer.tell_changes_to(self)
         self.dropped: Counter[str] = Counter()
-        """Name of an observer's class -> the events that it did not get, because too many were waiting."""
+        """Name of an observer's class -> the number of events dropped because too many were waiting."""
         self.failed: Counter[str] = Counter()
-        """Name of an observer's class -> the events at which it raised or took too long."""
+        """Name of an observer's class -> the number of events with an error or a timeout of the observer."""
         self._logged: set[tuple[str, str]] = set()
         self._too_slow: set[int] = set()
-        """The ids of the blocking observers that took too long once. No run waits for them again."""
+        """The ids of the blocking observers with a timeout in the past. No run waits for these again."""
 
     def tell(self, kind: Callable[P, E], /, *args: P.args, **fields: P.kwargs) -> Awaitable[None]:
-        """Tell an event. `kind` is its class, and the rest its fields. Await the result: the blocking observers."""
+        """Emit an event with the class `kind` and these fields. Await the result to wait for blocking observers."""
         if (listeners := self.listeners(kind)) is not None:
             return self.pass_on(kind(*args, **fields), listeners)
         return _TOLD
 
     def tell_now(self, kind: Callable[P, E], /, *args: P.args, **fields: P.kwargs) -> None:
-        """Tell an event where nothing may wait. A blocking observer gets it in the background."""
+        """Emit an event where waiting is not allowed. A blocking observer handles the event in the background."""
         if (listeners := self.listeners(kind)) is not None:
             self.pass_on_now(kind(*args, **fields), listeners)
 
@@ -109,7 +95,7 @@ class Teller:
             return found
 
     def _wants(self, observer: AgentObserver, name: str) -> bool:
-        """Ask an observer whether it wants the events of this name. One that raises gets none of them."""
+        """Return True if an observer wants the events of this name. After an error in `wants`, the answer is False."""
         try:
             return observer.wants(name)
         except Exception as error:  # noqa: BLE001 - it must not change the run
@@ -117,11 +103,11 @@ class Teller:
             return False
 
     def listeners_changed(self) -> None:
-        """Ask the observers anew which events they want."""
+        """Forget the listeners. The observers are asked anew for the wanted events."""
         self._listeners.clear()
 
     async def pass_on(self, event: ObservedEvent, listeners: _Listeners) -> None:
-        """Give an event to its listeners, and wait for the blocking observers."""
+        """Pass an event to the listeners, and wait for the blocking observers."""
         for reader in listeners.readers:
             reader.read(event)
         blocking: list[tuple[AgentObserver, Awaitable[Any]]] = []
@@ -142,7 +128,7 @@ class Teller:
                 _close(unfinished)
 
     def pass_on_now(self, event: ObservedEvent, listeners: _Listeners) -> None:
-        """Give an event to its listeners, and wait for none."""
+        """Pass an event to the listeners, without waiting."""
         for reader in listeners.readers:
             reader.read(event)
         own = private(event) if listeners.observers else event
@@ -160,9 +146,9 @@ class Teller:
         return result if inspect.isawaitable(result) else None
 
     async def finish(self, observer: AgentObserver, name: str, unfinished: Awaitable[Any]) -> None:
-        """Await an observer's method within its time. Its error is counted, and logged once for each event's name.
+        """Await an observer's method up to the timeout. Count errors, and log the first error of each event name.
 
-        A method that takes longer is cancelled and left, even if it does not end then.
+        After the timeout the method is cancelled and left behind, even if the cancellation has no effect.
         """
         task = asyncio.ensure_future(unfinished)
         try:
@@ -187,7 +173,7 @@ class Teller:
             log.warning("observer %s failed at %s: %s (logged once)", who, name, describe_error(error))
 
     async def drain(self, limit_seconds: float = DRAIN_SECONDS) -> None:
-        """Wait until the observers have handled the events that wait for them, or this time is over."""
+        """Wait until the observers have handled all waiting events, or until the time limit."""
         queues = [queue for queue in self._queues.values() if queue.is_busy]
         if queues:
             await asyncio.gather(*(queue.drain(limit_seconds) for queue in queues))
@@ -197,13 +183,13 @@ _Waiting: TypeAlias = asyncio.Queue[tuple[str, Awaitable[Any]]]
 
 
 class _ObserverQueue:
-    """The events that wait for one observer in the background, in order."""
+    """The waiting events of one observer in the background, in order."""
 
     def __init__(self, observer: AgentObserver, teller: Teller) -> None:
         self._observer, self._teller = observer, teller
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Waiting, asyncio.Task[None]]]
         self._of_loop = WeakKeyDictionary()
-        """Event loop -> its waiting events, and the task that hands them over: threads have loops of their own."""
+        """Event loop -> the waiting events and their worker task. Each thread has a loop of its own."""
 
     @property
     def is_busy(self) -> bool:
@@ -211,7 +197,7 @@ class _ObserverQueue:
         return found is not None and not found[1].done()
 
     def add(self, name: str, unfinished: Awaitable[Any]) -> None:
-        """Add an awaitable behind the waiting ones. It is dropped when too many wait."""
+        """Add an awaitable at the end of the queue. Drop the awaitable if the queue is full."""
         loop = asyncio.get_running_loop()
         found = self._of_loop.get(loop)
         if found is None or found[1].done():
@@ -248,7 +234,7 @@ class _ObserverQueue:
                 waiting.task_done()
 
     async def drain(self, limit_seconds: float) -> None:
-        """Wait until no event waits, or this time is over. What waits then is dropped."""
+        """Wait until the queue is empty, or until the time limit. Drop the events left at the limit."""
         found = self._of_loop.get(asyncio.get_running_loop())
         if found is None:
             return
@@ -263,21 +249,21 @@ class _ObserverQueue:
 
 
 def _close(unfinished: Awaitable[Any]) -> None:
-    """Close a coroutine that is never awaited, so that Python does not warn."""
+    """Close a coroutine without awaiting, to avoid a warning of Python."""
     if isinstance(unfinished, Coroutine):
         unfinished.close()
 
 
 @dataclass(frozen=True, slots=True)
 class RunTeller:
-    """Tells the events of one run: to its trace, and as `Teller` does."""
+    """Emits the events of one run to the trace of the run, and as `Teller` does."""
 
     teller: Teller
     run_id: str
     trace: TraceRecorder
 
     def tell(self, kind: Callable[Concatenate[str, P], R], /, *args: P.args, **fields: P.kwargs) -> Awaitable[None]:
-        """Tell an event of this run. Await the result: the blocking observers."""
+        """Emit an event of this run. Await the result to wait for the blocking observers."""
         listeners, is_read = self.teller.listeners(kind), kind in self.trace.kinds
         if listeners is None and not is_read:
             return _TOLD
@@ -287,7 +273,7 @@ class RunTeller:
         return _TOLD if listeners is None else self.teller.pass_on(event, listeners)
 
     def tell_now(self, kind: Callable[Concatenate[str, P], R], /, *args: P.args, **fields: P.kwargs) -> None:
-        """Tell an event of this run where nothing may wait."""
+        """Emit an event of this run where waiting is not allowed."""
         listeners, is_read = self.teller.listeners(kind), kind in self.trace.kinds
         if listeners is None and not is_read:
             return
@@ -310,7 +296,7 @@ def begin_run(
     parent_run_id: str | None = None,
     metadata: Mapping[str, Json] | None = None,
 ) -> RunTeller:
-    """Return the teller of a new run with an empty trace. None: the run gets a random id."""
+    """Return the teller of a new run with an empty trace. Without a `run_id`, the run gets a random id."""
     run_id = run_id or new_run_id()
     trace = TraceRecorder(run_id, clock=clock, parent_run_id=parent_run_id, metadata=metadata)
     return RunTeller(teller, run_id, trace)

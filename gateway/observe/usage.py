@@ -1,4 +1,4 @@
-"""The meter of one agent: the usage of its runs in this process, and the analytics of its tools."""
+"""The usage of an agent in this process: the sum over the runs, and the analytics of the tools."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from threading import Lock
 from channels import Json
 from gateway.providers.base import NO_USAGE, ToolUsage, Usage
 
-__all__ = ["AgentAnalytics", "UsageMeter", "usage_text"]
-
 _MOST_UNSUMMED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAnalytics:
-    """How the tools of one agent were used in this process."""
+    """The calls of an agent's tools in this process, by tool."""
 
     by_tool: Mapping[str, ToolUsage]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return each tool's calls, failures, their share, and the mean duration in milliseconds."""
+        """Return the calls, the failures, the failure rate and the mean duration in milliseconds of each tool."""
         return {
             name: {
                 "calls": used.calls,
@@ -33,7 +31,7 @@ class AgentAnalytics:
         }
 
     def summary(self) -> str:
-        """Return a line for each tool, the most used first."""
+        """Return a line for each tool, the most used tool first."""
         lines = [
             f"{name}: {used.calls} calls, {used.failed} failed, {used.duration_ms / max(used.calls, 1):.0f} ms each"
             for name, used in sorted(self.by_tool.items(), key=lambda each: (-each[1].calls, each[0]))
@@ -42,7 +40,7 @@ class AgentAnalytics:
 
 
 class UsageMeter:
-    """Sums the usage of runs. It is safe in several threads."""
+    """Sums the usage of runs. Thread-safe."""
 
     def __init__(self) -> None:
         self._sum = NO_USAGE
@@ -50,7 +48,7 @@ class UsageMeter:
         self._lock = Lock()
 
     def add(self, usage: Usage) -> None:
-        """Add the usage of one call to the model, or of the tools of one run."""
+        """Add the usage of a call to the model, or of the tools of a run."""
         self._new.append(usage)
         if len(self._new) >= _MOST_UNSUMMED:
             self.total()
@@ -63,13 +61,13 @@ class UsageMeter:
             return self._sum
 
     def reset(self) -> None:
-        """Begin anew at 0."""
+        """Start again at 0."""
         with self._lock:
             self._sum, self._new = NO_USAGE, []
 
 
 def usage_text(usage: Usage) -> str:
-    """Return a usage in one line: tokens, cached ones apart, and the cost, or which part of it is unknown."""
+    """Return a usage in a line: all tokens, the cached tokens, and the cost or the number of unpriced calls."""
     cached = f", {usage.cached_prompt_tokens} of them cached" if usage.cached_prompt_tokens else ""
     tokens = f"{usage.total_tokens} tokens ({usage.prompt_tokens} in{cached}, {usage.completion_tokens} out)"
     return f"{tokens}, {_cost_text(usage)}"

@@ -15,6 +15,7 @@ from gateway.pending.audit import OPERATOR
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.prompt import covered, fixed_arguments
+from gateway.pending.seal import SEAL_FAILED
 from gateway.store.transaction import Transaction
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
@@ -29,10 +30,10 @@ class ActionCommands(StoreCommands):
     """Commands on the actions of a store."""
 
     async def pending(self) -> list[JsonObject]:
-        """Return the actions that are open, running or in doubt, oldest first.
+        """Return the open, running and doubtful actions, oldest first.
 
-        Actions in doubt come first: with an unknown outcome, or with a record that was changed without the key.
-        Standing permissions come last, in the state ``permitted``.
+        Actions in doubt come first: with an unknown outcome, or with a record changed without the key. Standing
+        permissions come last, in the state ``permitted``.
         """
         found: list[PendingAction] = []
         unreadable: list[JsonObject] = []
@@ -48,7 +49,7 @@ class ActionCommands(StoreCommands):
         return [*map(_summary, found[:doubts]), *unreadable, *map(_summary, found[doubts:]), *permitted]
 
     async def action(self, action_id: str) -> JsonObject:
-        """Return all fields of an action, by its id or the beginning of it. Raises NotDone."""
+        """Return all fields of an action, by the id or its beginning. Raises NotDone."""
         action = await self._find(action_id)
         return {
             **_summary(action),
@@ -65,7 +66,7 @@ class ActionCommands(StoreCommands):
         }
 
     async def cancel(self, action_id: str) -> JsonObject:
-        """Withdraw an action that is not launched yet, or a standing permission. The person is told. Raises NotDone."""
+        """Withdraw an action not launched yet, or a standing permission. The person is notified. Raises NotDone."""
         held = [
             each for each in await self._permissions() if action_id and each.pending_action_id.startswith(action_id)
         ]
@@ -78,7 +79,7 @@ class ActionCommands(StoreCommands):
         return await self._change(action_id, withdraw, "only what has not run yet can be cancelled")
 
     async def settle(self, action_id: str, state: Literal["done", "failed"]) -> JsonObject:
-        """Settle an action of unknown outcome as done or failed. The person is told. Raises NotDone."""
+        """Settle an action of unknown outcome as done or failed. The person is notified. Raises NotDone."""
         if state not in ("done", "failed"):
             raise NotDone(f"an action is settled as done or failed, not as {state}")
 
@@ -88,7 +89,7 @@ class ActionCommands(StoreCommands):
         return await self._change(action_id, settle, "only what is unknown can be settled")
 
     async def _permissions(self) -> list[PendingAction]:
-        """Return the actions whose standing permission still holds."""
+        """Return the actions with a valid standing permission."""
         prefix = keys.index("")
         found: list[PendingAction] = []
         for key, record in await self._store.scan(prefix):
@@ -127,7 +128,7 @@ class ActionCommands(StoreCommands):
         )
 
     async def _find(self, action_id: str) -> PendingAction:
-        """Return the action with an id that begins with this. Raises NotDone."""
+        """Return the action with an id beginning with this text. Raises NotDone."""
         found = await self._store.scan(keys.action(action_id)) if action_id else []
         if len(found) > 1:
             raise NotDone(f"{len(found)} actions begin with {action_id}: give more of the id")
@@ -135,19 +136,19 @@ class ActionCommands(StoreCommands):
             raise NotDone(f"there is no action {action_id}")
         action = stored_action(self._keyring, *found[0])
         if action is None:
-            raise NotDone(f"action {action_id} was changed by somebody without the key, or ASKFIRST_SECRET is another")
+            raise NotDone(f"action {action_id}: {SEAL_FAILED}")
         return action
 
     async def _change(
         self, action_id: str, change: Callable[[ConversationActions, PendingAction], bool], rule: str
     ) -> JsonObject:
-        """Change an action, and return its summary. Raises NotDone with `rule` when `change` returns False."""
+        """Change an action, and return the action's summary. Raises NotDone with `rule` when `change` returns False."""
         for attempt in attempts():
             async with attempt:
                 action = await self._find(action_id)
                 actions = await self._load(action.conversation, action.pending_action_id)
                 for tampered in actions.changes.tampered:
-                    log.error("action %s was changed by somebody without the key: it will not run", tampered)
+                    log.error("action %s: %s: it will not run", tampered, SEAL_FAILED)
                 if not change(actions, action):
                     action = actions.get(action.pending_action_id) or action
                     raise NotDone(f"action {action_id} is {action.reason or action.state}: {rule}")
@@ -177,7 +178,7 @@ def _summary(action: PendingAction) -> JsonObject:
 
 
 def _permitted(giver: PendingAction) -> JsonObject:
-    """Return the summary of the standing permission that an action gave."""
+    """Return the summary of the standing permission given by an action."""
     grant, offer = giver.grant, giver.standing
     if grant is None or offer is None:
         raise ValueError(f"action {giver.pending_action_id} gave no permission")
@@ -200,7 +201,7 @@ def _permitted(giver: PendingAction) -> JsonObject:
 
 
 def _unreadable(action_id: str) -> JsonObject:
-    """Return the summary of a record that cannot be read or has no valid seal."""
+    """Return the summary of an unreadable record or of a record without a valid seal."""
     return {
         "id": action_id,
         "code": "",

@@ -1,9 +1,9 @@
 """The digest of a question, and the seals over the records between the question and the effect.
 
-A seal is an HMAC with the gateway's key over the stored bytes and their name. It does not hold for bytes that were
-edited, copied to another name or made without the key. Sealed are the record of each action, the index of its
-conversation, every event, every queued part, every step of a turn's checkpoint, every line of a transcript, and each
-record that a model reads: notes, memories, facts, kept results and cached replies.
+A seal is an HMAC with the gateway's key over the stored bytes and their name. Bytes edited, copied to another name or
+made without the key have no valid seal. Sealed are the record of each action, the index of its conversation, every
+event, every queued part, every step of a turn's checkpoint, every line of a transcript, and each record for a model:
+notes, memories, facts, kept results and cached replies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Final, Literal, TypeAlias, TypeGuard
 
 from channels import Json
 from gateway.store.form import FORM
@@ -20,15 +20,17 @@ from gateway.tools.pending_action import PendingAction, canonical_json, json_tex
 
 Purpose: TypeAlias = Literal["record", "event", "part", "step", "note", "person", "line"]
 
+SEAL_FAILED: Final = "seal check failed (not written with ASKFIRST_SECRET)"
+"""The text for operators about a record or event with a wrong seal."""
 _MAC_HEX = 32
 """The hex digits of the seal of an event, a part or a step: 128 bits. Slack's and Twilio's signatures have no less."""
 
 
 def compute_digest(action: PendingAction) -> str:
-    """Return the SHA-256 over the shown question, requester, conversation, approvers and ttl, which never change.
+    """Return the SHA-256 over the shown question, requester, conversation, approvers and ttl, all of them constant.
 
-    No release changes this formula. A field that a later release adds is part of it only for a record that has the
-    field. Raises ValueError when the arguments or the precondition are not canonical JSON.
+    No release changes this formula. A field added by a later release is included only for a record with this field.
+    Raises ValueError if the arguments or the precondition are not canonical JSON.
     """
     added: dict[str, Json] = {"standins": [*sorted(action.standins)]} if action.standins else {}
     if action.salt:
@@ -67,11 +69,11 @@ class Sealed:
     text: str
     seal: str
     is_old: bool = False
-    """True if another key than the first one made the seal."""
+    """True if a key other than the first made the seal."""
 
 
 def is_sealed(stored: object) -> TypeGuard[dict[str, Json]]:
-    """Return True for a stored value in sealed form, whether its seal holds or not."""
+    """Return True for a stored value in sealed form, with a valid seal or not."""
     return isinstance(stored, dict) and isinstance(stored.get("body"), str)
 
 
@@ -81,7 +83,7 @@ def step_context(conversation: str, last_mac: str) -> str:
 
 
 class Keyring:
-    """The gateway's keys. The first one seals; all of them verify.
+    """The gateway's keys. The first key seals; all keys verify.
 
     Raises ValueError without a key, or with a key under 16 bytes.
     """
@@ -89,22 +91,24 @@ class Keyring:
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) < 16 for key in keys):
             raise ValueError("a keyring needs keys of at least 16 bytes")
-        self._keys = [_derived(key, b"askfirst seal") for key in keys]
+        # A copy of a begun HMAC costs less than a new one, and keeps the interpreter: `hmac.digest` releases it, and
+        # waits for the store's thread to give it back.
+        self._keys = [hmac.new(_derived(key, b"askfirst seal"), digestmod=hashlib.sha256) for key in keys]
 
     @property
     def rotates(self) -> bool:
-        """True if there is an older key beside the first one."""
+        """True if there is an older key beside the first."""
         return len(self._keys) > 1
 
     # ── records ──
 
     def seal(self, name: str, text: str) -> dict[str, Json]:
-        """Return the stored form of a record: its text, and the seal over the text, its form and its name."""
+        """Return the stored form of a record: the text, and the seal over text, form and name."""
         seal = self._mac("record", name, f"{FORM}\n{text}")
         return {"form": FORM, "seal": seal, "body": text}
 
     def open(self, name: str, stored: Json) -> Sealed | None:
-        """Return the text and the seal of a record of this form whose seal holds, else None."""
+        """Return the text and the seal of a record of this form with a valid seal, else None."""
         match stored:
             case {"form": int(form), "body": str(text), "seal": str(seal)} if form == FORM:
                 number = self.key_of("record", name, f"{FORM}\n{text}", seal)
@@ -118,15 +122,15 @@ class Keyring:
     # ── events, parts, steps ──
 
     def stamped(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the body with a seal over its JSON and its context."""
+        """Return the body with a seal over the JSON and the context."""
         return {**body, "mac": self.mac(purpose, context, json_text(body))}
 
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
-        """Return True if the body carries the seal that `stamped` gives it in this context."""
+        """Return True if the body carries the seal made by `stamped` in this context."""
         return self.key_of_body(purpose, context, body) is not None
 
     def key_of_body(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> int | None:
-        """Return the number of the key with which `stamped` gave the body its seal: 0 is the first; None: no key."""
+        """Return the number of the key used by `stamped` to seal the body: 0 is the first; None: no key."""
         bare = dict(body)
         mac = bare.pop("mac", None)
         return self.key_of(purpose, context, json_text(bare), mac) if isinstance(mac, str) else None
@@ -134,27 +138,33 @@ class Keyring:
     # ── texts ──
 
     def mac(self, purpose: Purpose, context: str, text: str) -> str:
-        """Return the seal over a text and its context: 32 hex digits."""
+        """Return the seal over a text and a context: 32 hex digits."""
         return self._mac(purpose, context, text)[:_MAC_HEX]
 
     def key_of(self, purpose: Purpose, context: str, text: str, mac: str) -> int | None:
-        """Return the number of the key that made this seal over a text: 0 is the first; None: no key did."""
+        """Return the number of the key that made this seal over a text: 0 is the first; None: no key."""
         if len(mac) < _MAC_HEX:
             return None
         message = _message(purpose, context, text)
         for number, key in enumerate(self._keys):
-            if _same(hmac.digest(key, message, hashlib.sha256).hex()[: len(mac)], mac):
+            if _same(_digest(key, message)[: len(mac)], mac):
                 return number
         return None
 
     def _mac(self, purpose: Purpose, context: str, text: str) -> str:
-        return hmac.digest(self._keys[0], _message(purpose, context, text), hashlib.sha256).hex()
+        return _digest(self._keys[0], _message(purpose, context, text))
 
 
 def _message(purpose: Purpose, context: str, text: str) -> bytes:
     """Return the joined fields. No two different triples give the same bytes."""
     head = context.encode("utf-8", "surrogatepass")
     return b"%b\n%d\n%b%b" % (purpose.encode(), len(head), head, text.encode("utf-8", "surrogatepass"))
+
+
+def _digest(key: hmac.HMAC, message: bytes) -> str:
+    begun = key.copy()
+    begun.update(message)
+    return begun.hexdigest()
 
 
 def _same(one: str, other: str) -> bool:

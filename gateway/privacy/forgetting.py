@@ -1,6 +1,6 @@
-"""The order of a forgetting. A record that leads to others is removed after them, so a repeat finds the rest.
+"""The order of a forgetting. Records leading to other records are removed last, so a repeat finds the rest.
 
-The files that only forgotten lines and records name are deleted.
+Files named only by forgotten lines and records are deleted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from gateway.store.types import Dead, Forgotten, Key
 from gateway.stored import keys
 
 _CACHES: Final = ("cached/", keys.overheard(""))
-"""The beginnings of records that go for all people: their names tell no person, and they last minutes or a day."""
+"""Prefixes of records removed for all people. These names contain no person, and the records last minutes or a day."""
 _OF_GROUPS: Final = ("raw/", "trace/", "message/", f"{keys.REPEATED}/")
-"""The beginnings of the names of a group's records that go as a whole."""
+"""Prefixes of a group's records removed as a whole."""
 _NEWCOMERS_SECONDS: Final = 86_400.0
 
 
@@ -40,9 +40,9 @@ async def forget(
 ) -> Mapping[str, int]:
     """Remove all data of a conversation of this bot, or of a person like ``telegram:123:456``.
 
-    Return the counts of each kind that was removed; empty if there was no data. `artifacts`: the files, of which the
-    ones go that only this data names. Raises NotForgotten while a turn or action of it runs, and StoreUnavailable, also
-    when another program reads the file of the store; then a repeat removes the rest.
+    Return the removed counts of each kind; empty if there was no data. `artifacts`: the files. Only files named by this
+    data alone are deleted. Raises NotForgotten during a turn or an action of the person or conversation, and
+    StoreUnavailable, also while another program reads the file of the store. Then a repeat removes the rest.
     """
     scope = await find_scope(store, bot, who)
     await refuse_what_runs(store, scope)
@@ -67,7 +67,7 @@ async def forget(
 
 
 async def _withdraw(store: Store, keyring: Keyring, conversation: str, name: str) -> None:
-    """Close an open action, with its line in the audit. No other chat is told: its question there goes too."""
+    """Close an open action, with a line in the audit. Other chats are not notified: the question is removed too."""
     actions = await load_actions(
         store,
         conversation,
@@ -105,7 +105,7 @@ async def _remove(store: Store, scope: Extent) -> Counter[str]:
 
 
 async def _tokens(store: Store, scope: Extent) -> frozenset[str]:
-    """Return the hashes of the buttons in these conversations, also of actions that are gone already."""
+    """Return the hashes of the buttons in these conversations, also of already removed actions."""
     prefix = keys.token("")
     return frozenset(
         key.name.removeprefix(prefix)
@@ -115,7 +115,7 @@ async def _tokens(store: Store, scope: Extent) -> frozenset[str]:
 
 
 def _strangers(person: str | None) -> frozenset[str]:
-    """Return the person, and the hash under which the rate of their refused messages stands."""
+    """Return the person, and the hashes in the names of the rates of the person's refused messages."""
     if person is None:
         return frozenset()
     hashes = {hashlib.sha256(f"{kind}/{person}".encode()).hexdigest() for kind in ("person", "place")}
@@ -149,7 +149,7 @@ async def _forget_newcomer(store: Store, keyring: Keyring, scope: Extent) -> Non
 
 
 async def _clean_security(store: Store, scope: Extent) -> None:
-    """Take the person and the conversations out of the lines of the security log, which stay."""
+    """Remove the person and the conversations from the lines of the security log. The lines stay."""
     for partition in store.partitions:
         lines = await lines_of(store, Key(partition, keys.SECURITY))
         rewritten: list[tuple[str, int, Json]] = []
@@ -170,9 +170,9 @@ _MOST: Final = 10_000
 
 
 async def drop_files(store: Store, artifacts: ArtifactStore, scope: Extent) -> int:
-    """Delete the files that no line or record names but the forgotten ones. Return their number.
+    """Delete the files named by forgotten lines and records alone. Return the number of files.
 
-    It comes before the lines and records are removed: if it is killed, a repeat finds the same files.
+    Runs before the removal of the lines and records: after a kill, a repeat finds the same files.
     """
     if not await artifacts.names():
         return 0
@@ -217,7 +217,8 @@ async def _waiting(store: Store, scope: Extent, going: set[str], staying: set[st
         goes = conversation in scope.own or scope.is_by_person(body) or scope.tells(body)
         (going if goes else staying).update(_hashes(dict(body)))
     for letter in await store.dead_letters():
-        (going if letter.conversation in scope.own else staying).update(_HASH.findall(dead_to_text(letter)))
+        goes = letter.conversation in scope.own or _is_theirs(scope, letter)
+        (going if goes else staying).update(_HASH.findall(dead_to_text(letter)))
 
 
 def _hashes(value: Json) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Steps of a clock: it is set by hand, by NTP at its start, or when a virtual machine is resumed.
+"""Steps of a clock: set by hand, by NTP at the start, or when a virtual machine is resumed.
 
 A deadline of 15 minutes lasts 15 minutes of a monotonic clock. All moments here are microseconds.
 """
@@ -12,39 +12,44 @@ from typing import Final
 log = logging.getLogger("askfirst.store")
 
 DOUBTED_MICROS: Final = 86_400_000_000
-"""A clock that is this far ahead of the latest moment in a store may be wrong, until an operator confirms it."""
+"""A clock this far ahead of the latest moment in a store may be wrong, until confirmed by an operator."""
 _NOTICED: Final = 2_000_000
-"""A smaller step is followed at once: it misses no deadline, and is a usual correction of a clock."""
+"""A smaller step is followed at once: no deadline is missed, and clocks are usually corrected this way."""
 _SURE_WITHIN: Final = 1_000_000
-"""A remote clock whose answer takes longer is not compared."""
+"""A remote clock with a slower answer is not compared."""
 _CATCHES_UP: Final = 1_000
-"""A step is made up for by one part in this many of the time that passes: 15 minutes are a second shorter."""
+"""The divisor of the passing time for catching up after a step: 15 minutes are a second shorter."""
 
 _ASLEEP_TOO = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-"""Linux has a separate clock that continues while the machine sleeps. Elsewhere the monotonic one does."""
+"""Linux has a separate clock with the time asleep. Elsewhere the monotonic clock includes this time."""
 
 
 def elapsed_ns() -> int:
-    """Return the nanoseconds of a monotonic clock that continues while the machine sleeps."""
+    """Return the nanoseconds of a monotonic clock, including the time asleep."""
     return time.monotonic_ns() if _ASLEEP_TOO is None else time.clock_gettime_ns(_ASLEEP_TOO)
 
 
+def elapsed_seconds() -> float:
+    """Return the seconds of a monotonic clock, including the time asleep: leases lapse during a suspend."""
+    return elapsed_ns() / 1e9
+
+
 class ClockSteps:
-    """How far a clock is ahead since it was set forward, by comparison with a monotonic clock."""
+    """The lead of a clock since a step forward, by comparison with a monotonic clock."""
 
     def __init__(self, name: str) -> None:
         """`name` of the clock, for the log."""
         self._name = name
         self._ahead, self._since = 0, 0
         self._known: tuple[int, int, int] | None = None
-        """The last value of the clock, and the moments of the monotonic one before and after it."""
+        """The last value of the clock, and the moments of the monotonic clock before and after."""
 
     def begin(self, ahead: int, elapsed: int) -> None:
-        """Start from a step that was noticed before, by this process or another."""
+        """Start from an earlier noticed step, of this process or another."""
         self._ahead, self._since = ahead, elapsed
 
     def observe(self, clock: int, asked: int, answered: int) -> None:
-        """Note a value of the clock that was read between two moments of the monotonic one."""
+        """Record a value of the clock, read between two moments of the monotonic clock."""
         if self._known is not None:
             if answered - asked > _SURE_WITHIN:
                 return
@@ -65,12 +70,12 @@ class ClockSteps:
         self._known = clock, asked, answered
 
     def ahead(self, elapsed: int) -> int:
-        """Return how far the clock is ahead at a moment of the monotonic one."""
+        """Return the lead of the clock at a moment of the monotonic clock."""
         return self._ahead and max(self._ahead - (elapsed - self._since) // _CATCHES_UP, 0)
 
     def at_most(self, elapsed: int) -> int:
-        """Return the greatest value that the clock can have without a step since it was last read. 0 before the first
-        read."""
+        """Return the greatest possible value of the clock without a step since the last reading; 0 before the first
+        reading."""
         if self._known is None:
             return 0
         clock, earliest, _ = self._known

@@ -58,12 +58,12 @@ def calculate(expression: str) -> str:
     if len(expression) > _MOST_CHARACTERS:
         raise ValueError(f"the expression has {len(expression)} characters: at most {_MOST_CHARACTERS}")
     try:
-        tree = ast.parse(expression.strip(), mode="eval")
+        tree = ast.parse(source := expression.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ValueError("this is no expression: write numbers with + - * / // % ** and brackets") from None
     try:
         with localcontext(Context(prec=_DIGITS, Emax=_LARGEST, Emin=-_LARGEST)):
-            value = _value(tree.body)
+            value = _value(tree.body, source)
     except (DecimalException, ArithmeticError, TypeError, RecursionError, OverflowError) as error:
         raise ValueError(f"it cannot be calculated: {type(error).__name__}") from None
     if not value.is_finite():
@@ -72,19 +72,21 @@ def calculate(expression: str) -> str:
     return "0" if text == "-0" else text
 
 
-def _value(node: ast.expr) -> Decimal:
+def _value(node: ast.expr, source: str) -> Decimal:
     match node:
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return Decimal(str(number))
+        case ast.Constant(value=float()):  # as written: a float has 17 digits
+            return Decimal(ast.get_source_segment(source, node) or "")
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return Decimal(number)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
-            return _ONE[type(op)](_value(operand))
+            return _ONE[type(op)](_value(operand, source))
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            base, exponent = _value(left), _value(right)
+            base, exponent = _value(left, source), _value(right, source)
             if abs(exponent) > _LARGEST_EXPONENT:
                 raise ValueError(f"an exponent is at most {_LARGEST_EXPONENT}")
             return Decimal(base**exponent)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _TWO:
-            return _TWO[type(op)](_value(left), _value(right))
+            return _TWO[type(op)](_value(left, source), _value(right, source))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            return Decimal(_FUNCTIONS[name](*[_value(arg) for arg in args]))
+            return Decimal(_FUNCTIONS[name](*[_value(arg, source) for arg in args]))
     raise ValueError("only numbers, + - * / // % **, brackets, abs, min, max, round and sqrt are known")

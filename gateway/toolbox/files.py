@@ -14,16 +14,16 @@ from gateway.tools import Tool, ToolFailed
 _LARGEST_FILE: Final = 1_000_000
 _MOST_FILES: Final = 2000
 _MOST_BYTES: Final = 64_000_000
-"""The most bytes of all files together. Their index takes about twice as much memory."""
+"""The most bytes of all files together. The index takes about twice as much memory."""
 _PASSAGE: Final = 1200
-"""The characters of one passage."""
+"""The most characters of a passage."""
 _FOUND: Final = 5
 
 
 def file_search(directory: str | Path, *, suffixes: Sequence[str] = (".md", ".txt", ".rst")) -> Tool:
-    """Return a tool that searches the text files of a directory, and of its directories, as they are now.
+    """Return a tool for searching the text files of a directory and the directories below, in the current state.
 
-    Hidden files, links that lead outside, files of more than 1 MB, and all files after the 2,000th or after 64 MB are
+    Hidden files, links leading outside, files of more than 1 MB, and all files after the 2,000th or after 64 MB are
     left out. The first search reads the files, and each later search reads the changed files. Raises ValueError if
     there is no directory of this name.
     """
@@ -48,7 +48,7 @@ def file_search(directory: str | Path, *, suffixes: Sequence[str] = (".md", ".tx
 
 
 class _Indexed(NamedTuple):
-    """A file in the index: its state when it was read, and the ids of its passages."""
+    """A file in the index: the state at the reading, and the ids of the passages."""
 
     state: tuple[int, ...]
     ids: range
@@ -65,7 +65,7 @@ class _Index:
         self._next_id = 1
 
     def search(self, words: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the names and texts of the passages that fit best."""
+        """Return the names and texts of the best fitting passages."""
         with self._in_use:
             database = self._database
             if database is None:
@@ -78,7 +78,7 @@ class _Index:
             ).fetchall()
 
     def _refresh(self, database: sqlite3.Connection) -> None:
-        """Take out the passages of files that are gone or changed, and read the files that are new or changed."""
+        """Take out the passages of missing or changed files, and read new or changed files."""
         files = dict(self._files())
         for path in [path for path, known in self._known.items() if files.get(path) != known.state]:
             ids = self._known.pop(path).ids
@@ -93,13 +93,16 @@ class _Index:
         database.commit()
 
     def _files(self) -> Iterator[tuple[Path, tuple[int, ...]]]:
-        """Yield the files to search in, each with a state that differs once it has changed."""
+        """Yield the files to search in, each with a state that differs after any change."""
         number = size = 0
         for path in sorted(self._root.rglob("*")):
             hidden = any(part.startswith(".") for part in path.relative_to(self._root).parts)
             if hidden or path.suffix not in self._suffixes or not path.is_file():
                 continue
-            found = path.stat()
+            try:
+                found = path.stat()
+            except FileNotFoundError:  # deleted meanwhile
+                continue
             if not path.resolve().is_relative_to(self._root) or found.st_size > _LARGEST_FILE:
                 continue
             number, size = number + 1, size + found.st_size

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from html import escape
 from importlib.resources import files
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -42,14 +42,14 @@ from gateway.wording import LANGUAGES, direction, resolve
 
 HEARTBEAT_SECONDS = 15.0
 GONE_SECONDS = 1.0
-"""Interval of the check that a page has disconnected. Until then its stream counts as one of the server's
-connections."""
+"""Interval of the check for a disconnected page. Until then the page's stream counts as a connection of the server."""
 RETRY_MILLISECONDS = 1000
-"""Delay before a page reconnects after it lost its connection."""
+"""Delay before a page reconnects after a lost connection."""
 _AGAIN_MILLISECONDS = 30_000
-"""Delay before a page reconnects after its stream ended for another one: two pages must not end each other at once."""
+"""Delay before a page reconnects after its stream ended for another stream. Two pages must not end each other at
+once."""
 _LAST_SECONDS = 1.0
-"""Time for a page to read the end of its stream. After it, the connection is closed."""
+"""Time for a page to read the end of its stream. Then the connection is closed."""
 
 _FILES = files("gateway.web") / "static"
 _PAGE = (_FILES / "chat.html").read_text("utf-8")
@@ -76,7 +76,7 @@ _CLOSED = {
 _T = TypeVar("_T")
 
 Watch: TypeAlias = Callable[[str, int], AsyncIterator[LogEntry]]
-"""(session, after) -> the entries of its visible log after that sequence number, without end."""
+"""(session, after) -> the entries of the session's visible log after this sequence number, without end."""
 
 
 class Sessions(Protocol):
@@ -86,7 +86,7 @@ class Sessions(Protocol):
         """Count a new session. Return 0, else the seconds to wait."""
 
     async def has_ended(self, session: Session) -> bool:
-        """Return True for a session that its person or an operator ended."""
+        """Return True for a session ended by its person or by an operator."""
 
     async def end(self, session_id: str) -> None:
         """End a session."""
@@ -94,7 +94,7 @@ class Sessions(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatPage:
-    """Parts of the gateway that the chat page uses."""
+    """Parts of the gateway used by the chat page."""
 
     channel: WebChatChannel
     watch: Watch
@@ -115,7 +115,7 @@ class ChatPage:
     """Called when all streams together are too many."""
     events: Teller = SILENT
     console: Feed | None = None
-    """The live feed, shown beside the conversation. It shows the events of every conversation. None hides it."""
+    """The live feed, shown beside the conversation, with the events of every conversation. None hides the feed."""
     random: Callable[[int], bytes] = secrets.token_bytes
 
 
@@ -138,7 +138,7 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
 class _Pages:
     def __init__(self, chat: ChatPage) -> None:
         self._chat = chat
-        self._written = {language: _written(chat, language) for language in LANGUAGES}
+        self._written = cache(partial(_written, chat))
         """HTML of the page by language."""
         self._uploads = ChatUploads(channel=chat.channel, artifacts=chat.artifacts, charge=chat.charge, now=chat.now)
         self._streams, self._running = Streams(chat.streams, reached=chat.reached), WeakSet[asyncio.Task[Any]]()
@@ -147,7 +147,7 @@ class _Pages:
         self._drafts = RenderedTexts(_draft_html, turn, DRAFT_CHARACTERS)
 
     async def page(self, request: web.Request) -> web.Response:
-        """Return the page in the person's language, with the cookie of the browser's session, or of a new one."""
+        """Return the page in the person's language, with the cookie of the browser's session or of a new session."""
         headers, secure = self._from_our_host(request), self._is_secure(request)
         cookies, now = self._chat.channel.cookies, self._chat.now()
         session = await self._proven(request)
@@ -155,7 +155,7 @@ class _Pages:
             await self._may_begin()
             session = cookies.begin(now, self._chat.random)
         language = resolve(self._chat.language or language_of(headers))
-        response = web.Response(text=self._written[language], content_type="text/html", headers=_CLOSED)
+        response = web.Response(text=self._written(language), content_type="text/html", headers=_CLOSED)
         response.set_cookie(
             SECURE_COOKIE if secure else COOKIE,
             cookies.sign(session.session_id, session.begun).cookie,  # by the newest key
@@ -174,7 +174,7 @@ class _Pages:
             raise web.HTTPTooManyRequests(text="too many people open this page now: it is tried again", headers=again)
 
     async def logout(self, request: web.Request) -> web.Response:
-        """End the session for good, here and on each other page with its cookie."""
+        """End the session for good, here and on each other page with the same cookie."""
         chat = self._chat
         called = as_called(request, await request.read(), chat.public_url, "/chat")
         try:
@@ -210,13 +210,13 @@ class _Pages:
         await keep_named(self._chat.artifacts, self._chat.keep_upload, parsed)
 
     async def file(self, request: web.Request) -> web.Response:
-        """Handle one piece of a file."""
+        """Handle a piece of a file."""
         await self._refuse_ended(request)
         called = as_called(request, b"", self._chat.public_url, "/chat")
         return await self._uploads.take(called, request.query, await request.read())
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Stream the conversation after a sequence number, with typing notices and the answer that is being written."""
+        """Stream the conversation after a sequence number, with typing notices and the unfinished answer."""
         session = await self._session(request)
         name = session.session_id
         after = _number(request.headers.get("Last-Event-ID") or request.query.get("after", "0"))
@@ -232,7 +232,7 @@ class _Pages:
         return await self._stream(request, session, _console_of(session.session_id), notices)
 
     async def end_streams(self, app: web.Application) -> None:
-        """Cancel the open streams, which would not end by themselves."""
+        """Cancel the open streams. No stream ends by itself."""
         for task in self._running:
             task.cancel()
 
@@ -257,8 +257,8 @@ class _Pages:
         return session
 
     async def session(self, request: web.Request) -> str | None:
-        """Return the session that the request's cookie proves, on any path of this host, or None without a valid
-        cookie. Raises HTTPServiceUnavailable when the store cannot say if the session has ended."""
+        """Return the session proven by the request's cookie, on any path of this host, or None without a valid cookie.
+        Raises HTTPServiceUnavailable when the store cannot tell if the session has ended."""
         session = await self._proven(request)
         return session.session_id if session is not None else None
 
@@ -270,7 +270,7 @@ class _Pages:
         return session
 
     async def _refuse_ended(self, request: web.Request) -> None:
-        """Refuse the cookie of an ended session. A request without a valid cookie is refused by its channel."""
+        """Refuse the cookie of an ended session. The channel refuses a request without a valid cookie."""
         session = self._of_cookie(request)
         if session is not None and await self._asked(self._chat.sessions.has_ended(session)):
             raise web.HTTPUnauthorized(text="the session has ended: open the chat page again")
@@ -283,7 +283,7 @@ class _Pages:
             return None
 
     async def _asked(self, question: Awaitable[_T]) -> _T:
-        """Await a question to the store. Raises HTTPServiceUnavailable when it does not answer."""
+        """Await a question to the store. Raises HTTPServiceUnavailable when the store does not answer."""
         try:
             return await question
         except StoreUnavailable as error:
@@ -342,7 +342,7 @@ class _Pages:
         self, request: web.Request, session: Session, name: str, *sources: AsyncGenerator[str, None]
     ) -> web.StreamResponse:
         """Send the messages of all sources as server-sent events until the page disconnects, the server stops or the
-        stream has to end. `name`: whose streams it counts among."""
+        stream has to end. The stream counts among the streams of `name`."""
         response = web.StreamResponse(headers={**_CLOSED, hdrs.CONTENT_TYPE: "text/event-stream"})
         await response.prepare(request)
         if task := asyncio.current_task():
@@ -382,12 +382,12 @@ class _Pages:
 
 
 class _GrowingAnswer:
-    """The answer that is being written in a session, as far as it was not shown yet."""
+    """The unfinished answer of a session, as far as not shown yet."""
 
     def __init__(self, session: str) -> None:
         self._session, self._text, self._has_changed = session, "", asyncio.Event()
         self.followed = 0
-        """The messages that have followed."""
+        """Number of messages shown since the start."""
 
     def tell(self, session: str, text: str) -> None:
         """Take the text so far of the answer in a session."""
@@ -396,7 +396,7 @@ class _GrowingAnswer:
             self._has_changed.set()
 
     def clear(self) -> None:
-        """Forget it: a message follows, and the page would show an older text under it."""
+        """Discard the pending change: a message follows, and the page would show an older text below the message."""
         self.followed += 1
         self._has_changed.clear()
 
@@ -427,7 +427,7 @@ def _written(chat: ChatPage, language: str) -> str:
 
 
 def _console_of(session_id: str) -> str:
-    """Return the name that the streams of the console count under."""
+    """Return the name under which the streams of the console are counted."""
     return f"console of {session_id}"
 
 
@@ -440,12 +440,12 @@ def _draft_html(text: str, links: bool) -> str:
 
 
 def _own_file(*, ref: str, **file: Any) -> dict[str, Any]:
-    """Return a file of the person with the link of its upload, which this session alone may follow."""
+    """Return a file of the person with the link of its upload, valid in this session alone."""
     return {**file, "link": f"artifacts/{split_ref(ref)[1]}"}
 
 
 def _timed(html: str, settled: Sequence[Mapping[str, str | None]]) -> str:
-    """Wrap the times in the notes of settled questions in ``<time>``, so that the page shows them in the person's zone.
+    """Wrap the times in the notes of settled questions in ``<time>``. The page shows these times in the person's zone.
 
     The search runs from the end of the text, because a question's note is its last line.
     """
@@ -470,8 +470,8 @@ async def _notices(feed: Feed, after: int, here: str) -> AsyncGenerator[str, Non
 
 
 async def _until_gone(request: web.Request) -> None:
-    """Poll the connection. Raises ConnectionResetError when the client is gone, which a stream without writes would
-    miss."""
+    """Poll the connection. Raises ConnectionResetError when the client is gone. A stream without writes would not
+    notice."""
     while True:
         await asyncio.sleep(GONE_SECONDS)
         if gone(request):
@@ -489,7 +489,7 @@ async def _until_ended(ends: asyncio.Event) -> None:
 
 
 async def _let_go(request: web.Request, response: web.StreamResponse) -> None:
-    """End a stream whose page may not read it."""
+    """End a stream. Abort the connection if the page does not read the end in time."""
     try:
         async with asyncio.timeout(_LAST_SECONDS):
             await response.write(f"retry: {_AGAIN_MILLISECONDS}\n\n".encode())

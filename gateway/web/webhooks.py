@@ -33,21 +33,21 @@ from gateway.timing.deadlines import Deadline
 from gateway.wording import say
 
 Accept: TypeAlias = Callable[[Channel, Parsed], Awaitable[None]]
-"""Store the events of a request. They are durable when it returns. Raises AskfirstError."""
+"""Store the events of a request, durably on return. Raises AskfirstError."""
 
 Answered: TypeAlias = Callable[[], float]
 """Return the time of the store's last answer, by the clock of the event loop."""
 
 Unstored: TypeAlias = Callable[[Channel, Parsed], str]
-"""Report a request that was not stored. Returns the text for its person, if the platform does not deliver it again."""
+"""Report an unstored request. Returns the text for the person, if the platform does not deliver the request again."""
 
 ACCEPT_SECONDS = 0.25
-"""Silence of the store after which an attempt to store has failed. A busy process refuses no event while the store
-answers. Platforms wait a few seconds (Slack: 3), and deliver again after a refusal."""
+"""Silence of the store that counts as a failed attempt. A busy process refuses no event while the store answers.
+Platforms wait a few seconds (Slack: 3), and deliver again after a refusal."""
 
 INSIST_SECONDS = 3.0
-"""Time for which storing is retried when the platform does not deliver again, before the person is asked to write once
-more. Twilio waits 15 seconds (https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides)."""
+"""Time for retries of storing when the platform does not deliver again. Then the person is asked to write once more.
+Twilio waits 15 seconds (https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides)."""
 _PAUSE_SECONDS = 0.1
 
 
@@ -77,8 +77,7 @@ class Webhooks:
         return list(dict.fromkeys([*self._own, *self._shared]))
 
     def addressed(self, name: str, request: WebhookRequest) -> Channel | None:
-        """Return the channel that takes this request, or None. Channels that share a URL decide by the request
-        itself."""
+        """Return the channel of this request, or None. Channels with a shared URL decide by the request itself."""
         if name in self._own:
             return self._own[name]
         return next((cast("Channel", one) for one in self._shared.get(name, ()) if one.takes(request)), None)
@@ -100,12 +99,12 @@ async def receive(
     events: Teller = SILENT,
     answered: Answered | None = None,
 ) -> WebhookResponse:
-    """Verify, parse and store one request, and tell what became of it; see `_receive`. Never raises for any bytes.
+    """Verify, parse and store a request, and emit the result; see `_receive`. Raises no error for any bytes.
 
-    The status is 2xx only when its events are durable, except for events that the inbox leaves out on purpose (messages
-    of a group that are not for the bot, events above a rate, messages and presses of strangers, events without an
-    author or a reader, payloads that the channel does not understand), and except after a store failure of a platform
-    that delivers only once (Twilio), where the answer asks the person to send the message again.
+    The status is 2xx only when the events are durable, with two exceptions. The first is an event left out by the inbox
+    on purpose: messages of a group not meant for the bot, events above a rate, messages and presses of strangers,
+    events without an author or a reader, payloads not understood by the channel. The second is a store failure of a
+    platform with a single delivery (Twilio): the answer asks the person to send the message again.
     """
     began = time.monotonic()
     earlier = TRACEPARENT.set(request.headers.get("traceparent", ""))
@@ -138,11 +137,10 @@ async def _receive(
     events: Teller,
     answered: Answered | None,
 ) -> WebhookResponse:
-    """Verify, parse and store one request.
+    """Verify, parse and store a request.
 
-    Answers 401 for a forged or stale request, 400 for an unreadable one, 503 when it was not stored in time. An
-    exception that the channel's contract does not allow counts as a refused request, so unverified events are never
-    stored.
+    Answers 401 for a forged or stale request, 400 for an unreadable request, 503 for a request not stored in time. An
+    exception outside the channel's contract counts as a refused request: unverified events are never stored.
     """
     try:
         channel.verify(request, now)
@@ -212,7 +210,7 @@ async def _insist(channel: Channel, parsed: Parsed, accept: Accept, answered: An
 
 
 def _says(parsed: Parsed) -> bool:
-    """Return True if an event has a person, who could send it again."""
+    """Return True if an event has a person, able to send the message again."""
     return any(event.person is not None for event in parsed.events)
 
 
@@ -220,16 +218,16 @@ log = logging.getLogger("askfirst.web")
 
 _MINUTE: Final = 60.0
 _REFUSED: Final = 3
-"""Refusals within a minute that are reported, if the channel also accepted no request for ten minutes."""
+"""Number of refusals within a minute that is reported, if the channel also accepted no request for ten minutes."""
 _ACCEPTED_WITHIN: Final = 600.0
 _SAID_SECONDS: Final = 3600.0
 
 
 class RefusalMonitor:
-    """Counts the requests that each channel refused as unproven, and finds the channels that refuse every request.
+    """Counts the requests refused by each channel as unproven, and finds the channels that refuse every request.
 
-    `now` is a monotonic clock in seconds. Anybody can send requests that are refused, so a channel that accepts
-    requests is never reported.
+    `now` is a monotonic clock in seconds. Refused requests can come from anybody, so a channel with accepted requests
+    is never reported.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -240,7 +238,7 @@ class RefusalMonitor:
         self._said: dict[str, float] = {}
 
     def accepted(self, channel: str) -> None:
-        """Record an accepted request. It ends the count of refusals."""
+        """Record an accepted request, and reset the count of refusals."""
         self._accepted[channel] = self._now()
         self._refused.pop(channel, None)
 
@@ -252,11 +250,11 @@ class RefusalMonitor:
         why = self._why(channel)
         if why is not None and now >= self._said.get(channel, -1.0):
             self._said[channel] = now + _SAID_SECONDS
-            log.warning("%s hears nothing: all that came in its name in the last minute was refused. %s", channel, why)
+            log.warning("%s: every request of the last minute was refused. %s", channel, why)
 
     @property
     def why(self) -> Mapping[str, str]:
-        """Return the channels that refuse every request, each with the way to mend it."""
+        """Return the channels that refuse every request, each with the remedy."""
         return {channel: why for channel in self._refused if (why := self._why(channel)) is not None}
 
     def _why(self, channel: str) -> str | None:

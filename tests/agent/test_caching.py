@@ -1,4 +1,4 @@
-"""An agent with a cache: which replies and results it takes from there, and what they cost."""
+"""An agent with a cache: the replies and results taken from the cache, and the cost."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def test_an_answer_without_its_format_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("value", [10**30, "\ud800"])
-async def test_what_has_no_key_is_not_cached(value: Any) -> None:
+async def test_call_without_a_cache_key_is_not_cached(value: Any) -> None:
     ran: list[Any] = []
 
     @tool(read_only=True, cacheable=True)
@@ -246,7 +246,7 @@ async def test_calls_of_a_kept_reply_run_again() -> None:
 
 
 class Slow(Script):
-    """A Script that waits until the test lets it answer."""
+    """A Script waiting for the test before each answer."""
 
     def __init__(self, steps: Any) -> None:
         super().__init__(steps)
@@ -260,7 +260,7 @@ class Slow(Script):
 
 
 async def ended_together(slow: Slow, runs: Sequence[asyncio.Task[AgentResult]]) -> list[AgentResult]:
-    """Let the model answer when one run has asked it and the others wait for that; return the results."""
+    """Let the model answer after the request of a run, with the other runs waiting; return the results."""
     while not slow.requests:
         await asyncio.sleep(0)
     for _ in range(20):
@@ -309,7 +309,7 @@ async def test_a_cancelled_call_leaves_the_others_their_answer() -> None:
 
 
 class Broken:
-    """A cache that raises, hangs, or gives the value of the test."""
+    """A cache raising, hanging, or returning the value of the test."""
 
     def __init__(self, how: Any) -> None:
         self.how, self.stats = how, CacheStats()
@@ -371,10 +371,10 @@ async def test_a_tool_runs_when_its_cache_is_broken(
 async def test_a_wrong_result_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caching = Caching(cache=Broken({"text": 7}), agent="shop")
     assert await caching.result("key") is None
-    assert "the cache of agent shop failed and is passed over" in caplog.text
+    assert "cache of agent shop failed, continuing without it" in caplog.text
 
 
-def test_no_cache_is_no_cache() -> None:
+def test_object_that_is_no_cache_is_refused() -> None:
     with pytest.raises(WrongOption, match="cache"):
         AgentConfig(cache={})
 
@@ -483,7 +483,7 @@ async def test_a_result_that_was_only_cut_is_shortened_again() -> None:
     assert second == f"[compressed from 9482 chars] {SUMMARY}"
 
 
-async def test_a_result_whose_call_stashed_is_not_kept() -> None:
+async def test_result_of_a_call_with_a_stash_is_not_kept() -> None:
     sent: list[str] = []
 
     @tool(read_only=True, cacheable=True)

@@ -1,6 +1,6 @@
-"""Channels that each break one promise, and the test of the contract that must see it.
+"""Channels with one defect each, and the contract test that must fail for each defect.
 
-Nothing collects this file by itself: test_contract_fails runs it and looks at what fails.
+Pytest does not collect this file directly: test_contract_fails runs the file and reads the failures.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ from tests.channels.telegram.case import telegram_case
 from tests.channels.twilio.case import twilio_case
 from tests.webchat.case import webchat_case
 
-# ── who gets in ──
+# ── proofs ──
 
 
-@seen_by(ChannelContract.test_what_the_platform_proves_is_let_in, Forged)
+@seen_by(ChannelContract.test_request_with_the_platforms_proof_is_accepted, Forged)
 class NoRetries(SlackChannel):
-    """What Slack delivers again is thrown away, though the first attempt may never have arrived."""
+    """Slack's retries are dropped, although the first attempt may never have arrived."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         super().verify(request, now)
@@ -86,7 +86,7 @@ class AnyCase(TelegramChannel):
 
 @seen_by(ChannelContract.test_without_the_whole_proof_it_is_forged)
 class OldApps(SlackChannel):
-    """What has no signature is believed to come from before there were any."""
+    """A request without a signature passes, as if sent before Slack signed requests."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         if "x-slack-signature" in request.headers:
@@ -95,7 +95,7 @@ class OldApps(SlackChannel):
 
 @seen_by(ChannelContract.test_without_the_whole_proof_it_is_forged)
 class AnyOfSeveral(TelegramChannel):
-    """A header that somebody has added to is good when one of its values is."""
+    """A header with several values passes if the first value is right."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         header = "x-telegram-bot-api-secret-token"
@@ -103,9 +103,9 @@ class AnyOfSeveral(TelegramChannel):
         super().verify(replace(request, headers={**request.headers, header: first}), now)
 
 
-@seen_by(ChannelContract.test_a_refusal_says_nothing_secret)
+@seen_by(ChannelContract.test_refusal_shows_no_secret)
 class Quoting(TelegramChannel):
-    """A refusal quotes what was given, which is nearly the secret."""
+    """The error of a refusal quotes the given token, which is nearly the secret."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         try:
@@ -116,7 +116,7 @@ class Quoting(TelegramChannel):
 
 @seen_by(ChannelContract.test_the_proof_is_of_one_body_or_the_case_says_not)
 class RemembersProofs(SlackChannel):
-    """A signature that was good once is good for any body."""
+    """A signature accepted before is accepted for any body."""
 
     good: str | None = None
 
@@ -128,7 +128,7 @@ class RemembersProofs(SlackChannel):
 
 @seen_by(ChannelContract.test_a_proof_ends_and_does_not_begin_in_the_future)
 class FromTheFuture(SlackChannel):
-    """Only what is old is stale."""
+    """Only old timestamps are stale."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         try:
@@ -140,7 +140,7 @@ class FromTheFuture(SlackChannel):
 
 @seen_by(ChannelContract.test_random_bytes_are_refused_as_forged_or_stale, TypeError)
 class ComparesText(TelegramChannel):
-    """hmac compares text only when it is ASCII."""
+    """hmac compares only ASCII text."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         if not hmac.compare_digest(request.headers.get("x-telegram-bot-api-secret-token", ""), self._secrets[0]):
@@ -149,7 +149,7 @@ class ComparesText(TelegramChannel):
 
 @seen_by(ChannelContract.test_odd_bytes_in_any_header_are_no_fault_of_ours)
 class EncodesStrictly(TelegramChannel):
-    """Odd bytes of a header arrive as what no encoding takes."""
+    """Odd bytes of a header arrive as text without an encoding."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         for value in request.headers.values():
@@ -159,18 +159,18 @@ class EncodesStrictly(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_delivery_comes_in_over_http_and_is_answered)
 class AnswersInWords(SmsChannel):
-    """What is no TwiML is sent to the person."""
+    """An answer without TwiML is sent to the person."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return replace(super().parse(request), response=WebhookResponse(body=b"OK"))
 
 
-# ── what was said ──
+# ── reading events ──
 
 
-@seen_by(ChannelContract.test_each_delivery_becomes_what_is_documented)
+@seen_by(ChannelContract.test_each_delivery_is_parsed_as_documented)
 class Nobody(TelegramChannel):
-    """Who wrote it is lost."""
+    """The author is lost."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return every_event(super().parse(request), person=None)
@@ -178,7 +178,7 @@ class Nobody(TelegramChannel):
 
 @seen_by(ChannelContract.test_every_event_names_storable_people_and_places)
 class NoZone(TelegramChannel):
-    """Whose ten o'clock it is cannot be told."""
+    """The time has no zone."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return every_event(super().parse(request), sent_at=datetime(2026, 1, 1))  # noqa: DTZ001 - the defect
@@ -186,16 +186,16 @@ class NoZone(TelegramChannel):
 
 @seen_by(ChannelContract.test_parsing_is_pure)
 class ReadsAFile(TelegramChannel):
-    """Something is looked up while the platform waits."""
+    """A file is read while the platform waits."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         with Path(os.devnull).open("rb"):
             return super().parse(request)
 
 
-@seen_by(ChannelContract.test_what_is_delivered_again_is_a_twin)
+@seen_by(ChannelContract.test_repeated_delivery_is_parsed_to_a_twin)
 class NewEachTime(SmsChannel):
-    """The id is that of the attempt."""
+    """The event's id is the id of the attempt."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return every_event(super().parse(request), event_ids=(request.headers["i-twilio-idempotency-token"],))
@@ -203,7 +203,7 @@ class NewEachTime(SmsChannel):
 
 @seen_by(ChannelContract.test_two_messages_are_no_twins)
 class SameWordsSameId(TelegramChannel):
-    """Whoever says "yes" twice is heard once."""
+    """Two equal messages are one event."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         parsed = super().parse(request)
@@ -221,9 +221,9 @@ class AsciiOnly(TelegramChannel):
         return every_event(parsed, text=event.text.encode("ascii", "replace").decode())
 
 
-@seen_by(ChannelContract.test_what_nobody_can_write_breaks_nothing, UnicodeEncodeError)
+@seen_by(ChannelContract.test_unstorable_characters_are_never_returned, UnicodeEncodeError)
 class HalfCharacters(TelegramChannel):
-    """json.loads lets half a character through, which nothing can store or send."""
+    """json.loads lets half of a surrogate pair through. No store or platform takes that text."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         said = json.loads(request.body)["message"]["text"]
@@ -241,7 +241,7 @@ class ShortTokens(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_body_built_to_break_a_parser_is_refused_at_once, RecursionError)
 class Deep(TelegramChannel):
-    """A ladder of brackets breaks it."""
+    """Deeply nested brackets break the parser."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         try:
@@ -251,9 +251,9 @@ class Deep(TelegramChannel):
         return super().parse(request)
 
 
-@seen_by(ChannelContract.test_whatever_the_body_it_is_malformed_or_read, KeyError)
+@seen_by(ChannelContract.test_any_body_is_malformed_or_parsed, KeyError)
 class TrustsTheShape(SlackChannel):
-    """What is authentic is believed to be complete."""
+    """An authentic body is assumed to be complete."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         parsed = super().parse(request)
@@ -262,12 +262,12 @@ class TrustsTheShape(SlackChannel):
         return parsed
 
 
-# ── what is said ──
+# ── rendering replies ──
 
 
 @seen_by(ChannelContract.test_rendering_is_pure_and_whole)
 class NewKeys(TelegramChannel):
-    """Each rendering is another."""
+    """Each rendering differs from the last."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         return [
@@ -278,7 +278,7 @@ class NewKeys(TelegramChannel):
 
 @seen_by(ChannelContract.test_rendering_is_pure_and_whole)
 class OneFile(TelegramChannel):
-    """Of several files the last is sent."""
+    """Only the last of several files is sent."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         return super().render(address, replace(reply, media=reply.media[-1:]))
@@ -286,14 +286,14 @@ class OneFile(TelegramChannel):
 
 @seen_by(ChannelContract.test_rendering_is_pure_and_whole, UnicodeEncodeError)
 class HalfWords(WebChatChannel):
-    """Half a character goes on to where it cannot be sent."""
+    """Half of a surrogate pair reaches the part."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         arguments: dict[str, Any] = {"text": reply.text}
         return [replace(part, arguments={**part.arguments, **arguments}) for part in super().render(address, reply)]
 
 
-@seen_by(ChannelContract.test_nothing_to_say_is_no_call)
+@seen_by(ChannelContract.test_empty_reply_renders_to_no_part)
 class SaysNothing(TelegramChannel):
     """An empty message is sent."""
 
@@ -301,15 +301,15 @@ class SaysNothing(TelegramChannel):
         return super().render(address, reply) or [Part(call="sendMessage", arguments={"text": ""})]
 
 
-@seen_by(ChannelContract.test_whatever_is_said_arrives_whole)
+@seen_by(ChannelContract.test_every_word_arrives_in_order)
 class OneMessage(TelegramChannel):
-    """What does not fit into one message is left out."""
+    """Only the last part of a long text is sent."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         return super().render(address, reply)[-1:]
 
 
-@seen_by(ChannelContract.test_whatever_is_said_arrives_whole)
+@seen_by(ChannelContract.test_every_word_arrives_in_order)
 class NoButtons(TelegramChannel):
     """The buttons are on the part, and not in the call."""
 
@@ -318,24 +318,24 @@ class NoButtons(TelegramChannel):
         return [*parts[:-1], replace(parts[-1], buttons=reply.buttons)] if reply.buttons else parts
 
 
-@seen_by(ChannelContract.test_whatever_the_marks_the_platform_takes_it, Undeliverable)
+@seen_by(ChannelContract.test_platform_accepts_any_markup, Undeliverable)
 class Blank(TelegramChannel):
-    """What is left of some Markdown is no text."""
+    """The text left of some Markdown is blank."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         text = read_markdown(reply.text).text[:4000]
         return [Part(call="sendMessage", arguments={"chat_id": address.place, "text": text})]
 
 
-@seen_by(ChannelContract.test_what_is_exact_arrives_letter_by_letter)
+@seen_by(ChannelContract.test_exact_text_arrives_unchanged)
 class Folds(TelegramChannel):
-    """What is exact becomes cheap all the same."""
+    """Exact text is folded to the cheap alphabet too."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         return super().render(address, replace(reply, text=fold_to_gsm(reply.text)))
 
 
-@seen_by(ChannelContract.test_a_long_text_is_split_and_nothing_is_lost, Undeliverable)
+@seen_by(ChannelContract.test_long_text_is_split_without_loss, Undeliverable)
 class CountsCharacters(TelegramChannel):
     """Telegram counts in UTF-16: an emoji is two."""
 
@@ -349,12 +349,12 @@ class CountsCharacters(TelegramChannel):
 
 @seen_by(ChannelContract.test_the_most_buttons_arrive_with_their_labels_cut)
 class LongLabels(TelegramChannel):
-    """Labels are longer than it says."""
+    """The labels are longer than declared."""
 
     capabilities: Capabilities = replace(TelegramChannel.capabilities, button_label=20)
 
 
-@seen_by(ChannelContract.test_a_question_comes_after_what_goes_with_it)
+@seen_by(ChannelContract.test_question_arrives_after_its_text_and_files)
 class AsksFirst(TelegramChannel):
     """The question comes before its file."""
 
@@ -370,7 +370,7 @@ class NeverEdits(TelegramChannel):
         return super().render(address, replace(reply, edits=None))
 
 
-# ── what became of it ──
+# ── sending: receipts and errors ──
 
 
 @seen_by(ChannelContract.test_a_receipt_names_the_message)
@@ -384,14 +384,14 @@ class NoReceipt(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_receipt_names_the_message)
 class NoZoneSent(TelegramChannel):
-    """Whose ten o'clock it is cannot be told."""
+    """The time has no zone."""
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         return replace(await super().send(address, part, key=key), sent_at=datetime(2026, 1, 1))  # noqa: DTZ001
 
 
 class Mistaking(TelegramChannel):
-    """One error is taken for another."""
+    """All errors become one error."""
 
     taken_for: Callable[[SendError], BaseException]
 
@@ -409,7 +409,7 @@ def mistakes(
     *,
     error: type[BaseException] | None = None,
 ) -> None:
-    """Note a channel that takes each error for another one."""
+    """Note a channel that turns each error into `taken_for`."""
     more = {"retry_after_seconds": 1.0} if taken_for is RateLimited else {}
     other = staticmethod(lambda told: taken_for(told.code, **more))
     seen_by(test, error)(type(name, (Mistaking,), {"taken_for": other}))
@@ -423,12 +423,12 @@ mistakes(ChannelContract.test_a_page_of_something_between_is_no_word_of_the_plat
 mistakes(ChannelContract.test_a_server_error_is_to_be_tried_again, Undeliverable, "GivesUp")
 mistakes(ChannelContract.test_a_connection_that_ends_without_an_answer_is_in_doubt, Unavailable, "SureOfIt")
 mistakes(ChannelContract.test_an_answer_that_never_comes_is_in_doubt, TimeoutError, "TimesOut", error=TimeoutError)
-mistakes(ChannelContract.test_a_platform_that_is_away_took_nothing, Ambiguous, "Doubtful")
+mistakes(ChannelContract.test_unreachable_platform_raises_unavailable, Ambiguous, "Doubtful")
 
 
 @seen_by(ChannelContract.test_a_connection_that_ends_without_an_answer_is_in_doubt)
 class TriesAgain(TelegramChannel):
-    """What may have arrived is sent again, and nobody knows."""
+    """A part that may have arrived is sent again without a warning."""
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         try:
@@ -439,7 +439,7 @@ class TriesAgain(TelegramChannel):
 
 @seen_by(ChannelContract.test_errors_and_logs_tell_no_secret_and_no_words)
 class Talkative(TelegramChannel):
-    """What could not be sent is in the log."""
+    """The log has each part."""
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         logging.getLogger("talkative").debug("sending %s", part)
@@ -448,7 +448,7 @@ class Talkative(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_file_arrives_with_its_name_and_type)
 class Nameless(TelegramChannel):
-    """Every file is called the same."""
+    """Every file has the same name."""
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         media = replace(part.media, filename="file.bin") if part.media else None
@@ -457,7 +457,7 @@ class Nameless(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_file_too_large_for_the_platform_goes_as_a_link)
 class NoLinks(TelegramChannel):
-    """A file goes as itself however large it is."""
+    """Files of any size are uploaded."""
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         to = {"chat_id": address.place}
@@ -466,39 +466,39 @@ class NoLinks(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_part_sent_again_under_its_key)
 class ForgetsKeys(WebChatChannel):
-    """A part that is sent again is another line of the log."""
+    """A part sent again is another line of the log."""
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         return Receipt(message_id=uuid.uuid4().hex)
 
 
-# ── what it says it can ──
+# ── names, capabilities and powers ──
 
 
 @seen_by(ChannelContract.test_its_name_is_the_catalogues)
 class Shouting(WebChatChannel):
-    """Its name cannot be written in a URL, or before a colon."""
+    """The name cannot be written in a URL or before a colon."""
 
     name = "Web:Chat"
 
 
-@seen_by(ChannelContract.test_it_says_what_it_can)
+@seen_by(ChannelContract.test_capabilities_match_the_powers)
 class Modest(TelegramChannel):
-    """It shows typing and does not say so."""
+    """The channel shows typing and does not declare the capability."""
 
     capabilities: Capabilities = replace(TelegramChannel.capabilities, typing=False)
 
 
-@seen_by(ChannelContract.test_it_says_what_it_can)
+@seen_by(ChannelContract.test_capabilities_match_the_powers)
 class Boastful(SmsChannel):
-    """It says that its platform orders messages, and cannot tell."""
+    """The channel declares ordered messages and cannot order them."""
 
     capabilities: Capabilities = replace(SmsChannel.capabilities, bare_yes="ordered")
 
 
 @seen_by(ChannelContract.test_a_setting_that_is_missing_is_named)
 class Careless(TelegramChannel):
-    """Without a secret everybody gets in."""
+    """A missing secret is replaced by a default."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
@@ -507,15 +507,15 @@ class Careless(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_platform_that_is_away_at_the_start_is_said)
 class Sleepy(TelegramChannel):
-    """It asks the platform nothing when it starts."""
+    """The start does not ask the platform."""
 
     async def start(self, http: aiohttp.ClientSession) -> None:
         pass
 
 
-@seen_by(ChannelContract.test_what_is_said_before_the_start_waits_for_it, AttributeError)
+@seen_by(ChannelContract.test_send_before_start_or_after_close_is_unavailable, AttributeError)
 class Impatient(TelegramChannel):
-    """Before the start nothing is there to call, and what was to be said is lost."""
+    """A part sent before the start is lost: the client is missing."""
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         started: Any = self._started
@@ -523,7 +523,7 @@ class Impatient(TelegramChannel):
         return Receipt(message_id=None)
 
 
-@seen_by(ChannelContract.test_typing_is_shown_or_raises_what_sending_may)
+@seen_by(ChannelContract.test_typing_raises_only_errors_of_sending)
 class NeverTypes(TelegramChannel):
     async def typing(self, address: Address) -> None:
         pass
@@ -538,7 +538,7 @@ class EditsAnew(TelegramChannel):
 
 
 class InMessages(TelegramChannel):
-    """It shows a growing text in messages, also in a private chat."""
+    """The channel shows a growing text in messages, also in a private chat."""
 
     handle: type[MessageStream] = MessageStream
 
@@ -553,7 +553,7 @@ class _AnswersBelow(MessageStream):
 
 @seen_by(ChannelContract.test_a_growing_text_ends_as_the_answer)
 class AnswersBelow(InMessages):
-    """The answer comes below the text that grew."""
+    """The answer comes below the grown text."""
 
     handle = _AnswersBelow
 
@@ -565,7 +565,7 @@ class _Stays(MessageStream):
 
 @seen_by(ChannelContract.test_a_growing_text_is_taken_away)
 class StaysThere(InMessages):
-    """A text that no answer follows stays."""
+    """A grown text without an answer stays."""
 
     handle = _Stays
 
@@ -576,16 +576,16 @@ class _Silent(MessageStream):
             await super().update(text)
 
 
-@seen_by(ChannelContract.test_a_growing_text_raises_what_sending_may)
+@seen_by(ChannelContract.test_stream_update_raises_an_error_of_sending)
 class SilentStream(InMessages):
-    """A text that could not be shown is not told."""
+    """A failed update of the text raises no error."""
 
     handle = _Silent
 
 
-@seen_by(ChannelContract.test_a_persons_file_comes_down_and_nothing_else)
+@seen_by(ChannelContract.test_fetch_returns_a_persons_file_and_no_other)
 class EmptyFiles(TelegramChannel):
-    """What is no file is an empty one."""
+    """An attachment that is no file becomes an empty file."""
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         try:
@@ -605,7 +605,7 @@ class AnswersLoudly(TelegramChannel):
 
 @seen_by(ChannelContract.test_polled_event_counts_as_stored_at_the_next_poll)
 class NeverConfirms(TelegramChannel):
-    """The platform is never told that anything is stored."""
+    """The poll is always begun anew, so the platform never hears of a stored event."""
 
     async def poll(self) -> AsyncIterator[tuple[Event, ...]]:  # type: ignore[override]
         while True:
@@ -615,7 +615,7 @@ class NeverConfirms(TelegramChannel):
 
 @seen_by(ChannelContract.test_look_up_finds_a_sent_message_and_no_other)
 class FindsTheLast(SlackChannel):
-    """Any message that looks alike is taken for the one that was sent."""
+    """The look-up finds the latest message, whether the searched part or another."""
 
     last = Receipt(message_id=None)
 
@@ -629,7 +629,7 @@ class FindsTheLast(SlackChannel):
 
 @seen_by(ChannelContract.test_polling_ends_when_it_is_cancelled)
 class Stubborn(TelegramChannel):
-    """It takes being cancelled for a network error."""
+    """The poll treats cancellation as a network error."""
 
     async def poll(self) -> AsyncIterator[tuple[Event, ...]]:  # type: ignore[override]
         try:
@@ -651,9 +651,9 @@ class NoMenu(TelegramChannel):
         pass
 
 
-@seen_by(ChannelContract.test_who_was_not_heard_is_asked_again)
+@seen_by(ChannelContract.test_ask_again_answers_200_with_escaped_text)
 class Unescaped(SmsChannel):
-    """Our words are markup to Twilio."""
+    """The text is markup for Twilio."""
 
     def ask_again(self, text: str) -> WebhookResponse:
         return WebhookResponse(body=f"<Response><Message>{text}</Message></Response>".encode())
@@ -661,7 +661,7 @@ class Unescaped(SmsChannel):
 
 @seen_by(ChannelContract.test_of_a_shared_url_it_takes_its_own, KeyError)
 class TakesByHeader(SmsChannel):
-    """It looks for what only a true request has."""
+    """The channel needs a header that only a true request has."""
 
     def takes(self, request: WebhookRequest) -> bool:
         return request.headers["content-type"] != "" and super().takes(request)

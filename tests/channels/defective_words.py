@@ -1,4 +1,4 @@
-"""Channels that each say something untrue of a person's words; see defective.py."""
+"""Channels with one defect each in reading a person's words; see defective.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @seen_by(ChannelContract.test_words_alone_are_not_spoiled)
 class TrustsNobody(TelegramChannel):
-    """Every message is spoiled, so no answer counts."""
+    """Every message is spoiled. No answer counts."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return every_event(super().parse(request), spoiled_by=("text",))
@@ -23,7 +23,7 @@ class TrustsNobody(TelegramChannel):
 
 @seen_by(ChannelContract.test_each_documented_field_spoils_or_does_not)
 class TrustsQuotes(TelegramChannel):
-    """A yes to a message of another chat is a yes to ours."""
+    """A yes to a message of another chat counts as a yes here."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         parsed = super().parse(request)
@@ -34,7 +34,7 @@ class TrustsQuotes(TelegramChannel):
 
 @seen_by(ChannelContract.test_each_documented_field_spoils_or_does_not)
 class TrustsStyles(SlackChannel):
-    """A yes that is struck through is a yes."""
+    """A struck-through yes counts as a yes."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         parsed = super().parse(request)
@@ -45,16 +45,16 @@ class TrustsStyles(SlackChannel):
 
 @seen_by(ChannelContract.test_each_documented_field_spoils_or_does_not)
 class OldRelease(TelegramChannel):
-    """A field of the documentation is taken for a new one."""
+    """A documented field is reported as unknown."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         parsed = super().parse(request)
         return every_event(parsed, unknown_fields=("sender_tag",)) if b"sender_tag" in request.body else parsed
 
 
-@seen_by(ChannelContract.test_a_field_nobody_knows_is_named_and_no_more)
+@seen_by(ChannelContract.test_unknown_field_is_named_and_changes_no_other_field)
 class IgnoresNews(WhatsAppChannel):
-    """What it does not know it does not mention."""
+    """Unknown fields are not reported."""
 
     def parse(self, request: WebhookRequest) -> Parsed:
         parsed = super().parse(request)
@@ -71,23 +71,23 @@ class AlwaysAfter(TelegramChannel):
 
 @seen_by(ChannelContract.test_a_word_is_told_to_be_before_or_after_ours)
 class RoundsStamps(SlackChannel):
-    """Of two messages in one second it cannot tell the first."""
+    """Two messages of one second have no order."""
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
         return float(message.message_id or 0) // 1 > float(receipt.message_id or 0) // 1
 
 
-@seen_by(ChannelContract.test_no_order_where_there_is_nothing_to_go_by)
+@seen_by(ChannelContract.test_no_message_follows_a_receipt_without_usable_ids)
 class NothingIsEqual(WebChatChannel):
-    """A page that shows nothing has shown what has no id."""
+    """A message after no entry counts as an answer to a receipt without an id."""
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
         return message.after == receipt.message_id or receipt.message_id is None
 
 
-@seen_by(ChannelContract.test_no_order_where_there_is_nothing_to_go_by, ValueError)
+@seen_by(ChannelContract.test_no_message_follows_a_receipt_without_usable_ids, ValueError)
 class OnlyNumbers(TelegramChannel):
-    """An id that is no number breaks it."""
+    """A non-numeric id breaks the comparison."""
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
         return int(message.message_id or 0) > int(receipt.message_id or 10**20)

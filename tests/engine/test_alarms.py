@@ -42,10 +42,10 @@ async def effect(chat: Rig) -> None:
 
 
 def alarms(chat: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """The doubts that were told, each with its line in the log."""
+    """Return the raised doubts, each with a line in the log."""
     doubts = chat.worker.told.of_kind(DoubtRaised)
     lines = [record.getMessage() for record in caplog.records if record.name == "askfirst.actions"]
-    errors = [line for line in lines if (": " in line and "askfirst" in line) or "without the key" in line]
+    errors = [line for line in lines if (": " in line and "askfirst" in line) or "seal check failed" in line]
     return [(doubt.why, next(line for line in errors if doubt.action_id in line)) for doubt in doubts]
 
 
@@ -74,7 +74,7 @@ async def test_a_changed_record_is_told_at_once_and_once(
     await chat.hears("ana", "yes")
     await chat.worker.context.tasks.ended()
     [(why, line)] = alarms(chat, caplog)
-    assert (why, "changed by somebody without the key" in line) == ("forged", True)
+    assert (why, "seal check failed" in line) == ("forged", True)
     assert [action.detail for action in operator.heard] == ["tampered"]
 
 
@@ -91,7 +91,7 @@ async def test_an_outcome_that_does_not_arrive_is_told_at_once(
     assert [action.state for action in operator.heard] == ["done"]
 
 
-async def test_a_callback_that_breaks_or_hangs_harms_nothing(
+async def test_failing_or_hanging_callback_stops_no_other_callback(
     chat: Rig, operator: Operator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, invoices: Invoices
 ) -> None:
     monkeypatch.setattr("gateway.channel_agent._CALLBACK_SECONDS", 0.01)
@@ -124,7 +124,7 @@ async def test_a_sync_callback_is_called_beside_the_loop(chat: Rig, invoices: In
 
 
 @pytest.mark.usefixtures("nobody_waits_long")
-async def test_a_doubt_whose_commit_got_no_answer_is_told(
+async def test_doubt_is_told_after_a_commit_without_an_answer(
     chat: Rig, operator: Operator, caplog: pytest.LogCaptureFixture, invoices: Invoices
 ) -> None:
     invoices.hold, invoices.error = asyncio.Event(), OutcomeUnknown("hm")
@@ -138,7 +138,7 @@ async def test_a_doubt_whose_commit_got_no_answer_is_told(
     assert [action.state for action in operator.heard] == ["unknown"]
 
 
-async def test_an_outcome_whose_channel_is_off_is_told_at_once(
+async def test_outcome_for_a_channel_that_is_off_is_told_at_once(
     chat: Rig, operator: Operator, caplog: pytest.LogCaptureFixture, invoices: Invoices
 ) -> None:
     invoices.hold = asyncio.Event()

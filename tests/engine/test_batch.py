@@ -1,4 +1,4 @@
-"""One turn takes joined messages in order: one turn at a time a conversation, conversations in parallel."""
+"""A turn takes joined messages in order: turns of a conversation run singly, conversations in parallel."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_each_message_that_waits_for_no_other_is_one_turn(script: Scripted
     assert chat.platform.texts("#team") == [f"answer {number}" for number in range(1, 5)]
 
 
-async def test_a_turn_has_the_person_who_wrote_it(tmp_path: Path) -> None:
+async def test_turn_has_the_person_of_its_message(tmp_path: Path) -> None:
     people: list[str] = []
 
     def instructions(ctx: ToolContext) -> str:
@@ -85,7 +85,7 @@ async def test_a_turn_has_the_person_who_wrote_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["yes", "no", "sim"])
-async def test_they_are_not_joined_across_a_yes_or_a_no(batch: Rig, script: ScriptedProvider, word: str) -> None:
+async def test_messages_are_not_joined_across_a_yes_or_a_no(batch: Rig, script: ScriptedProvider, word: str) -> None:
     for text in ("one", word, "two", "three"):
         await batch.says("ana", text)
     await batch.turns()
@@ -93,7 +93,7 @@ async def test_they_are_not_joined_across_a_yes_or_a_no(batch: Rig, script: Scri
     assert (new, user_lines(script)) == (["one", word, "three"], ["one", word, "two", "three"])
 
 
-async def test_they_are_not_joined_across_a_command(batch: Rig, script: ScriptedProvider) -> None:
+async def test_messages_are_not_joined_across_a_command(batch: Rig, script: ScriptedProvider) -> None:
     for text in ("one", "/pending", "two"):
         await batch.says("ana", text)
     await batch.turns()
@@ -101,7 +101,7 @@ async def test_they_are_not_joined_across_a_command(batch: Rig, script: Scripted
 
 
 @pytest.mark.ledger("PYG-07")
-async def test_what_comes_during_a_turn_makes_the_next_one() -> None:
+async def test_messages_during_a_turn_make_the_next_turn() -> None:
     hold = asyncio.Event()
     script = ScriptedProvider([hold, "first", "second"])
     async with ChatDriver(ChannelAgent(Agent()), provider=script) as chat:
@@ -236,7 +236,7 @@ async def test_commands_and_answers_end_the_collecting_at_once(
     assert (await burst.store.stats()).waiting == 0
 
 
-async def test_a_command_for_help_overtakes_what_is_being_collected(burst: Rig, script: ScriptedProvider) -> None:
+async def test_help_command_overtakes_the_messages_being_collected(burst: Rig, script: ScriptedProvider) -> None:
     await burst.says("ana", "hello")
     await burst.hears("ana", "/help")
     assert (len(burst.platform.texts()), script.requests) == (1, [])
@@ -244,7 +244,7 @@ async def test_a_command_for_help_overtakes_what_is_being_collected(burst: Rig, 
     assert burst.platform.texts()[1:] == ["answer 1"]
 
 
-async def test_a_press_waits_for_nothing(invoices: Invoices) -> None:
+async def test_press_does_not_wait_for_the_collecting(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(collect_seconds=WINDOW)) as chat:
         await chat.says("ana", "delete INV-1")
         assert chat.messages == []
@@ -267,7 +267,7 @@ async def test_yes_right_after_the_question_counts_without_a_wait(tmp_path: Path
         assert len(invoices.model.requests) == 1
 
 
-async def test_what_comes_during_a_turn_may_go_on_after_it(burst: Rig, script: ScriptedProvider) -> None:
+async def test_message_during_a_turn_is_not_collected_after_it(burst: Rig, script: ScriptedProvider) -> None:
     await burst.hears("ana", "one")
     await burst.advance(WINDOW + 1)
     lease = await burst.worker.lease("turn")
@@ -280,7 +280,7 @@ async def test_what_comes_during_a_turn_may_go_on_after_it(burst: Rig, script: S
     assert len(script.requests) == 2
 
 
-async def test_the_message_of_somebody_else_does_not_hold_up_the_first(burst: Rig, script: ScriptedProvider) -> None:
+async def test_message_of_another_person_does_not_delay_the_first(burst: Rig, script: ScriptedProvider) -> None:
     await burst.hears("ana", "one", place="#team")
     await burst.says("bob", "two", place="#team")
     await burst.later(WINDOW + 1)
@@ -337,12 +337,12 @@ def interruptible(script: ScriptedProvider, tools: Any = ()) -> ChannelAgent:
 
 
 def look(worker: Worker) -> None:
-    """Its beat comes round."""
+    """Bring on the next beat."""
     worker.context.nudge("turn", next(lane for kind, lane in worker.context.held if kind == "turn"))
 
 
 async def hears_nothing(chat: Rig) -> None:
-    """Its beat has come round, and what there was to hear was heard."""
+    """Let a whole heartbeat pass, so that every waiting signal is heard."""
     for _ in range(2):  # the second has begun: the first has ended
         beats = chat.wire.calls["renew"]
         while chat.wire.calls["renew"] == beats:
@@ -351,7 +351,7 @@ async def hears_nothing(chat: Rig) -> None:
 
 
 async def idle(chat: Rig) -> None:
-    """What was started beside the work has ended, a signal that was to be sent for instance."""
+    """Wait for the end of background tasks, of a signal being sent for instance."""
     await chat.worker.context.tasks.ended()
 
 
@@ -409,7 +409,7 @@ async def test_interrupt_needs_an_ordinary_message_of_the_same_person(tmp_path: 
 
 
 async def test_turns_own_message_does_not_interrupt_it(tmp_path: Path, invoices: Invoices) -> None:
-    """Another process may have taken it up before word of it was sent."""
+    """Another process may have taken up the message before the signal was sent."""
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         hello = message("ana", "wait")
         await chat.take(hello)
@@ -424,7 +424,7 @@ async def test_turns_own_message_does_not_interrupt_it(tmp_path: Path, invoices:
         assert outcome is not None and outcome.stop_reason == "answered"
 
 
-async def test_a_tool_is_not_interrupted_and_what_it_did_is_known(tmp_path: Path) -> None:
+async def test_running_tool_is_not_interrupted_and_its_result_is_kept(tmp_path: Path) -> None:
     paying = asyncio.Event()
     paid: list[str] = []
 
@@ -455,7 +455,7 @@ async def test_a_tool_is_not_interrupted_and_what_it_did_is_known(tmp_path: Path
 
 
 async def test_interrupt_keeps_the_question_already_asked(tmp_path: Path) -> None:
-    """It ends a turn; it is no /stop."""
+    """An interrupt ends a turn, and is no /stop."""
     started = asyncio.Event()
 
     async def preview(invoice_id: str, ctx: ToolContext) -> str:
@@ -516,7 +516,7 @@ _numbers = itertools.count(1)
 
 
 async def settled(chat: Rig, place: str, invoice: str = "INV-1") -> None:
-    """Somebody asks, confirms, and goes away."""
+    """Have Ana ask, confirm, and go away."""
     await chat.handles("ana", f"delete {invoice}", place=place)
     action = next(each for each in await open_in(chat, place))
     await chat.handles("ana", f"OK {action}", place=place)
@@ -532,7 +532,7 @@ async def edits(chat: Rig, number: int, text: str, place: str = "ana") -> None:
 
 
 def notes(invoices: Invoices) -> list[str]:
-    """What the model was told last beside what people said."""
+    """Return the notes of the last request to the model."""
     return [message.content for message in invoices.model.requests[-1].messages if message.role == "event"]
 
 
@@ -563,7 +563,7 @@ async def test_folded_note_is_told_once(chat: Rig, invoices: Invoices) -> None:
     assert len(notes(invoices)) == 1
 
 
-async def test_notes_are_folded_onto_those_before(chat: Rig, invoices: Invoices) -> None:
+async def test_notes_are_folded_onto_earlier_notes(chat: Rig, invoices: Invoices) -> None:
     for number in range(3):
         await edits(chat, number, f"text {number}")
         await fold(chat)
@@ -610,7 +610,7 @@ async def test_reaction_is_not_stored(chat: Rig) -> None:
     assert chat.wire.calls["accept"] == 0
 
 
-async def test_an_edit_to_what_it_said_before_is_no_news(chat: Rig, invoices: Invoices) -> None:
+async def test_edit_to_the_same_text_is_no_note(chat: Rig, invoices: Invoices) -> None:
     await chat.handles("ana", 'the "first"\nof them')
     await edits(chat, 1, 'the "first"\nof them')
     await chat.handles("ana", "and?")
@@ -625,7 +625,7 @@ async def test_of_edits_of_one_message_only_the_last_waits(chat: Rig, invoices: 
 
 
 async def test_a_turn_that_runs_meanwhile_ends_all_the_same(chat: Rig, invoices: Invoices) -> None:
-    """It was handed the edit before this one, and takes that out."""
+    """The turn was handed the earlier edit, and takes only the earlier edit out."""
     await edits(chat, 1, "first")
     await chat.says("ana", "and?")
     lease = await chat.worker.lease("turn")
@@ -654,5 +654,5 @@ async def test_folded_notes_end_with_the_transcript(chat: Rig, invoices: Invoice
     await edits(chat, 1, "a secret")
     await fold(chat)
     assert await chat.store.scan("notes/")
-    await chat.advance(chat.worker.context.retention.transcript_seconds + 1)
+    await chat.advance(chat.worker.context.rules.retention.transcript_seconds + 1)
     assert not await chat.store.scan("notes/")

@@ -1,4 +1,4 @@
-"""What has been kept for as long as the operator wants is removed, by one process of a store, a day at a time."""
+"""Data kept for as long as the operator wants is removed, by one process of a store, a day at a time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from gateway.config.limits import Retention
+from gateway.config.settings import EngineRules
 from gateway.engine import reply_limits
 from gateway.operations.audit import AuditCommands
 from gateway.privacy import expiry as expiring
@@ -32,7 +33,7 @@ async def sweep(chat: Rig, **days: int) -> bool:
 
 
 async def sweep_by_wire(chat: Rig, **days: int) -> bool:
-    """Sweep as the process of the rig does, which a test can kill."""
+    """Sweep as the process of the rig, which a test can kill."""
     return await Expiry(cast("Store", chat.wire), Retention(**days)).run(await chat.store.now())
 
 
@@ -46,7 +47,7 @@ async def lines(chat: Rig, person: str, name: Any = keys.transcript) -> int:
 
 
 async def begun(chat: Rig, **days: int) -> None:
-    """Have the first sweep behind."""
+    """Do the first sweep."""
     await chat.advance(DAY)
     assert await sweep(chat, **days)
 
@@ -87,7 +88,7 @@ async def test_each_kind_of_log_has_its_own_days(chat: Rig) -> None:
     assert await lines(chat, "ana", keys.visible_log) == 0
 
 
-async def test_a_call_whose_result_is_left_alone_is_read_by_no_model(chat: Rig, invoices: Invoices) -> None:
+async def test_result_of_an_expired_call_is_read_by_no_model(chat: Rig, invoices: Invoices) -> None:
     await begun(chat)
     await says(chat, "ana", "delete INV-1")
     await chat.advance(5 * DAY)
@@ -212,7 +213,7 @@ async def test_started_engine_sweeps_with_its_own_retention(chat: Rig, role: Lit
     await sweep(chat)
     await chat.advance(2 * DAY)
     context = chat.worker.context
-    context.retention = Retention(transcript=1)
+    context.rules = EngineRules(retention=Retention(transcript=1))
     chat.worker.engine.start(role)
     async with asyncio.timeout(60):
         while await lines(chat, "ana"):

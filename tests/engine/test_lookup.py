@@ -1,4 +1,4 @@
-"""A caller's words find one action, and an unreadable record in the store hides nothing but itself."""
+"""A caller's words find one action, and an unreadable record in the store hides only itself."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ async def names_of(bot: ChannelAgent, action: PendingAction) -> dict[str, str]:
 
 
 async def keep(store: Store, **records: Json) -> None:
-    """Records of somebody's who knows nothing of ours; `__` stands for the slash in their names."""
+    """Store records of an unrelated person; `__` stands for the slash in the names."""
     puts = {name.replace("__", "/"): Put(value) for name, value in records.items()}
     await store.commit(Transaction(partition=store.partition(ZOE), puts=puts))
 
 
 async def spoil(store: Store, name: str) -> None:
-    """What is of this name is no text any more, let alone JSON."""
+    """Replace the named record by bytes that are no text, let alone JSON."""
     await store.commit(Transaction(partition=store.partition(ZOE), puts={name: Put("whole")}))
     if isinstance(store, SqliteStore):
         await store._writer.submit(
@@ -133,7 +133,7 @@ UNREADABLE: list[Json] = ["{", 7, [], {}, {"form": FORM}, {"form": FORM + 1}, {"
 
 
 @pytest.mark.parametrize("named", ["action_id", "code", "token"])
-async def test_what_cannot_be_read_keeps_nobody_from_deciding(invoices: Invoices, named: str) -> None:
+async def test_unreadable_records_prevent_no_decision(invoices: Invoices, named: str) -> None:
     async with invoices.bot() as bot:
         store = shared_of(bot).store
         for number, value in enumerate(UNREADABLE):
@@ -168,7 +168,7 @@ async def test_an_action_without_a_readable_index_is_not_decided(invoices: Invoi
     assert invoices.deleted == []
 
 
-async def test_what_is_in_doubt_is_listed_first(invoices: Invoices) -> None:
+async def test_action_in_doubt_is_listed_first(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         context = shared_of(bot)
         operator = Operator(context.store, context.channels, context.keyring, bot="agent")
@@ -185,7 +185,7 @@ async def test_what_is_in_doubt_is_listed_first(invoices: Invoices) -> None:
             (action.pending_action_id, "pending"),
         ]
         for operation in (operator.action, operator.cancel):
-            with pytest.raises(NotDone, match="action 03 was changed by somebody without the key"):
+            with pytest.raises(NotDone, match="action 03: seal check failed"):
                 await operation("03")
 
 
@@ -201,7 +201,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 def opened(
     kept_on: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], Store]:
-    """Another object of the same store, each time."""
+    """Return the opener; each call makes another object."""
     if kept_on == "sqlite":
         return lambda: SqliteStore(tmp_path / "bot.db")
     monkeypatch.setenv("ASKFIRST_SECRET", SECRET)
@@ -229,7 +229,7 @@ async def test_an_open_action_is_confirmed_once_after_a_restart(
 
 
 @pytest.mark.both_stores
-async def test_another_key_runs_nothing(
+async def test_action_sealed_with_another_key_is_not_run(
     opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, invoices: Invoices
 ) -> None:
     async with invoices.bot(store=opened()) as bot:
@@ -277,7 +277,7 @@ async def test_a_store_in_memory_leaves_no_key(
 
 @pytest.mark.both_stores
 async def test_decision_without_the_key_counts_in_no_restart(opened: Callable[[], Store], invoices: Invoices) -> None:
-    """Somebody with the store but without the key removes all that shows it was sealed, and waits for a restart."""
+    """A person with the store and without the key removes every sign of a seal, and waits for a restart."""
 
     def decides(action: PendingAction) -> Incoming:
         body = {
@@ -305,6 +305,6 @@ async def test_decision_without_the_key_counts_in_no_restart(opened: Callable[[]
         await bot.ask_channel("ana", "hello")
         reasons = [letter.reason for letter in await store.dead_letters()]
         [(_, record)] = await store.scan("action/")
-    assert reasons == ["a decision that cannot be worked: made by somebody without the key"] * 2
+    assert reasons == ["a decision that cannot be worked: seal check failed (not written with ASKFIRST_SECRET)"] * 2
     assert action_of(record.value).state == "pending"
     assert invoices.deleted == []

@@ -23,6 +23,7 @@ from gateway import (
     tool,
 )
 from gateway.config.limits import Retention
+from gateway.config.settings import EngineRules
 from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.stored.memory_events import conversation_lane, is_memory_lane, person_lane
@@ -45,7 +46,7 @@ def triples(*found: Mapping[str, Any]) -> str:
 
 
 def system(model: ScriptedProvider) -> str:
-    """Return the system text that the model has read last."""
+    """Return the system text of the model's last request."""
     return model.requests[-1].system
 
 
@@ -57,7 +58,7 @@ def conversation(chat: ChatDriver, place: str) -> str:
 async def remembering(
     found: Sequence[Any], said: Sequence[Any]
 ) -> AsyncIterator[tuple[ChatDriver, ScriptedProvider, ScriptedProvider]]:
-    """Yield a chat with a memory of entities, and the models that read and that answer."""
+    """Yield a chat with a memory of entities, the reading model and the answering model."""
     reader, model = ScriptedProvider(found), ScriptedProvider(said)
     config = AgentConfig(entity_memory=EntityMemory(provider=reader))
     async with ChatDriver(Agent(config=config), provider=model) as chat:
@@ -327,7 +328,7 @@ FILLINGS = ["memory_summarize", "entity_extraction", "kg_extraction"]
 
 
 async def filled() -> tuple[list[Any], Mapping[str, Mapping[str, Any]]]:
-    """Return the stored traces, and the fields of each event of a filling, after a turn that fills three memories."""
+    """Return the stored traces, and the fields of each event of a filling, after a turn with three memories."""
     reader = ScriptedProvider(["They met.", entities(ALICE, ACME), triples(MANAGES)])
     watch = RecordingObserver()
     config = AgentConfig(
@@ -393,7 +394,7 @@ async def test_memories_end_with_the_transcript() -> None:
     )
     model = ScriptedProvider([ToolCall("remember", NOTED), "Noted.", "Hello."])
     async with ChatDriver(Agent(config=config), provider=model) as chat:
-        chat.engine.context.retention = Retention(transcript=30)
+        chat.engine.context.rules = EngineRules(retention=Retention(transcript=30))
         await chat.says("ana", "Alice called")
         await chat.clock.advance(29 * DAY)
         assert len(await chat.engine.context.store.scan("")) > 2
@@ -408,7 +409,7 @@ async def test_memory_of_a_reset_conversation_outlives_the_reset() -> None:
         _,
         model,
     ):
-        chat.engine.context.retention = Retention(transcript=30)
+        chat.engine.context.rules = EngineRules(retention=Retention(transcript=30))
         await chat.says("ana", "/new")
         await chat.says("ana", "Alice called")
         await chat.clock.advance(20 * DAY)

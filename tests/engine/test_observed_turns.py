@@ -1,4 +1,4 @@
-"""The events of a message, from its receipt to the delivery of the reply, and the trace that its turn leaves."""
+"""The events of a message, from the receipt to the delivery of the reply, and the trace of the turn."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 from channels import Message, Undeliverable
 from gateway import Agent, AgentConfig, ChannelAgent, FallbackProvider, ToolContext, emit_artifact, tool
 from gateway.bot.turn import Outcome
+from gateway.config.settings import EngineRules
 from gateway.observe.event_log import EventLog
 from gateway.observe.events import (
     CacheHit,
@@ -68,7 +69,7 @@ def bot(*steps: object, **options: Any) -> ChannelAgent:
 
 
 async def heard(chat: Rig, text: str = "hello") -> str:
-    """Have a message answered, and return the id of its run."""
+    """Have a message answered, and return the id of the run."""
     written = message("ana", text)
     await chat.take(written)
     await chat.turns()
@@ -77,7 +78,7 @@ async def heard(chat: Rig, text: str = "hello") -> str:
 
 @asynccontextmanager
 async def taken_over(files: Path) -> AsyncIterator[tuple[Rig, Worker, str]]:
-    """Yield a chat whose turn was begun by its worker and ended by another, that one, and the id of the run."""
+    """Yield a chat after a take-over of the turn by another worker, the other worker, and the id of the run."""
     hold = asyncio.Event()
     async with rig(bot(ToolCall("look", {"where": "here"}), hold, "Never said.", "Nothing."), files) as chat:
         written = message("ana", "look here")
@@ -97,7 +98,7 @@ async def stored_trace(chat: Rig, run_id: str) -> AgentTrace | None:
 
 @asynccontextmanager
 async def answered(files: Path) -> AsyncIterator[tuple[Rig, Message]]:
-    """A message has come twice and was answered with a tool."""
+    """Yield a chat after a message came twice and was answered with a tool."""
     async with rig(bot(ToolCall("look", {"where": "here"}), "Nothing."), files) as chat:
         written = message("ana", "look here")
         await chat.take(written)
@@ -163,7 +164,7 @@ async def test_metadata_of_the_author_replaces_none_of_the_gateways(tmp_path: Pa
 
 async def test_no_trace_is_stored_when_traces_are_off(tmp_path: Path) -> None:
     async with rig(bot("Hello."), tmp_path) as chat:
-        chat.worker.context.traces_ttl_seconds = 0.0
+        chat.worker.context.rules = EngineRules(traces_ttl_seconds=0.0)
         assert await stored_trace(chat, await heard(chat)) is None
 
 
@@ -173,7 +174,7 @@ async def test_a_stored_trace_ends_with_its_time(tmp_path: Path) -> None:
         run_id = await heard(chat)
         trace = await stored_trace(chat, run_id)
         assert trace is not None and AgentTrace.from_dict(trace.to_dict()) == trace
-        chat.store.offset_seconds += chat.worker.context.traces_ttl_seconds + 1
+        chat.store.offset_seconds += chat.worker.context.rules.traces_ttl_seconds + 1
         assert await stored_trace(chat, run_id) is None
 
 
@@ -284,7 +285,7 @@ async def test_a_message_that_cannot_be_delivered_is_told(tmp_path: Path) -> Non
         )
 
 
-async def test_a_function_that_is_added_later_hears_what_comes_then() -> None:
+async def test_function_added_later_hears_only_later_events() -> None:
     own, heard = bot("One.", "Two."), list[str]()
     async with ChatDriver(own) as chat:
         await chat.says("ana", "one")
@@ -297,7 +298,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def spans_of(events: Iterable[ObservedEvent]) -> list[dict[str, Any]]:
-    """The spans that a process makes of its events. A millisecond passes between two looks at the clock."""
+    """Return the spans of a process's events. A millisecond passes between two looks at the clock."""
     made: list[dict[str, Any]] = []
     ticks = count()
     reader = SpanReader(
@@ -535,7 +536,7 @@ async def test_a_turn_that_fails_says_where_and_for_which_event(caplog: pytest.L
     assert CANARY not in caplog.text
 
 
-async def test_a_tool_that_there_is_not_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_name_of_a_missing_tool_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     provider = ScriptedProvider([ToolCall(f"tell {CANARY}", {}), "Sorry."])
     async with ChatDriver(ChannelAgent(Agent([look_or_fail])), provider=provider) as chat:
         await chat.says("ana", "hello")

@@ -1,6 +1,7 @@
-"""One planted value stops nobody: it is put aside or tampered with one line in the log, and an operator can look.
+"""A planted value stops no person: the entry is put aside or counts as tampered, with one line in the log.
 
-Each test gives one kind of stored thing, of a person each, every odd value there is; then Ana comes to an effect.
+An operator can look. Each test plants every odd value in one kind of stored entry, each value for another person; then
+Ana comes to an effect.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from tests.engine.rig import Rig, code_of, rig
 
 pytestmark = pytest.mark.both_stores
 
-FORGED = "somebody without the key"
+FORGED = "seal check failed"
 PEOPLE = {f"person{number}": value for number, value in enumerate(ODD.values())}
 SOME = {person: PEOPLE[person] for person in list(PEOPLE)[::3]}
-"""For those who say something before: it takes a while."""
+"""The people of tests with an earlier message, which takes a while."""
 
 
 def place_of(person: str) -> str:
@@ -43,7 +44,7 @@ async def plant_in_each(chat: Rig, people: dict[str, bytes], kind: str, name: st
 
 
 async def look(chat: Rig) -> Any:
-    """Every command of an operator that reads, and the list of dead letters."""
+    """Run every reading command of an operator, and return the dead letters."""
     context = chat.worker.context
     operator = Operator(context.store, context.channels, context.keyring, bot="agent")
     for read in (operator.pending, operator.waiting, operator.people, operator.audit, operator.verify_audit):
@@ -91,7 +92,7 @@ async def test_events_that_decide(chat: Rig, invoices: Invoices, caplog: pytest.
     await chat.worker.engine.due()
     await ana_is_answered(chat, invoices)
     assert len([letter for letter in await look(chat) if FORGED in letter["reason"]]) == len(ODD)
-    assert len(lines_of(caplog, "without the key")) == len(ODD)
+    assert len(lines_of(caplog, FORGED)) == len(ODD)
 
 
 async def test_stamps(chat: Rig, invoices: Invoices) -> None:
@@ -157,7 +158,7 @@ async def test_timers_and_dead_letters(
 
 
 def wrong(kind: str, name: str) -> bytes:
-    """The text of a timer or a dead letter in which one field is of another kind."""
+    """Return the text of a timer or a dead letter with one field of another kind."""
     event: dict[str, Any] = {
         "conversation": place_of("bob"), "event_ids": ["e"], "body": {}, "decides": False, "wakes": True,
         "refusable": False, "keep_seconds": 9.0, "stamp": None, "collects": False, "about": None,
@@ -201,7 +202,7 @@ async def test_actions(chat: Rig, invoices: Invoices) -> None:
 async def test_action_without_a_readable_record_is_told_to_all(
     chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture, odd: str
 ) -> None:
-    """Defect 18: nobody was told. The sealed index of the conversation still lists the question."""
+    """Defect 18: no person was told. The sealed index of the conversation still lists the question."""
     await chat.hears("ana", "delete INV-1")
     (action,) = await chat.actions()
     await plant(chat.store, place_of("ana"), "record", f"action/{action.pending_action_id}", ODD[odd])
@@ -217,7 +218,7 @@ async def test_action_without_a_readable_record_is_told_to_all(
 
 
 @pytest.mark.parametrize("value", [10**18, 8 * 10**15, -1, 10**400, "soon"])
-async def test_no_planted_time_puts_off_the_removal_of_what_expired(chat: Rig, value: Any) -> None:
+async def test_planted_time_does_not_delay_the_sweep(chat: Rig, value: Any) -> None:
     partition = chat.store.partition(keys.EXPIRY)
     await chat.store.commit(Transaction(partition=partition, puts={keys.EXPIRY: Put(7)}))
     await plant(chat.store, keys.EXPIRY, "record", keys.EXPIRY, json.dumps(value).encode())

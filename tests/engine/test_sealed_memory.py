@@ -1,6 +1,6 @@
-"""What a model reads as its own is sealed: what a writer of the store without the key put there is left out and told.
+"""A model's memory is sealed: text from a writer of the store without the key is left out and told.
 
-When the key is changed, what the old one has sealed is sealed anew: when it is read, or by a command.
+After a change of the key, records sealed with the old key are sealed anew: when read, or by a command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OLD, NEW = rigs.KEYS[0], b"a new key of more than 16 bytes"
 
 
 def read_by(invoices: Invoices) -> list[str]:
-    """What the model has read last."""
+    """Return the texts last read by the model."""
     return [message.content for message in invoices.model.requests[-1].messages]
 
 
@@ -53,8 +53,8 @@ async def put_in(chat: Rig, *lines: Json) -> None:
 
 
 def forgeries(chat: Rig, caplog: pytest.LogCaptureFixture) -> tuple[int, int]:
-    """The lines in the log and the events about what is forged."""
-    lines = [each for each in caplog.records if "changed by somebody without the key" in each.getMessage()]
+    """Return the numbers of log lines and of events about forged records."""
+    lines = [each for each in caplog.records if "seal check failed" in each.getMessage()]
     assert not any(FORGED in each.getMessage() for each in lines)
     doubts = chat.worker.told.of_kind(DoubtRaised)
     return len(lines), sum(doubt.why == "forged" for doubt in doubts)
@@ -190,7 +190,9 @@ async def admit(chat: Rig) -> Newcomers:
     return newcomers
 
 
-async def test_what_is_read_is_sealed_anew(chat: Rig, invoices: Invoices, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_are_sealed_anew_when_read(
+    chat: Rig, invoices: Invoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await chat.handles("ana", "delete INV-1", "two")
     await admit(chat)
     restart(chat, monkeypatch, NEW, OLD)
@@ -231,7 +233,7 @@ async def test_the_rest_is_sealed_anew_by_a_command(
     assert chat.platform.texts()[-1] == "Time to pay."
 
 
-async def test_what_was_changed_is_not_sealed_anew(
+async def test_changed_record_is_not_sealed_anew(
     chat: Rig, invoices: Invoices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat.handles("ana", "delete INV-1", "two")

@@ -1,6 +1,6 @@
-"""A decision that was changed in the store without the key runs nothing; the person is told, and others go on.
+"""A decision changed in the store without the key runs no tool; the person is told, and other actions go on.
 
-Each test is one row or line that was put back, swapped, copied, edited or deleted between the question and the yes.
+Each test puts back, swaps, copies, edits or deletes one row or line between the question and the yes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def texts(chat: Rig) -> str:
 # ── records ──
 
 
-async def test_old_record_put_back_after_the_effect_runs_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_old_record_put_back_after_the_effect_is_not_run(chat: Rig, invoices: Invoices) -> None:
     (action,) = await chat.asks(1)
     name = f"action/{action.pending_action_id}"
     before = await read(chat, name)
@@ -112,7 +112,7 @@ async def test_changed_record_is_logged_once_despite_conflicts(chat: Rig, caplog
     chat.wire.errors = {"commit": [Conflict("read again") for _ in range(3)]}
     await press(chat, 1)
     assert GONE in texts(chat)
-    (said,) = [record.message for record in caplog.records if "without the key" in record.message]
+    (said,) = [record.message for record in caplog.records if "seal check failed" in record.message]
     assert action.pending_action_id in said
 
 
@@ -160,7 +160,7 @@ async def test_an_edited_record_is_ended_and_told(chat: Rig, invoices: Invoices,
 
 
 def as_form(chat: Rig, name: str, text: str, form: int) -> Json:
-    """The record as a release of another form seals it, with the same key."""
+    """Return the record as sealed by a release of another form, with the same key."""
     with pytest.MonkeyPatch.context() as release:
         release.setattr(seal, "FORM", form)
         return chat.worker.context.keyring.seal(name, text)
@@ -186,7 +186,7 @@ async def test_record_of_another_form_is_ended_and_told(
     assert invoices.deleted == ["INV-2"]
 
 
-async def test_a_deleted_record_is_told_and_stops_nobody_else(chat: Rig, invoices: Invoices) -> None:
+async def test_deleted_record_is_told_and_stops_no_other_action(chat: Rig, invoices: Invoices) -> None:
     one, two = await chat.asks(1, 2)
     await delete(chat, f"action/{one.pending_action_id}")
     await chat.handles("ana", f"ok {two.code}")
@@ -202,7 +202,7 @@ async def test_a_deleted_record_is_told_by_its_deadline_at_the_latest(chat: Rig,
     assert any(GONE in text and one.code in text for text in chat.platform.texts())
 
 
-async def test_of_an_edited_running_one_nothing_is_claimed(chat: Rig, invoices: Invoices) -> None:
+async def test_edited_record_of_a_running_action_is_told_as_unknown(chat: Rig, invoices: Invoices) -> None:
     (one,) = await chat.asks(1)
     await chat.says("ana", f"ok {one.code}")
     lease = await chat.worker.lease("action")
@@ -220,7 +220,7 @@ async def test_of_an_edited_running_one_nothing_is_claimed(chat: Rig, invoices: 
 # ── the index ──
 
 
-async def test_swapped_codes_decide_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_swapped_codes_decide_no_action(chat: Rig, invoices: Invoices) -> None:
     one, two = await chat.asks(1, 2)
     index = await read(chat, f"open/{CHAT}")
     body = index["body"].replace(one.code, "swap").replace(two.code, one.code).replace("swap", two.code)
@@ -230,7 +230,7 @@ async def test_swapped_codes_decide_nothing(chat: Rig, invoices: Invoices) -> No
     assert texts(chat).count(GONE) >= 2
 
 
-async def test_a_deleted_index_hides_nothing_for_good(chat: Rig, invoices: Invoices) -> None:
+async def test_deleted_index_is_told_at_the_next_press(chat: Rig, invoices: Invoices) -> None:
     await chat.asks(1)
     await delete(chat, f"open/{CHAT}")
     await press(chat, 1)
@@ -239,7 +239,7 @@ async def test_a_deleted_index_hides_nothing_for_good(chat: Rig, invoices: Invoi
 
 
 async def test_an_old_index_put_back_alone_is_no_longer_true(chat: Rig, invoices: Invoices) -> None:
-    """It would forget that Ana has written something since, and her yes would count again."""
+    """The old index would forget a later message of Ana, and her yes would count again."""
     await chat.asks(1)
     context, name = chat.worker.context, f"open/{CHAT}"
     before = await read(chat, name)
@@ -296,7 +296,7 @@ async def forged(chat: Rig, body: dict[str, Json], *, decides: bool) -> None:
     await chat.work()
 
 
-async def test_a_forged_decision_runs_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_forged_decision_runs_no_tool(chat: Rig, invoices: Invoices) -> None:
     (one,) = await chat.asks(1)
     body: dict[str, Json] = {
         "kind": "decide",
@@ -307,13 +307,15 @@ async def test_a_forged_decision_runs_nothing(chat: Rig, invoices: Invoices) -> 
     }
     await forged(chat, body, decides=True)
     assert invoices.deleted == []
-    assert await chat.dead() == ["a decision that cannot be worked: made by somebody without the key"]
+    assert await chat.dead() == [
+        "a decision that cannot be worked: seal check failed (not written with ASKFIRST_SECRET)"
+    ]
     await press(chat, 1)
     assert invoices.deleted == ["INV-1"]
 
 
 @pytest.mark.parametrize("text", ["ok CODE", "yes"])
-async def test_a_forged_message_runs_nothing(chat: Rig, invoices: Invoices, text: str) -> None:
+async def test_forged_message_runs_no_tool(chat: Rig, invoices: Invoices, text: str) -> None:
     (one,) = await chat.asks(1)
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     said = text.replace("CODE", one.code)
@@ -323,10 +325,10 @@ async def test_a_forged_message_runs_nothing(chat: Rig, invoices: Invoices, text
     await forged(chat, cast("dict[str, Json]", event_to_json(message)), decides=text != "yes")
     assert invoices.deleted == []
     (letter,) = await chat.store.dead_letters()
-    assert "without the key" in letter.reason
+    assert "seal check failed" in letter.reason
 
 
-async def test_a_replayed_dead_letter_decides_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_replayed_dead_letter_decides_no_action(chat: Rig, invoices: Invoices) -> None:
     (one,) = await chat.asks(1)
     context = chat.worker.context
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
@@ -346,7 +348,7 @@ async def _waiting(chat: Rig, body: Any) -> Any:
     return Waiting(seq=1, conversation=CHAT, stamp=await chat.store.now(), body=body, pointed=False)
 
 
-async def test_an_event_that_was_held_up_for_a_minute_decides_nothing(chat: Rig, invoices: Invoices) -> None:
+async def test_event_delayed_for_a_minute_decides_no_action(chat: Rig, invoices: Invoices) -> None:
     (one,) = await chat.asks(1)
     context = chat.worker.context
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
@@ -411,7 +413,7 @@ WORDS: Json = {"action": "delete_invoice", "preview": "Delete invoice INV-1 for 
 
 
 async def asked(chat: Rig) -> PendingAction:
-    """What an earlier attempt at the turn would have recorded."""
+    """Return the action as recorded by an earlier attempt at the turn."""
     context = chat.worker.context
     tool, person = context.bot.tool("delete_invoice"), message("ana", "").person
     assert tool is not None and person is not None
@@ -449,7 +451,7 @@ def verdict(record: Any) -> Any:
 
 
 async def put_aside(chat: Rig) -> bool:
-    """Whether the turn has come to nothing but a dead letter and a word to the person."""
+    """Return whether the turn has left only a dead letter and a text to the person."""
     nothing = (await chat.worker.context.actions(CHAT)).index.entries == ()
     (text,) = chat.platform.texts()
     return nothing and len(await chat.store.dead_letters()) == 1 and "went wrong" in text
@@ -501,7 +503,7 @@ async def test_invalid_action_in_a_checkpoint_is_put_aside(chat: Rig, invoices: 
 
 @pytest.mark.parametrize("verdict", ["approved", {"deferred": "newer"}, {"approved": True}, None], ids=str)
 @pytest.mark.both_stores
-async def test_an_unknown_verdict_runs_nothing(chat: Rig, invoices: Invoices, verdict: Json) -> None:
+async def test_unknown_verdict_runs_no_tool(chat: Rig, invoices: Invoices, verdict: Json) -> None:
     await take_over(chat, {"asked": 1, "verdicts": [["1.1", verdict]]})
     (request,) = invoices.model.requests
     assert "cannot be read" in request.messages[-1].content

@@ -48,7 +48,7 @@ def test_a_limit_below_one_is_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.ledger("MEM-01", "CFG-21")
-def test_defaults_are_those_of_the_documents() -> None:
+def test_memory_has_the_documented_defaults() -> None:
     memory = ConversationMemory()
     assert (memory.max_messages, memory.max_tokens, memory.summary) == (20, None, None)
     assert (memory.summarize_on_trim, memory.summarize_max_tokens) == (False, 150)
@@ -56,7 +56,7 @@ def test_defaults_are_those_of_the_documents() -> None:
 
 
 @pytest.mark.ledger("MEM-02", "MEM-06")
-def test_it_holds_one_conversation_of_all_roles() -> None:
+def test_memory_holds_one_conversation_of_all_roles() -> None:
     memory = ConversationMemory()
     memory.add(user("a"))
     memory.add_many([*called("1"), ModelMessage(role="assistant", content="done")])
@@ -68,7 +68,7 @@ def test_it_holds_one_conversation_of_all_roles() -> None:
 
 
 @pytest.mark.ledger("MEM-03")
-def test_the_oldest_go_first_by_their_number() -> None:
+def test_limit_of_messages_drops_the_oldest_first() -> None:
     assert said(filled([user(str(number)) for number in range(6)], 4)) == ["2", "3", "4", "5"]
     trim = ConversationMemory(4).trim([user(str(number)) for number in range(6)], TokenCount())
     assert trim.cuts == [Cut(2, 4, "enforce_limits")]
@@ -76,7 +76,7 @@ def test_the_oldest_go_first_by_their_number() -> None:
 
 
 @pytest.mark.ledger("MEM-03")
-def test_then_by_their_tokens_and_one_is_always_kept() -> None:
+def test_limit_of_tokens_keeps_at_least_one_message() -> None:
     messages = [user("x" * 40) for _ in range(6)]
     assert len(filled(messages, 20, 30)) == 3, "10 tokens each, four characters a token"
     assert len(filled(messages, 2, 30)) == 2
@@ -84,7 +84,7 @@ def test_then_by_their_tokens_and_one_is_always_kept() -> None:
 
 
 @pytest.mark.ledger("MEM-03")
-def test_the_vendors_last_count_is_what_tokens_are_counted_by() -> None:
+def test_tokens_are_counted_by_the_vendors_last_count() -> None:
     tokens, memory = TokenCount(), ConversationMemory(20, 30)
     tokens.learn(8_000, 4_000)
     memory.append([user("x" * 40) for _ in range(6)], tokens)
@@ -119,7 +119,7 @@ def test_no_call_is_split_from_a_result_with_words_between() -> None:
 
 
 @pytest.mark.ledger("MEM-04")
-def test_a_pair_stays_whole_when_nothing_else_is_left() -> None:
+def test_pair_stays_whole_when_no_other_message_is_left() -> None:
     assert said(filled([user("a"), *called("1", "2")], 1)) == ["assistant", "r", "r"]
     call, result = called("1")
     memory = filled([user("a"), call], 1)
@@ -140,7 +140,7 @@ def test_notes_push_no_words_out() -> None:
     assert said(filled([note("of a"), user("a"), note("of b"), user("b")], 1)) == ["of b", "b"]
 
 
-def test_two_memories_share_nothing() -> None:
+def test_two_memories_share_no_messages() -> None:
     first, second = ConversationMemory(), ConversationMemory()
     first.add(user("a"))
     assert second.get_history() == []
@@ -170,6 +170,11 @@ def test_a_summary_that_comes_late_replaces_no_newer_one() -> None:
     memory.clear()
     memory.put_summary("late", slow, state)
     assert (memory.summary, memory.take_dropped()[0]) == (None, [])
+    memory.add_many([user("3"), user("4")])
+    new, now = memory.take_dropped()
+    assert memory.put_summary("new", new, now)
+    memory.put_summary("late", slow, state)
+    assert (memory.summary, memory.take_dropped()[0]) == ("new", []), "cleared messages stay forgotten"
 
 
 _STEP = st.tuples(st.integers(0, 200), st.integers(0, 3), st.booleans())
@@ -179,7 +184,7 @@ _STEP = st.tuples(st.integers(0, 200), st.integers(0, 3), st.booleans())
 def test_trimming_by_turns_is_trimming_at_once(
     turns: list[tuple[int, int, bool]], most: int, tokens: int | None
 ) -> None:
-    """A chat trims all of its stored lines at each turn, an agent alone what it has left."""
+    """A chat trims all stored lines at each turn, an agent alone the remaining ones."""
     memory, whole = ConversationMemory(most, tokens), list[ModelMessage]()
     for number, (length, calls, noted) in enumerate(turns):
         added = [note("n")] if noted else []

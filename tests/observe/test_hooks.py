@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config.options import WrongOption
-from gateway.observe.callbacks import Callbacks, event_names
+from gateway.observe.callbacks import HOOKS, Callbacks, HooksObserver, event_names
 from gateway.observe.events import (
     EVENTS,
     IterationEnd,
@@ -27,7 +27,6 @@ from gateway.observe.events import (
     ToolStart,
     TurnEnd,
 )
-from gateway.observe.hooks import HOOKS, HooksObserver
 from gateway.observe.teller import MOST_WAITING, Teller
 from tests.observe.samples import RESULT, sample
 
@@ -44,7 +43,7 @@ CALLS: dict[str, tuple[type[ObservedEvent], Callable[[Any], tuple[Any, ...]]]] =
     "on_llm_end": (LlmEnd, lambda said: (said.response, said.usage)),
     "on_error": (RunError, lambda said: (said.error, said.context)),
 }
-"""Each hook with its event and the arguments that it gets."""
+"""Each hook with the event and the received arguments."""
 
 
 async def tell(teller: Teller, event: ObservedEvent) -> None:
@@ -97,11 +96,11 @@ async def test_missing_hooks_are_skipped_and_errors_kept_away() -> None:
     for kind in EVENTS.values():
         await tell(teller, sample(kind))
     assert teller.failed == {"HooksObserver": 1}
-    assert [name for name in EVENTS if observer.wants(name)] == ["tool_end", "tool_start"]
+    assert [name for name in EVENTS if observer.wants(name)] == ["tool_start", "tool_end"]
 
 
 @pytest.mark.parametrize(("name", "says"), [("on_tool_strat", "did you mean on_tool_start?"), ("x", "is no hook;")])
-def test_an_unknown_hook_is_named_with_those_there_are(name: str, says: str) -> None:
+def test_unknown_hook_is_named_with_the_known_ones(name: str, says: str) -> None:
     with pytest.raises(WrongOption) as caught:
         HooksObserver({name: print, "on_tool_end": print})
     assert list(caught.value.issues) == [f"hooks[{name!r}]"]

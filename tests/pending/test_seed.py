@@ -1,4 +1,4 @@
-"""selectools' pending stores: stashing, confirming by text, and who may run what. In memory and on Redis."""
+"""selectools' pending stores: stashing, confirming by text, and the right to run. In memory and on Redis."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 """Options of a stash, and the complaint."""
 
 
-async def test_what_cannot_be_asked_is_refused(pending: PendingStore) -> None:
+async def test_stash_with_invalid_options_is_refused(pending: PendingStore) -> None:
     async def complaint(wrong: dict[str, Any]) -> str:
         try:
             await stashed(pending, **wrong)
@@ -101,7 +101,7 @@ async def test_second_stash_in_a_scope_is_refused_and_first_remains(pending: Pen
 
 
 @pytest.mark.ledger("PEND-08")
-async def test_an_expired_one_gives_way(place: Place, pending: PendingStore) -> None:
+async def test_expired_stash_gives_way_to_a_new_one(place: Place, pending: PendingStore) -> None:
     await stashed(pending)
     await place.later(61)
     again = await stashed(pending)
@@ -122,7 +122,7 @@ async def test_of_many_stashes_at_once_one_wins(place: Place) -> None:
 
 @pytest.mark.ledger("PEND-03")
 async def test_where_processes_share_the_store_arguments_are_required(place: Place, pending: PendingStore) -> None:
-    """Another process sees from them what is asked, and a factory makes the executor of them."""
+    """Another process reads the question from the arguments, and a factory makes the executor from the arguments."""
     if place.kind == "redis":
         with pytest.raises(ValueError, match=r"args must be given.*'delete_invoice'.*what is asked"):
             await stashed(pending, args=None)
@@ -148,7 +148,7 @@ async def test_a_user_is_needed_by_every_call_that_does_something(pending: Pendi
 
 
 @pytest.mark.ledger("PEND-11")
-async def test_no_two_scopes_are_one(pending: PendingStore) -> None:
+async def test_different_scopes_never_share_an_action(pending: PendingStore) -> None:
     scopes: list[tuple[str, str | None, str | None]] = [
         ("ana", None, None),
         ("ana", "", None),
@@ -170,7 +170,7 @@ async def test_no_two_scopes_are_one(pending: PendingStore) -> None:
 
 
 @pytest.mark.ledger("PEND-26")
-async def test_a_full_store_refuses_and_evicts_nobody(place: Place, ran: Ran) -> None:
+async def test_full_store_refuses_and_evicts_no_action(place: Place, ran: Ran) -> None:
     pending = await place.open(max_entries=3)
     for user in ("ana", "bob", "eva"):
         await stashed(pending, ran.deletes(user), user)
@@ -202,7 +202,7 @@ async def test_many_at_once_do_not_get_past_the_bound(place: Place) -> None:
     await stashed(pending, user="ana")
 
 
-async def test_what_somebody_else_has_written_holds_no_stash_up(place: Place, pending: PendingStore) -> None:
+async def test_foreign_record_in_the_store_does_not_block_a_stash(place: Place, pending: PendingStore) -> None:
     store = await pending.open()
     await place.change(pending, Key(store.partition("seed:z//"), "seed/seed:z//"), 10**15 * 1000)
     await stashed(pending)
@@ -237,7 +237,7 @@ async def test_record_names_the_parser_of_its_stash(place: Place) -> None:
 
 
 @pytest.mark.ledger("PEND-35")
-async def test_dropping_lets_go_and_says_what(place: Place, pending: PendingStore, ran: Ran) -> None:
+async def test_drop_removes_and_returns_the_action(place: Place, pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes())
     assert await pending.get("ana") == action
     dropped = await pending.drop("ana")
@@ -262,7 +262,7 @@ async def test_dropping_lets_go_and_says_what(place: Place, pending: PendingStor
 
 
 @pytest.mark.ledger("PEND-16")
-async def test_nobody_elses_yes_and_no_other_place_counts(pending: PendingStore, ran: Ran) -> None:
+async def test_yes_of_another_user_or_place_does_not_count(pending: PendingStore, ran: Ran) -> None:
     action = await stashed(pending, ran.deletes(), channel_id="wa", conversation_id="c1")
     where: list[tuple[str, dict[str, Any]]] = [
         ("bob", {"channel_id": "wa", "conversation_id": "c1"}),
@@ -278,7 +278,7 @@ async def test_nobody_elses_yes_and_no_other_place_counts(pending: PendingStore,
 
 
 async def test_an_async_parser_is_heard_out(place: Place, ran: Ran) -> None:
-    """What it returns is no yes before it is awaited."""
+    """The returned awaitable is no yes before the await."""
 
     class Later(RegexConfirmParser):
         async def is_confirm(self, message: str) -> bool:  # type: ignore[override]
@@ -293,7 +293,7 @@ async def test_an_async_parser_is_heard_out(place: Place, ran: Ran) -> None:
 
 @pytest.mark.ledger("PEND-36", "PEND-45")
 async def test_a_parser_that_is_given_alone_reads_the_text(place: Place, ran: Ran) -> None:
-    """It is heard for every text, and no other word is a yes beside its own."""
+    """The parser reads every text, and no other word is a yes."""
 
     class Codeword:
         version = "codeword-1"
@@ -317,8 +317,8 @@ async def test_a_parser_that_is_given_alone_reads_the_text(place: Place, ran: Ra
 
 
 @pytest.mark.ledger("PEND-15", "PEND-22", "PEND-68")
-async def test_a_yes_executes_once_and_gives_what_was_returned(pending: PendingStore, ran: Ran) -> None:
-    """Other texts touch nothing."""
+async def test_yes_executes_once_and_returns_the_executors_result(pending: PendingStore, ran: Ran) -> None:
+    """Other texts change no action."""
     action = await stashed(pending, ran.deletes())
     for text in ("", "hello", "no", "yes?", "yes, but tell me more first", "ok", "claro", "isso"):
         assert await pending.pop_if_confirmed("ana", text) is None
@@ -438,7 +438,7 @@ async def test_factory_runs_from_the_frozen_record_before_a_closure(pending: Pen
 
 
 async def test_arguments_changed_after_the_stash_stay_frozen(place: Place) -> None:
-    """A closure alone runs what it closes over; what is shown, kept and given to a factory is what was stashed."""
+    """A closure alone runs the closed-over values; the prompt, the record and a factory get the stashed values."""
     pending, seen = await place.open(), list[Any]()
 
     async def asked() -> dict[str, Any]:
@@ -493,7 +493,7 @@ async def test_a_factory_is_asked_only_when_it_is_to_run(place: Place, pending: 
 
 
 async def test_a_factory_that_makes_no_executor_is_refused(pending: PendingStore) -> None:
-    """One that is known to be wrong when it is registered, else when it is to run: nothing runs then."""
+    """The refusal comes at the registration if the fault is visible, else at the run; no executor runs."""
 
     async def later(record: PendingAction) -> Any:
         raise AssertionError
@@ -547,7 +547,7 @@ async def test_an_error_that_leaves_it_open_is_unknown(pending: PendingStore) ->
     assert status(await pending.pop_if_confirmed("ana", "yes")) == "unknown"
 
 
-async def test_an_executor_that_raises_what_no_future_takes_has_failed(pending: PendingStore) -> None:
+async def test_executor_raising_stop_iteration_has_failed(pending: PendingStore) -> None:
     await stashed(pending, lambda: next(iter([])))
     outcome = await asyncio.wait_for(pending.pop_if_confirmed("ana", "yes"), 20)
     assert outcome is not None and (outcome.status, outcome.record.outcome) == ("failed", "error: RuntimeError")
@@ -590,7 +590,7 @@ class Stop(BaseException):
 
 @pytest.mark.parametrize("error", [Stop, asyncio.CancelledError])
 @pytest.mark.parametrize("where", ["sync", "async", "factory"])
-async def test_what_ends_more_than_the_executor_leaves_unknown(
+async def test_error_ending_more_than_the_executor_leaves_unknown(
     place: Place, where: str, error: type[BaseException]
 ) -> None:
     pending, tried = await place.open(), 0
@@ -646,7 +646,7 @@ async def test_cancelled_caller_leaves_unknown_until_the_thread_ends(place: Plac
     ["async", "returns a coroutine", "partial", "none", "number", "generator", "async generator", "pieces left over"],
 )
 @pytest.mark.parametrize("made", [False, True])
-async def test_whatever_an_executor_is_and_returns(place: Place, way: str, *, made: bool) -> None:
+async def test_executor_of_any_kind_gives_its_result(place: Place, way: str, *, made: bool) -> None:
     async def deletes(what: str = "it") -> str:
         return f"deleted {what}"
 
@@ -689,7 +689,7 @@ async def test_files_that_the_executor_emits_come_with_the_outcome(place: Place)
     assert outcome is not None and [each.filename for each in outcome.artifacts] == ["export.csv"]
 
 
-# ── somebody with the store, and without the key ──
+# ── access to the store without the key ──
 
 
 async def test_arguments_changed_in_the_store_are_not_run(place: Place, pending: PendingStore, ran: Ran) -> None:
@@ -714,7 +714,7 @@ async def test_a_record_that_is_none_any_more_is_told_and_not_run(
     await place.change(pending, key, "{not json")
     with caplog.at_level(logging.ERROR):
         assert await pending.get("ana") is None
-    assert "without the key" in caplog.text
+    assert "seal check failed" in caplog.text
     assert status(await pending.pop_if_confirmed("ana", "yes")) == "digest_mismatch"
     assert ran.done == []
     await stashed(pending)
@@ -728,7 +728,7 @@ async def test_no_code_is_stored(place: Place, pending: PendingStore, ran: Ran) 
 
 
 @pytest.mark.ledger("PEND-29")
-async def test_no_closure_is_kept_for_what_has_ended(place: Place, pending: PendingStore, ran: Ran) -> None:
+async def test_no_closure_is_kept_for_an_ended_action(place: Place, pending: PendingStore, ran: Ran) -> None:
     kept = state_of(await pending.open()).executors
     for answer in (
         lambda: pending.pop_if_confirmed("ana", "yes"),

@@ -34,7 +34,7 @@ def said(body: bytes = b'{"client_id": "12345678", "text": "hello"}', **headers:
     return WebhookRequest("POST", "http://127.0.0.1:8000/chat/messages", {**HEADERS, **headers}, body)
 
 
-async def test_what_is_proven_and_read_is_stored_before_it_is_answered(bot: Bot) -> None:
+async def test_a_proven_webhook_is_stored_before_the_answer(bot: Bot) -> None:
     response = await receive(bot.channel, said(), accept=bot.accept, now=NOW)
     assert (response.status, response.body) == (200, b'{"status": "accepted"}')
     assert len(bot.accepted) == 1
@@ -56,7 +56,7 @@ async def test_unproven_or_unreadable_reaches_no_store(bot: Bot, request_: Webho
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("gone"), Overloaded("full"), Conflict("x"), ZeroDivisionError()])
-async def test_what_is_not_stored_is_to_be_delivered_again(bot: Bot, error: Exception) -> None:
+async def test_a_webhook_that_is_not_stored_asks_for_redelivery(bot: Bot, error: Exception) -> None:
     bot.fail.append(error)
     response = await receive(bot.channel, said(), accept=bot.accept, now=NOW)
     assert (response.status, response.headers["Retry-After"]) == (503, "5")
@@ -100,7 +100,7 @@ async def test_kept_file_is_served_inert_under_its_name_and_type(bot: Bot, start
 
 @pytest.mark.parametrize("filename", ["report.js", "report.mjs", "report.css"])
 async def test_a_kept_script_is_no_script_of_the_chat_page(bot: Bot, start: Start, filename: str) -> None:
-    """Its policy lets the page load scripts and styles of this host; with `nosniff` the type decides what is one."""
+    """The page may load scripts and styles of this host. With `nosniff` the type alone marks a script."""
     media = await bot.keeps(b"alert(1)", filename)
     async with (
         start(),
@@ -151,7 +151,7 @@ async def test_a_link_ends_when_its_conversation_begins_another_series(bot: Bot,
         assert (await answered(others))[0] == 503
 
 
-async def test_health_says_what_answers_and_nothing_more(bot: Bot, start: Start) -> None:
+async def test_health_shows_liveness_and_readiness_only(bot: Bot, start: Start) -> None:
     async with start(), aiohttp.ClientSession() as http:
         async with http.get(f"{bot.url}/livez") as response:
             assert (response.status, await response.text()) == (200, "live")
@@ -208,7 +208,7 @@ def test_a_slow_clock_is_told_within_a_minute(monitor: RefusalMonitor, caplog: p
     for _ in range(20):
         monitor.refused("slack", Stale("too old"))
     (said,) = warned(caplog)
-    assert "slack hears nothing" in said and "set this machine's clock by NTP" in said
+    assert "slack: every request of the last minute was refused" in said and "set this machine's clock by NTP" in said
     assert list(monitor.why) == ["slack"]
 
 
@@ -223,7 +223,7 @@ def test_wrong_secret_named(monitor: RefusalMonitor, caplog: pytest.LogCaptureFi
 
 
 def test_a_hearing_channel_is_not_deaf(monitor: RefusalMonitor, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever finds the URL can post to it."""
+    """Anyone with the URL can post refused requests."""
     monitor.accepted("slack")
     for _ in range(100):
         monitor.refused("slack", Forged("no"))

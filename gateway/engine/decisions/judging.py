@@ -1,4 +1,4 @@
-"""The judgement of one event that may decide: its effect on the actions, and the reply.
+"""The judgement of a possibly deciding event: the effect on the actions, and the reply.
 
 The lane commits the judgement: no function here writes to the store.
 """
@@ -58,26 +58,26 @@ from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK, say
 
 OVERTAKING = ("help", "new")
-"""Commands that the decision lane works, as it works /stop: they wait for no other event of their conversation."""
+"""Commands of the decision lane, like /stop. Both overtake other events, but `new` waits for a running turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The effect of one event. If not `decided`, the event loses its pointer and stays a message like any other."""
+    """The effect of an event. If not `decided`, the event loses the pointer and stays an ordinary message."""
 
     actions: ConversationActions | None
     decided: bool
     feedback: str = ""
     """The text for the presser."""
     told: bool = False
-    """True if the chat has been told already."""
+    """True if the chat shows the result already."""
     stop: bool = False
     noted: str | None = None
-    """For the security log: a press that names no action of this chat."""
+    """For the security log: a press without an action of this chat."""
     lost: LostMessage | None = None
     """A message of the bot that did not arrive."""
     pressed: PendingAction | None = None
-    """The action that the button belongs to."""
+    """The action of the button."""
     way: Literal["button", "code", "reply", "/stop", "opt-out"] | None = None
     """How a person decided, for the log."""
 
@@ -92,9 +92,9 @@ class Judge:
         self._context = context
 
     async def judge(self, waiting: Waiting, event: Event | InternalEvent, transaction: Transaction) -> Judgement:
-        """Judge an event. `transaction` gets the writes that are no matter of an action.
+        """Judge an event. `transaction` gets the writes outside of actions.
 
-        Raises StoreError, and any other error for an event that cannot be worked.
+        Raises StoreError, and any other error for an unworkable event.
         """
         if not isinstance(event, Event):
             return await self._judge_internal(waiting, event)
@@ -139,7 +139,7 @@ class Judge:
         if isinstance(event, FollowUp):
             raise ValueError("a follow-up decides nothing")
         if isinstance(event, BallotAsked):
-            await self._context.read_words(str(event.record.get("language", FALLBACK)))
+            await self._context.load_languages(str(event.record.get("language", FALLBACK)))
         actions = await self._context.actions(waiting.conversation, event.action_id)
         match event:
             case ActionDeadline(kind="expiry"):
@@ -174,14 +174,14 @@ class Judge:
 
     @staticmethod
     def _check_news(waiting: Waiting, news: BallotNews) -> None:
-        """Raise ValueError for a vote that an operator replays: it decides nothing."""
+        """Raise ValueError for a vote replayed by an operator: the vote decides no action."""
         if news.what in ("confirm", "cancel") and waiting.body.get("replayed") is True:
             raise ValueError("a replayed vote decides nothing")
 
     # ── events of people ──
 
     def _may_decide(self, waiting: Waiting, event: ButtonPress | Message) -> bool:
-        """Return True for an event that came just now. A /stop counts however late it comes."""
+        """Return True for an event stamped within a minute of receipt, and not replayed. A /stop always counts."""
         if isinstance(event, Message) and event.command == "stop":
             return True
         return self._context.may_decide(waiting) and waiting.body.get("replayed") is not True
@@ -208,7 +208,7 @@ class Judge:
         return Judgement(actions, decided=True, feedback=text, told=told, pressed=pressed, way="button")
 
     async def _action_of(self, token: str) -> tuple[str, str] | tuple[None, None]:
-        """Return the conversation and the action id of a button; None for a token that is not known."""
+        """Return the conversation and the action id of a button; None for an unknown token."""
         partition = token_partition(token)
         if partition is None:
             return None, None
@@ -222,7 +222,7 @@ class Judge:
 
     async def _answered(self, conversation: str, message: Message, at: datetime) -> Judgement:
         """Judge a whole message of word and code, or a yes or no in reply to a prompt."""
-        await self._context.read_words(message.person.language if message.person is not None else None)
+        await self._context.load_languages(message.person.language if message.person is not None else None)
         language = self._context.language(message.person)
         typed = is_typed(message)
         name = name_of(message.person)
@@ -232,7 +232,7 @@ class Judge:
             read, remark = read_refusal, reason_of(message.text)
         actions = await self._context.actions(conversation, find=partial(_meant, code=code, message=message))
         language = self._context.language(message.person, actions.index.last_asked_language())
-        await self._context.read_words(language, *(entry.language for entry in actions.index.entries))
+        await self._context.load_languages(language, *(entry.language for entry in actions.index.entries))
 
         def reads(verb: str | None, asked: str) -> Answer:
             return read(message.text, (language, asked), verb, name)
@@ -254,7 +254,7 @@ class Judge:
     async def _forgot(self, conversation: str, message: Message, transaction: Transaction) -> Judgement:
         """Begin another transcript, and end the links to files.
 
-        While a turn runs, the command waits for its end as a message does: the lines of that turn come first.
+        While a turn runs, the command waits for the end like a message: the lines of the running turn come first.
         """
         context = self._context
         if await context.store.is_held(conversation):
@@ -291,7 +291,7 @@ class Judge:
         return Judgement(actions, decided=True, stop=True, way="/stop")
 
     async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> Judgement:
-        """End the turn and the open actions of a person that opted out, or welcome one that opted in."""
+        """End the turn and the open actions of an opted-out person, or welcome an opted-in person."""
         context, language = self._context, self._context.language(event.person)
         actions = await context.actions(conversation)
         if not event.opted_in:
@@ -307,7 +307,7 @@ class Judge:
     # ── after the judgement ──
 
     async def _limited(self, judgement: Judgement, event: Event) -> Judgement:
-        """Drop the audit of a refused press or code when its person has been refused too often within a minute."""
+        """Drop the audit of a refused press or code after too many refusals of the person within a minute."""
         refused = judgement.noted is not None or (judgement.actions is not None and judgement.actions.refused)
         if not refused:
             return judgement
@@ -315,9 +315,9 @@ class Judge:
         return replace(judgement, actions=None, noted=None) if limited else judgement
 
     async def _with_act(self, judgement: Judgement, waiting: Waiting, event: Event) -> Judgement:
-        """Note that the person did something here: a bare yes after it does not follow its prompt any more.
+        """Note the person's act in a private chat: a later bare yes no longer follows the prompt.
 
-        It is noted whether the act was refused or not.
+        The act is noted whether refused or not.
         """
         if not judgement.decided or not isinstance(event, ButtonPress | Message) or event.address.group:
             return judgement
@@ -326,7 +326,7 @@ class Judge:
         return replace(judgement, actions=actions)
 
     async def _with_said_feedback(self, judgement: Judgement, waiting: Waiting, event: Event) -> Judgement:
-        """Answer a press in the chat where its channel cannot answer the presser; the same button once a minute."""
+        """Answer a press in the chat if the channel cannot answer the presser; once a minute for the same button."""
         context = self._context
         if not isinstance(event, ButtonPress) or judgement.told or not judgement.feedback:
             return judgement
@@ -342,14 +342,14 @@ class Judge:
 
 
 def _meant(index: Index, code: CodeReply | None, message: Message) -> list[str]:
-    """Return the ids of the actions that an answer names."""
+    """Return the ids of the actions named by an answer."""
     coded = index.by_code(code.code) if code is not None else None
     replied = index.by_prompt(message.reply_to) if message.reply_to is not None else ()
     return [entry.action_id for entry in (*replied, *([coded] if coded is not None else []))]
 
 
 def named_actions(index: Index, message: Message, language: str) -> list[str]:
-    """Return the ids of the actions that a message names: by a code, or as a reply to their prompt."""
+    """Return the ids of the actions named by a message: by a code, or by a reply to the prompt."""
     name = name_of(message.person)
     code = read_code(message.text, language, name=name) or read_refused_code(message.text, language, name)
     return _meant(index, code, message)

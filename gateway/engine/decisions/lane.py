@@ -1,7 +1,7 @@
-"""The decision lane: works the stored events that decide, in their order, ahead of any turn.
+"""The decision lane: works the stored deciding events in order, ahead of any turn.
 
-Each event is one idempotent commit: the action, the replies, the event consumed and its pointer dropped. Two processes
-may work the same pointer. One of them meets a Conflict, and finds that the pointer is gone.
+Each event is a single idempotent commit: the action, the replies, the event consumed and the pointer dropped. Two
+processes may work the same pointer. The later commit meets a Conflict, and the retry finds the pointer gone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gateway.engine.telling import event_id_of, run_of, tell_failed, tell_lost, 
 from gateway.logs import describe_error
 from gateway.observe.events import DecisionJudged, DoubtRaised
 from gateway.pending.actions import ConversationActions
+from gateway.pending.seal import SEAL_FAILED
 from gateway.store.errors import StoreError
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting
@@ -37,9 +38,9 @@ class Decisions:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def decide(self, conversation: str) -> None:
-        """Work off the pointers of one conversation, oldest first.
+        """Work the pointers of a conversation, oldest first.
 
-        Raises StoreError. An event that was not worked keeps its pointer.
+        Raises StoreError. An unworked event keeps the pointer.
         """
         lock = self._locks.setdefault(conversation, asyncio.Lock())
         try:
@@ -51,7 +52,7 @@ class Decisions:
                 self._locks.pop(conversation, None)
 
     async def sweep(self, older_than_seconds: float) -> None:
-        """Work off the pointers that the process that stored them has left behind."""
+        """Work the pointers older than this, left behind by the storing process."""
         found = await self._context.store.pending_decisions(older_than_seconds=older_than_seconds)
         for conversation in dict.fromkeys(waiting.conversation for waiting in found):
             await self.decide(conversation)
@@ -76,15 +77,15 @@ class Decisions:
         return any(other.seq == waiting.seq for other in found)
 
     async def _judged(self, waiting: Waiting) -> tuple[Transaction, Event | None, Judgement]:
-        """Judge one event. Return the transaction to commit, the platform's event if it is one, and the judgement.
+        """Judge an event. Return the transaction to commit, the platform's event or None, and the judgement.
 
         Raises StoreError.
         """
         transaction = Transaction(partition=self._context.store.partition(waiting.conversation))
         if not self._context.is_genuine("event", waiting.conversation, waiting.body):
-            log.error("event %s of %s was made by somebody without the key", waiting.seq, waiting.conversation)
+            log.error("event %s of %s: %s", waiting.seq, waiting.conversation, SEAL_FAILED)
             self._context.events.tell_now(DoubtRaised, conversation=waiting.conversation, why="forged")
-            forged = self._dead_letter(waiting, "made by somebody without the key", genuine=False)
+            forged = self._dead_letter(waiting, SEAL_FAILED, genuine=False)
             return forged, None, Judgement(None, decided=True)
         try:
             stored = event_of(waiting.body)
@@ -136,7 +137,7 @@ class Decisions:
             update_suppression(transaction, channel, conversation, event, waiting.stamp)
 
     def _dead_letter(self, waiting: Waiting, error: str, *, genuine: bool = True) -> Transaction:
-        """Return the transaction that makes a dead letter of an event."""
+        """Return the transaction making a dead letter of an event."""
         conversation = waiting.conversation
         dead = Dead(
             dead_id=f"{conversation}/{waiting.seq}",
@@ -154,7 +155,7 @@ class Decisions:
         )
 
     def _report(self, waiting: Waiting, event: Event | None, judgement: Judgement) -> None:
-        """Tell the turn, the log, the live feed and the presser of a committed judgement."""
+        """Notify the turn, the log, the live feed and the presser of a committed judgement."""
         context = self._context
         if judgement.stop:
             context.nudge("turn", waiting.conversation)
@@ -178,7 +179,7 @@ class Decisions:
 
 
 def _address(actions: ConversationActions, stored: Event | InternalEvent) -> Address | None:
-    """Return the address that replies to an event go to, or None when its action is not here."""
+    """Return the address for replies to an event, or None for an absent action."""
     if isinstance(stored, Event | Notification | FollowUp):
         return stored.address
     action = actions.get(stored.action_id)

@@ -1,22 +1,22 @@
-"""The attempt state of a part: the knowledge of its earlier calls, and the next step for it.
+"""The attempt state of a part: the knowledge of earlier calls, and the next step for the part.
 
     none ──unanswered──▶ sent ──warned──▶ noted ──repeating──▶ repeated
                                             ▲                     │
                                             └───────refused───────┘
 
     none      no call is without an answer: the part is sent
-    sent      a call got no answer, or its worker died: the part may have arrived
-    noted     the person was told that the next message may be a duplicate
-    repeated  a second call was about to be made after that warning: the part may have arrived twice
+    sent      a call got no answer, or the worker died: the part may have arrived
+    noted     the person was warned that the next message may be a duplicate
+    repeated  a second call was about to be made after the warning: the part may have arrived twice
 
 `unanswered` changes only the state `none`. `refused` changes only the state `repeated`.
 
-A platform that reports on its messages, or lets them be looked up, is asked before a second call. If it knows the
-message, the part has its receipt. If it knows that there is none, the part is sent again without a warning, and its
-state stays. Otherwise a prompt and an edit are sent again: all buttons of a prompt stay good, and an edit shows the
-same. Any other part is sent once more after a warning, or not at all, as the bot chooses (`in_doubt`).
+Before a second call, a platform with reports or look-ups is asked. If the platform knows the message, the part has a
+receipt. If the platform knows that no message arrived, the part is sent again without a warning, and the state stays.
+Otherwise a prompt and an edit are sent again: all buttons of a prompt stay valid, and an edit shows the same. Any other
+part is sent once more after a warning, or not at all, as the bot chooses (`in_doubt`).
 
-Each state but `none` is committed before the call that it guards; see `attempt_record`.
+Each state except `none` is committed before the call guarded by the state; see `AttemptRecord`.
 
 The functions are pure. An `AttemptRecord` is the stored state: read at most once a part, and each change committed
 under the lease of the outbox.
@@ -39,11 +39,13 @@ from gateway.stored import keys
 AttemptState: TypeAlias = Literal["none", "sent", "noted", "repeated"]
 
 GIVE_UP_AFTER = timedelta(hours=24)
-"""The age at which a part is no longer tried."""
+"""Parts of this age are no longer tried."""
 _REPORTED_WITHIN_SECONDS = 10.0
-"""Time within which a reporting platform names the message of a call that it took but did not answer."""
+"""Time limit for a reporting platform to name the message of an accepted, unanswered call."""
+_LONGEST_SECONDS = 86_400.0
+"""The longest wait asked for by a platform that is taken."""
 _BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
-"""The wait after a failed call, by the number of failures before it."""
+"""The wait after a failed call, by the number of earlier failures."""
 
 
 class WrongAttempt(Portable, ValueError):
@@ -54,7 +56,7 @@ class WrongAttempt(Portable, ValueError):
 
 
 def state_from_json(stored: Json) -> AttemptState:
-    """Read the stored state. An unknown value counts as `repeated`: that part is never sent again."""
+    """Read the stored state. An unknown value counts as `repeated`, the most cautious state."""
     match stored:
         case None:
             return "none"
@@ -67,17 +69,17 @@ def state_from_json(stored: Json) -> AttemptState:
 
 
 def unanswered(state: AttemptState) -> AttemptState:
-    """Return the state after a call without an answer, or after the death of its worker."""
+    """Return the state after a call without an answer, or after the death of the worker."""
     return "sent" if state == "none" else state
 
 
 def refused(state: AttemptState) -> AttemptState:
-    """Return the state after a call that the platform refused. A repetition that was refused may be made again."""
+    """Return the state after a refused call. A refused repetition may be made again."""
     return "noted" if state == "repeated" else state
 
 
 def warned(state: AttemptState) -> AttemptState:
-    """Return the state once the person was warned of a duplicate. Raises WrongAttempt unless the state is `sent`."""
+    """Return the state after the warning of a duplicate. Raises WrongAttempt unless the state is `sent`."""
     if state != "sent":
         raise WrongAttempt(state, "noted")
     return "noted"
@@ -92,35 +94,35 @@ def repeating(state: AttemptState) -> AttemptState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFacts:
-    """The facts that decide about a part beside its state: its age, its person, the platform's answers."""
+    """The facts for the decision about a part beside the state: age, person, answers of the platform."""
 
     receipt: Receipt | None = None
-    """The receipt of an earlier call, if the platform knows its message."""
+    """The receipt of an earlier call, if the platform knows the message."""
     absent: bool = False
     """The platform knows that no earlier call arrived."""
     opted_out: bool = False
     too_old: bool = False
     """The part waits longer than `GIVE_UP_AFTER`."""
     worker_died: bool = False
-    """The worker before this one may have died during a call of this part."""
+    """The previous worker may have died during a call of this part."""
     settled: bool = False
-    """The part is a prompt that was tried before, and none of its actions is open any more."""
+    """The part is a prompt of a delayed outbox, and no action of the prompt is open any more."""
     harmless: bool = False
-    """The part is a prompt or an edit: a duplicate misleads no one."""
+    """The part is a prompt, an edit or the end of a streamed answer: a duplicate does no harm."""
     may_repeat: bool = True
-    """The bot lets a part that may have arrived be sent once more (`in_doubt`)."""
+    """The bot allows another sending of a part that may have arrived (`in_doubt`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeReceipt:
-    """An earlier call arrived: commit its receipt without a call."""
+    """An earlier call arrived: commit the receipt without a call."""
 
     receipt: Receipt
 
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Commit `unanswered`, then plan again: a worker died, and no state says so yet."""
+    """Commit `unanswered`, then plan again: a worker died, and the state is still `none`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,24 +152,24 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Suppress:
-    """Make dead letters of all parts of the conversation, and put it on the suppression list."""
+    """Make dead letters of the conversation's parts, and put the conversation on the suppression list."""
 
     refusal: OptedOut | Unreachable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Give the lane back, and try the part again later."""
+    """Release the lane, and try the part again later."""
 
     seconds: float
     why: str
     """The reason, for the log."""
     failed: bool
-    """The call counts as a failure, so that the next wait is longer."""
+    """The call counts as a failure: the next wait is longer."""
 
 
 def plan(state: AttemptState, facts: PartFacts) -> TakeReceipt | GiveUp | Remember | Drop | Warn | Send:
-    """Return the next step for a part that waits to be sent."""
+    """Return the next step for a part waiting to be sent."""
     if facts.receipt is not None:
         return TakeReceipt(facts.receipt)
     if facts.opted_out:
@@ -188,11 +190,11 @@ def plan(state: AttemptState, facts: PartFacts) -> TakeReceipt | GiveUp | Rememb
 def plan_after_failure(
     error: SendError, *, droppable: bool, edits: bool, failures: int, reports: bool
 ) -> Drop | Suppress | GiveUp | Wait:
-    """Return the next step for a part after its call raised this error.
+    """Return the next step for a part after this error of a call.
 
-    `droppable`: the part, such as a typing notice, is never retried. `edits`: the part is an edit. It is dropped if it
-    cannot be delivered, because its message may be deleted. `failures` counts the failed leases of the lane before this
-    one. `reports`: the platform reports on its messages. After a call without an answer it gets the time to do so.
+    `droppable`: the part, for example a typing notice, is never retried. `edits`: the part is an edit. An undeliverable
+    edit is dropped, because the message may be deleted. `failures` counts the earlier failed leases of the lane.
+    `reports`: the platform sends delivery reports. After an unanswered call the wait leaves time for a report.
     """
     if droppable:
         return Drop()
@@ -202,7 +204,9 @@ def plan_after_failure(
         case Undeliverable():
             return Drop() if edits else GiveUp(f"not deliverable: {error.code}")
         case RateLimited():
-            return Wait(seconds=error.retry_after_seconds, why=error.code, failed=False)
+            asked = error.retry_after_seconds
+            seconds = asked if 0 <= asked <= _LONGEST_SECONDS else _LONGEST_SECONDS
+            return Wait(seconds=seconds, why=error.code, failed=False)
     seconds = _BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS) - 1)]
     if isinstance(error, Ambiguous) and reports:
         seconds = max(seconds, _REPORTED_WITHIN_SECONDS)
@@ -214,23 +218,23 @@ _KEPT_SECONDS = 86400.0
 
 
 class AttemptRecord:
-    """The attempt state of one part, for as long as one worker delivers it."""
+    """The attempt state of a part, during the delivery by a worker."""
 
     def __init__(self, context: EngineContext, lease: Lease, queued: QueuedPart) -> None:
         self._context, self._lease, self.queued = context, lease, queued
         self._state: AttemptState | None = None
 
     async def state(self) -> AttemptState:
-        """Return the state, which the first call reads from the store."""
+        """Return the state. The first call reads the state from the store."""
         if self._state is None:
             key = _key(self._context, self.queued)
             self._state = state_from_json((await self._context.store.get([key]))[key].value)
         return self._state
 
     async def change(self, event: Callable[[AttemptState], AttemptState]) -> AttemptState:
-        """Commit the state that the event leads to, in a transaction of its own, and return it.
+        """Commit the state after the event, in a separate transaction, and return the state.
 
-        Without a change there is no commit. Raises Fenced when the lease is lost.
+        An unchanged state is not committed. Raises Fenced when the lease is lost.
         """
         before = await self.state()
         after = event(before)
@@ -243,7 +247,7 @@ class AttemptRecord:
 
 
 def forget(transaction: Transaction, context: EngineContext, queued: QueuedPart) -> None:
-    """Delete the state of a dead letter: an operator that replays it accepts a duplicate."""
+    """Delete the state of a dead letter: an operator replaying the part accepts a duplicate."""
     transaction.deletes.append(_key(context, queued).name)
 
 

@@ -1,12 +1,12 @@
-"""The sender of outboxes: part by part, in order, each with its receipt.
+"""The sender of outboxes: part by part, in order, with a receipt for each part.
 
-A part is sent, then its receipt is committed. A retry never repeats a part that has a receipt. `attempt_state` decides
-about a part that may have been sent without one.
+A part is sent, then the receipt is committed. A retry never repeats a part with a receipt. `attempt_state` decides
+about a part without a receipt that may have been sent.
 
-A part to a person that opted out becomes a dead letter. A conversation that the platform lets no message through to
-costs one call: all other parts of it become dead letters with the first.
+A part to an opted-out person becomes a dead letter. A conversation refused by the platform costs a single call: all
+other parts of the conversation become dead letters with the first.
 
-The platform is asked about earlier calls of a part: by the reports that it sent, or by a look-up.
+The platform is asked about earlier calls of a part: by the received reports, or by a look-up.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ from gateway.engine.retrying import attempts
 from gateway.engine.telling import cause_of_part
 from gateway.observe.events import DeliveryRetried, milliseconds_since
 from gateway.pending.actions import OutgoingReply
+from gateway.pending.seal import SEAL_FAILED
 from gateway.store.errors import Fenced
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored import keys
@@ -71,14 +72,14 @@ log = logging.getLogger("askfirst.delivery")
 
 
 class PartSender:
-    """Sends the parts of one outbox at a time, each under its lease."""
+    """Sends the parts of outboxes, each outbox under a lease."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._unwritten: dict[str, Receipt] = {}
 
     async def run(self, lease: Lease) -> None:
-        """Send the parts of the outbox that this lease covers, until one has to wait."""
+        """Send the parts of the leased outbox, until a part has to wait."""
         try:
             with HeldLease(self._context, lease) as held:
                 await _Lane(self._context, lease, self._unwritten, held.make_sure).run()
@@ -89,7 +90,7 @@ class PartSender:
 
 
 class _Lane:
-    """One outbox under one lease: asks `plan` about each part, and does it."""
+    """An outbox under a lease: asks `plan` about each part, and takes the planned step."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class _Lane:
     ) -> None:
         self._context, self._lease, self._make_sure = context, lease, make_sure
         self._unwritten = unwritten
-        """Receipts that the store did not take, by part id: this process does not send the parts again."""
+        """Part id -> a receipt not taken by the store yet. This process does not send the part again."""
         self._outbox = Outbox(context, lease)
 
     async def run(self) -> None:
@@ -110,10 +111,10 @@ class _Lane:
                 return
 
     async def _deliver(self, record: AttemptRecord) -> None:
-        """Take one part out of the outbox, by sending it or otherwise, or give the lane back."""
+        """Take a part out of the outbox, by sending or otherwise, or release the lane."""
         queued = record.queued
         if not self._context.is_genuine("part", queued.conversation, queued.body):
-            await self._outbox.give_up(record, "it was changed by somebody without the key", forged=True)
+            await self._outbox.give_up(record, SEAL_FAILED, forged=True)
             return
         try:
             item = OutboxItem.from_json(queued.body)
@@ -139,7 +140,7 @@ class _Lane:
         del self._unwritten[queued.part_id]
 
     def _is_overtaken(self, out: OutgoingPart) -> bool:
-        """Return True for an edit if a later edit of the same message waits behind it."""
+        """Return True for an edit if a later edit of the same message waits."""
         edits, since = out.item.edits, out.queued.stamp
         if edits is None or since is None:
             return False
@@ -151,7 +152,7 @@ class _Lane:
         )
 
     async def _receipt_of(self, out: OutgoingPart) -> Receipt | None:
-        """Return the receipt of a part, sent now or before. None if the part was left or taken out without one."""
+        """Return the receipt of a part, sent now or before. None if the part stays or leaves without a receipt."""
         state, facts = await self._facts(out)
         while True:
             match plan(state, facts):
@@ -174,10 +175,10 @@ class _Lane:
                     return await self._send(out, repeats=repeats)
 
     async def _facts(self, out: OutgoingPart) -> tuple[AttemptState, PartFacts]:
-        """Read the facts that `plan` needs in this state, and no others.
+        """Read the facts needed by `plan` in this state, and no others.
 
         A part without `tries` may have been tried. The store counts tries only for the first part of a lease. A failed
-        lease may have sent its first parts and failed at this one.
+        lease may have sent the first parts and failed at this part.
         """
         context, queued = self._context, out.queued
         died = self._outbox.died(queued)
@@ -203,7 +204,7 @@ class _Lane:
 
     @property
     def _was_held_up(self) -> bool:
-        """True if a part of this outbox was tried before. The parts behind it have waited with it."""
+        """True if a part of this outbox was tried before. All later parts have waited too."""
         return self._lease.tries > 0 or any(queued.tries for queued in self._lease.parts)
 
     async def _has_opted_out(self, queued: QueuedPart) -> bool:
@@ -211,14 +212,14 @@ class _Lane:
         return is_suppressed((await self._context.store.get([key]))[key], queued.part_id)
 
     async def _is_settled(self, out: OutgoingPart) -> bool:
-        """Return True for a prompt if none of its actions is open any more."""
+        """Return True for a prompt without an open action."""
         if not out.item.shows:
             return False
         actions = await self._context.actions(out.queued.conversation)
         return all(action.pending_action_id not in out.item.shows for action in actions.open)
 
     async def _warn(self, out: OutgoingPart) -> None:
-        """Send the message that warns of a duplicate, unless an earlier call of it may have arrived."""
+        """Send the warning of a duplicate, unless an earlier call of the warning may have arrived."""
         text = say("may_be_duplicate", out.item.language)
         notes = self._context.parts.render(
             out.queued.conversation,
@@ -236,7 +237,7 @@ class _Lane:
                 return
 
     async def _send(self, out: OutgoingPart, *, repeats: bool) -> Receipt | None:
-        """Send a part when its pace allows it. Returns its receipt, or None after a failure or if it has to wait."""
+        """Send a part when the pace allows. Return the receipt, or None after a failure or for a waiting part."""
         try:
             wait = await self._paced(out)
             holder = await self._holder(out)
@@ -252,7 +253,7 @@ class _Lane:
         return await self._try(out, holder)
 
     async def _paced(self, out: OutgoingPart) -> float:
-        """Wait for the pace of the account. Returns 0, or the seconds after which the place may be sent to.
+        """Wait for the pace of the account. Return 0, or the seconds until the place allows a call.
 
         Waits while the store is unavailable. No call was made yet, so no attempt state is recorded.
         """
@@ -273,7 +274,7 @@ class _Lane:
         return OfConversation(out.queued.conversation, series)
 
     async def _try(self, out: OutgoingPart, holder: OfConversation | None) -> Receipt | None:
-        """Make the call. Returns the receipt, or None after a failure was dealt with."""
+        """Make the call. Return the receipt, or None after a handled failure."""
         try:
             return await self._call(out, self._opened(out.part, holder))
         except NotKept:
@@ -314,7 +315,10 @@ class _Lane:
         return receipt
 
     async def _finished(self, out: OutgoingPart, part: Part) -> Receipt | None:
-        """Put a part in the place of the message that it finishes. None if it finishes none, or the message is gone."""
+        """Replace a streamed message by the finished part, or take the message away. Return the receipt.
+
+        None without a streamed message, or if the message is gone.
+        """
         message_id, channel = out.item.finishes, out.channel
         if message_id is None or not isinstance(channel, CanStream):
             return None
@@ -331,13 +335,13 @@ class _Lane:
         return receipt
 
     def _log_refusal(self, channel: str, mend: MissingSetting) -> None:
-        """Log once a channel that its platform refuses our token, until a call succeeds again."""
+        """Log a platform's refusal of our token, once until a call of the channel succeeds again."""
         if channel not in self._context.refused:
             self._context.refused.add(channel)
-            log.error("%s takes nothing from us; what waits is tried again for 24 hours. %s", channel, mend)
+            log.error("%s rejects our credentials: queued messages are retried for 24 hours. %s", channel, mend)
 
     def _opened(self, part: Part, holder: OfConversation | None) -> Part:
-        """Return the part with its file opened for sending. Raises NotKept."""
+        """Return the part with the file opened for sending. Raises NotKept."""
         if part.media is None:
             return part
         return Part(
@@ -388,16 +392,16 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierCall:
-    """The platform's answer about an earlier call. Neither field is set while the platform cannot tell."""
+    """The platform's answer about an earlier call. Neither field is set while the platform cannot answer."""
 
     receipt: Receipt | None = None
-    """The receipt of the call, which arrived."""
+    """The receipt of an arrived call."""
     absent: bool = False
-    """No call arrived, as far as the platform shows its messages by now."""
+    """No call arrived, by the messages visible on the platform now."""
 
 
 async def find_earlier_call(context: EngineContext, out: OutgoingPart) -> EarlierCall:
-    """Return the answer of the platform's reports about an earlier call of this part, else that of a look-up."""
+    """Return the answer of the platform's reports about an earlier call of this part, else of a look-up."""
     if out.channel.capabilities.reports:
         message_id = await reports.message_of(context, out.queued)
         if message_id is not None:
@@ -406,7 +410,7 @@ async def find_earlier_call(context: EngineContext, out: OutgoingPart) -> Earlie
 
 
 async def look_up(context: EngineContext, out: OutgoingPart) -> EarlierCall:
-    """Look a part up on the platform, where that is possible.
+    """Look a part up on the platform, where possible.
 
     Right after a call `absent` is no proof: the message may show up later.
     """

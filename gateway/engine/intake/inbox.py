@@ -1,13 +1,13 @@
 """The inbox: a channel's events are checked, limited and stored before the platform is answered.
 
-Shapes count the payloads that no channel understood, and hold no words of a person. They show the operator that a
-platform has changed and an upgrade may be needed. A shape is the names of the fields and the kinds of their values. A
-channel has at most `_MOST_SHAPES` shapes. Each is deleted 30 days after it was written.
+Shapes count payloads not understood by the channel, and hold no words of a person. A shape holds the names of the
+fields and the kinds of their values. Shapes show the operator that a platform has changed and an upgrade may be needed.
+A process counts at most `_MOST_SHAPES` shapes of a channel. A shape is deleted 30 days after the last write.
 
 Rate limits of incoming events, by person, place and all together, are shared by all processes. Asking the store about
-every message would cost a round trip each. So a process takes its rate in portions: a sixth of a minute's rate each.
-The first portion of a minute is taken without asking, and paid together with the second one. Occasional messages cost
-no round trip, one process keeps the limit exactly, and each further process exceeds it by a sixth at most.
+every message would cost a round trip each. So a process takes portions, each a sixth of a minute's rate. The first
+portion of a minute is taken without asking, and paid together with the second. Occasional messages cost no round trip.
+A single process keeps the limit exactly, and each further process exceeds it by a sixth at most.
 """
 
 from __future__ import annotations
@@ -65,34 +65,34 @@ from gateway.wording import say
 log = logging.getLogger("askfirst.inbox")
 
 _OF_A_PERSON = (Message, MessageEdited, ButtonPress, Reaction)
-"""Events that only a person causes. One without a person, like some posts in channels, is not accepted."""
+"""Events that only a person causes. Without a person, like some posts in channels, they are not accepted."""
 _MOST_WARNED = 100
 _NOTED_SECONDS = 3600.0
 
 
 class NotStarted(AskfirstError):
-    """The platform of a channel could not be reached yet. Its events are refused, so that it delivers them again."""
+    """The platform of a channel could not be reached yet. The channel's events are refused, for a later redelivery."""
 
 
 class Inbox:
-    """Accepts the events that channels parsed."""
+    """Accepts the parsed events of channels."""
 
     def __init__(self, context: EngineContext, decisions: Decisions) -> None:
         self._context, self._decisions, self._strangers = context, decisions, Strangers(context)
-        self._messages = Rates(context.store, "messages", context.limits.messages)
-        self._decided = Rates(context.store, "decisions", _twice(context.limits.messages))
+        self._messages = Rates(context.store, "messages", context.rules.limits.messages)
+        self._decided = Rates(context.store, "decisions", _twice(context.rules.limits.messages))
         self._shapes = Shapes(context.store, context.bot.name)
         self._addressing = Addressing(context)
         self._warned: set[tuple[str, str]] = set()
-        """Channel and name of each unknown field that was logged."""
+        """Channel and name of each logged unknown field."""
         self._noted: dict[str, float] = {}
-        """Person or conversation whose rate was exceeded -> the time from which it may be logged again."""
+        """Person, conversation or "" for all together -> the time from which an exceeded rate may be logged again."""
 
     async def accept(self, channel: Channel, parsed: Parsed, *, in_line: bool = False) -> None:
-        """Store the events of a request. They are durable when it returns.
+        """Store the events of a request. The events are durable on return.
 
-        `in_line`: the platform delivers its events in order, so a refused event would hold up all behind it. Then an
-        event is stored although its conversation is full, while the store has room.
+        `in_line`: the platform delivers events in order, and a refused event would hold up all later events. An event
+        is then stored despite a full conversation, while the store has room.
 
         Raises NotStarted while the channel's platform was never reached, StoreUnavailable and Overloaded.
         """
@@ -113,7 +113,7 @@ class Inbox:
     ) -> list[tuple[Event, Incoming]]:
         """Store events, and return the new ones."""
         taken: list[tuple[Event, Incoming]] = []
-        await self._context.read_words(*(event.person.language for event in events if event.person is not None))
+        await self._context.load_languages(*(event.person.language for event in events if event.person is not None))
         received = await self._context.clock.now()
         for event in events:
             if _has_no_reader(event):
@@ -167,7 +167,7 @@ class Inbox:
             events.tell_now(DuplicateDropped, event_id=event_id, address=event.address, conversation=conversation)
 
     async def _store(self, taken: Sequence[Incoming], in_line: bool) -> Sequence[bool]:
-        """Store events in their stored form. Return for each whether it is new."""
+        """Store events. Return True for each new event, False for each twin."""
         try:
             return await self._context.store.accept(taken)
         except MailboxFull:
@@ -179,7 +179,8 @@ class Inbox:
             raise
 
     def _warn(self, channel: Channel, fields: Sequence[str]) -> None:
-        """Log each unknown field once. The line says why bare replies stop counting after a change of the platform."""
+        """Log each unknown field once. The line explains why bare replies stop counting after a change of the
+        platform."""
         for name in fields:
             if (channel.name, name) not in self._warned and len(self._warned) < _MOST_WARNED:
                 self._warned.add((channel.name, name))
@@ -191,9 +192,9 @@ class Inbox:
                 )
 
     async def _conversation(self, event: Event) -> str:
-        """Return the conversation of an event. A group that moved keeps the conversation that it was.
+        """Return the conversation of an event. A moved group keeps the earlier conversation.
 
-        A reply or press in a thread that began with a prompt belongs to the conversation of the prompt.
+        In a thread begun by a prompt, a press or a reply to the prompt belongs to the conversation of the prompt.
         """
         store, conversation = self._context.store, self._context.conversation(event.address)
         thread = event.address.thread
@@ -214,8 +215,8 @@ class Inbox:
     async def _decides(self, event: Event, conversation: str) -> bool:
         """Return True for an event of the decision lane.
 
-        A message decides if it names an action of this conversation, by code or as a reply. Its form alone is not
-        enough.
+        A message decides if it names an action of this conversation, by code or as a reply. Its form alone is enough
+        only for a command, or if the index cannot be read.
         """
         language = self._context.language(event.person)
         if not isinstance(event, Message) or event.command == "stop":
@@ -228,9 +229,9 @@ class Inbox:
         return read.kind != "sealed" or bool(named_actions(read.index, event, language))
 
     async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:
-        """Return True for an event above the rate of its person, its place or all together. It is not stored.
+        """Return True for an event above the rate of the person, the place or all together. It is not stored.
 
-        The person is told once a minute, the operator once an hour.
+        The person is notified once a minute, the operator once an hour.
         """
         if event.person is None or not isinstance(event, _OF_A_PERSON):
             return False
@@ -249,7 +250,7 @@ class Inbox:
         return True
 
     def _uncount(self, event: Event, incoming: Incoming) -> None:
-        """Take an event out of the rates again: it was not stored and comes again, or it was stored before."""
+        """Take an event out of the rates again: a refused event comes again, and a twin was stored before."""
         if event.person is not None and isinstance(event, _OF_A_PERSON):
             rates = self._decided if incoming.decides else self._messages
             rates.give_back(event.person, event.address)
@@ -262,10 +263,10 @@ class Inbox:
             self._noted.clear()
         self._noted[name] = now + _NOTED_SECONDS
         log.warning(
-            "more messages a minute than ASKFIRST_LIMITS allows for %s: what is above %s is not read, "
-            "and its writer is told so",
+            "rate limit of %s exceeded (ASKFIRST_LIMITS: %s messages a minute): extra messages are dropped, "
+            "and their author is notified",
             name or "all together",
-            self._context.limits.messages,
+            self._context.rules.limits.messages,
         )
 
     def _incoming(
@@ -287,7 +288,7 @@ class Inbox:
         )
 
     async def _refuse(self, channel: Channel, press: ButtonPress) -> None:
-        """Answer the press of a stranger, so that the spinner on the button ends. It decides no action."""
+        """Answer the press of a stranger, to end the spinner on the button. The press decides no action."""
         store, language = self._context.store, self._context.language(press.person)
         if isinstance(channel, CanAnswer) and press.answer_to is not None:
             await channel.answer(press.answer_to, say("not_yours", language), private=True)
@@ -300,7 +301,7 @@ class Inbox:
 
 
 def _twice(share: Share) -> Share:
-    """Return the share of decisions. They have rates of their own, so that a flood of messages blocks no yes."""
+    """Return the share of decisions, twice the rate of a person. So a flood of messages blocks no yes."""
     return Share(None if share.person is None else 2 * share.person)
 
 
@@ -310,7 +311,8 @@ def _has_no_reader(event: Event) -> bool:
 
 
 def _is_redelivered(event: Event) -> bool:
-    """Return True for a message that a platform delivers again if it is refused. A slash command of Slack is none."""
+    """Return True for a message redelivered by the platform after a refusal. A slash command of Slack is not
+    redelivered."""
     return isinstance(event, Message) and event.message_id is not None
 
 
@@ -387,15 +389,15 @@ _MOST_KNOWN: Final = 10_000
 
 @dataclass(slots=True)
 class _Portion:
-    """The events that this process may accept under one rate without asking the store."""
+    """The events this process may accept under a rate without asking the store."""
 
     left: int
     since: float
     unpaid: int
-    """The events of the portion that was taken without asking."""
+    """The events of the portion taken without asking."""
     refused_until: float = 0.0
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the store is asked, so that concurrent events share one portion."""
+    """Held while the store is asked. Concurrent events share the new portion."""
 
 
 class Rates:
@@ -406,7 +408,7 @@ class Rates:
         self._portions: OrderedDict[str, _Portion] = OrderedDict()
 
     async def exceeded(self, person: Person, address: Address) -> Literal["person", "place", "all"] | None:
-        """Count one event. Return which rate it exceeds, or None."""
+        """Count an event. Return the exceeded rate, or None."""
         if self._share.person is not None and not await self._take(f"person/{person}", self._share.person):
             return "person"
         if self._share.place is not None and not await self._take(_place(address), self._share.place):
@@ -416,7 +418,7 @@ class Rates:
         return None
 
     def give_back(self, person: Person, address: Address) -> None:
-        """Take one event out of the count: it was not stored, and counts when the platform delivers it again."""
+        """Take an event out of the count. The event was not stored: refused, or a twin."""
         for name in (f"person/{person}", _place(address), "all"):
             if (portion := self._portions.get(name)) is not None:
                 portion.left += 1
@@ -439,7 +441,7 @@ class Rates:
         return True
 
     async def _ask(self, portion: _Portion, name: str, a_minute: int, size: int, now: float) -> None:
-        """Ask the store for a further portion, and for a single event when the rate has less than a portion left."""
+        """Ask the store for a further portion, or for a single event if less than a portion is left of the rate."""
         wait = 0.0
         for asked in dict.fromkeys((size, 1)):
             cost = min(portion.unpaid + asked, a_minute)

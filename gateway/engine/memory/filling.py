@@ -1,4 +1,4 @@
-"""The filling of the memories of one conversation, by small calls to models."""
+"""The filling of the memories of a conversation, by small calls to models."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from gateway.stored import keys
 
 
 class MemoryFiller:
-    """Fills the memories of one conversation with the messages that they have not read."""
+    """Fills the memories of a conversation with the unread messages."""
 
     def __init__(self, context: EngineContext, conversation: str, events: RunTeller, expenses: Expenses) -> None:
         self._context, self._conversation, self._events, self._expenses = context, conversation, events, expenses
         self._agent = context.bot.agent
 
     async def fill(self) -> tuple[Mapping[str, Put], ProviderError | None]:
-        """Return the records of the memories that have read new messages, by name, and the failure of another one."""
+        """Return the updated records of memories by name, and the last failure of a memory or None."""
         context, conversation = self._context, self._conversation
         memory_keys = {name: memory_key(context, conversation, name) for name in turn_memories(self._agent)}
         epoch_key = keys.key(context.store, conversation, keys.memory_epoch)
@@ -48,13 +48,13 @@ class MemoryFiller:
                 continue
             if filled is not None:
                 stored = context.sealed(key.name, filled.to_json())
-                puts[key.name] = Put(stored, context.retention.transcript_seconds)
+                puts[key.name] = Put(stored, context.rules.retention.transcript_seconds)
         if puts:
             await renew_epoch(context, epoch_key, found[epoch_key])
         return puts, failure
 
     async def _filled(self, name: str, kept: KeptMemory, messages: NumberedMessages) -> KeptMemory | None:
-        """Return a memory that has read all messages; None if it has read them all before. Raises ProviderError."""
+        """Return the memory after reading all messages; None without unread messages. Raises ProviderError."""
         if name == SUMMARY:
             return await self._summary(kept, messages)
         memory = next(each for each in self._agent.extractions if each.extracts == name)
@@ -71,7 +71,8 @@ class MemoryFiller:
         return kept.read_to(messages.last, learned.value)
 
     async def _summary(self, kept: KeptMemory, messages: NumberedMessages) -> KeptMemory | None:
-        """Return the summary with the messages that have left the window; None if it has read them all before."""
+        """Return the summary with the messages that have left the window; None without new messages outside the
+        window."""
         memory = self._agent.memory
         if memory is None:
             return None
@@ -91,15 +92,14 @@ class MemoryFiller:
 
 
 _MOST_LINES: Final = 400
-"""The last lines of a transcript that are read beside its window. A memory that is further behind leaves the earlier
-ones out."""
+"""The number of last transcript lines read beside the window. A memory further behind skips earlier lines."""
 _MOST_UNREAD: Final = 40
-"""The most messages of one extraction, so that the transcript of a bot that had no memory before is not read whole."""
+"""The most new messages of an extraction. A memory added to an old bot does not read whole transcripts."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedMessages:
-    """The last messages of a transcript since its last reset, each with the number of its line."""
+    """The last messages of a transcript since the last reset, each with a line number."""
 
     numbers: Sequence[int]
     messages: Sequence[ModelMessage]
@@ -115,7 +115,7 @@ class NumberedMessages:
         return [message for line, message in pairs if line > number]
 
     def unread(self, after: int, window: int) -> list[ModelMessage]:
-        """Return what was said after the line of this number, and before it up to a window of this size."""
+        """Return the new messages with words after line `after`, and earlier messages up to a window of this size."""
         new = len(with_words(self.after(after)))
         return with_words(self.messages)[-max(min(new, _MOST_UNREAD), window) :] if new else []
 

@@ -1,8 +1,8 @@
-"""The work of memory lanes, which comes after the reply of a turn: a model reads the new lines of the transcript.
+"""The work of memory lanes, after the reply of a turn: a model reads the new lines of the transcript.
 
-An event of a lane says only that there may be work. The record of a memory names the last line that it has read. It is
-written by the commit that consumes the event. So a process may die at any step: the next one reads the same lines
-again, and none is left out.
+An event of a lane only reports possible work. The record of a memory names the last line read. The commit that consumes
+the event writes this record. So a process may die at any step: the next process reads the same lines again, and no line
+is left out.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gateway.logs import describe_error
 from gateway.memory import NotedFact
 from gateway.observe.runs import run_id_of
 from gateway.observe.teller import RunTeller, begin_run
+from gateway.pending.seal import SEAL_FAILED
 from gateway.privacy.forgetting import forget
 from gateway.privacy.scope import NotForgotten
 from gateway.providers.base import ProviderError
@@ -38,28 +39,31 @@ from gateway.stored.memory_events import FactsNoted, ForgetDue, MemoryDue, Memor
 log = logging.getLogger("askfirst.memory")
 
 _BACKOFF_SECONDS: Final = (30.0, 120.0, 600.0, 3600.0)
-"""The waits after failures in a row. After the last one the events go: the event of the next turn does their work."""
+"""The waits after consecutive failures. After the last retry the events are consumed. The event of the next turn then
+does the work."""
 _CROWDED_SECONDS: Final = 1.0
-"""The least wait of a lane while this process works as many of them as it may."""
+"""The least wait of a lane while this process works the most lanes allowed at once."""
 
 _FORGET_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
-"""The waits before a forgetting is tried again, while a turn or an action of the person runs."""
+"""The waits before a forgetting is retried, while an answer is unsent, a turn or an action of the person runs, or the
+store is unavailable."""
 _ANSWER_TRIES: Final = 4
-"""The tries after which it no longer waits for the answer to be sent."""
+"""The number of tries after which a forgetting no longer waits for the answer to be sent."""
 
 
 class MemoryRunner:
-    """Works the events of memory lanes. At most a quarter of the turns that run at once are of them."""
+    """Works the events of memory lanes. At most a quarter of the limit of concurrent turns run at once."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._most = max(1, (context.limits.turns.all or 4) // 4)
+        self._most = max(1, (context.rules.limits.turns.all or 4) // 4)
         self._running = 0
         self._put_off = 0
-        """The lanes that were put off since the last one began. Each waits longer, so that many of them are no load."""
+        """The lanes put off since a lane last began. Each further lane waits longer, to limit the load of many
+        lanes."""
 
     async def run(self, lease: Lease) -> None:
-        """Work all events of this lane. After a failure they stay, and are tried again later."""
+        """Work all events of this lane. After a failure the events stay for a later retry."""
         if self._running >= self._most:
             transaction = _given_back(lease)
             wait = timedelta(seconds=_CROWDED_SECONDS * (1 + self._put_off / self._most))
@@ -105,14 +109,14 @@ class MemoryRunner:
         for waiting in lease.events:
             try:
                 if not self._context.keyring.is_genuine("event", lease.lane, waiting.body):
-                    raise ValueError("somebody without the key has made or changed it")
+                    raise ValueError(SEAL_FAILED)
                 found.append(memory_event_of(waiting.body))
             except ValueError as error:
                 log.error("an event of the memory lane %s is dropped: %s", lease.lane, error)
         return found
 
     async def _note(self, lease: Lease, events: Sequence[FactsNoted], transaction: Transaction) -> None:
-        """Add the noted facts to those of the person of this lane."""
+        """Add the noted facts to the known facts about the person of this lane."""
         context, knowledge = self._context, self._context.bot.agent.config.knowledge_memory
         if knowledge is None:  # the bot no longer has this memory
             return
@@ -129,10 +133,10 @@ class MemoryRunner:
         ]
         before = context.unsealed(key, record, lease.lane)
         known = context.sealed(key.name, knowledge.added(before, facts, await context.store.now()))
-        transaction.puts[key.name] = Put(known, context.retention.transcript_seconds)
+        transaction.puts[key.name] = Put(known, context.rules.retention.transcript_seconds)
 
     async def _forget(self, lease: Lease, asked: ForgetDue, transaction: Transaction) -> None:
-        """Forget a person, once the turn that asked for it has ended and its answer is sent."""
+        """Forget a person, after the end of the asking turn and the sending of the answer."""
         context, store = self._context, self._context.store
         seconds = _FORGET_SECONDS[min(lease.tries, len(_FORGET_SECONDS) - 1)]
         try:
@@ -175,7 +179,7 @@ class MemoryRunner:
         expenses.end()
 
     def _begun(self, lease: Lease, due: MemoryDue) -> RunTeller:
-        """Return the teller of this work: a run that belongs to the turn whose end asked for it."""
+        """Return the teller of this work, with the requesting turn as the parent run."""
         context = self._context
         return begin_run(
             context.events,
@@ -186,7 +190,8 @@ class MemoryRunner:
         )
 
     async def _after_failure(self, lease: Lease, error: Exception) -> Transaction:
-        """Return what gives the lane back for a later try, or without its events once the tries are used up."""
+        """Return the transaction that gives the lane back: for a later retry, or without the events after the last
+        retry."""
         why = str(error) if isinstance(error, ProviderError) else describe_error(error)
         if lease.tries >= len(_BACKOFF_SECONDS):
             log.error("the memory lane %s waits for the next turn: %s", lease.lane, why)
@@ -200,5 +205,5 @@ class MemoryRunner:
 
 
 def _given_back(lease: Lease) -> Transaction:
-    """Return what gives a lease back at once. The events of its lane stay."""
+    """Return the transaction that gives a lease back at once. The events of the lane stay."""
     return Transaction(partition=lease.partition, lease=lease, finish="done")

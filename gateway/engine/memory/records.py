@@ -1,4 +1,4 @@
-"""The stored memories of a conversation, and what a turn reads of them."""
+"""The stored memories of a conversation, and the reading of memories for a turn."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ SUMMARY: Final = "summary"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptMemory:
-    """The record of one memory of a conversation."""
+    """The record of a memory of a conversation."""
 
     epoch: str = ""
-    """The id of the event that emptied the transcript before its first line."""
+    """The run id of the last reset of the transcript; empty without a reset."""
     through: int = 0
-    """The number of the last line of the transcript that it has read."""
+    """The number of the last transcript line read."""
     turns: int = 0
-    """The number of calls to the model that filled it."""
+    """The number of model calls that filled the memory."""
     value: Json = None
 
     @classmethod
     def of(cls, value: Json, epoch: str) -> Self:
-        """Return the memory of an opened record; an empty one if there is none of this epoch."""
+        """Return the memory of an opened record; an empty memory without a record of this epoch."""
         match value:
             case {"epoch": str(stored), "through": int(through), "turns": int(turns), "value": value} if (
                 stored == epoch
@@ -46,7 +46,7 @@ class KeptMemory:
         return cls(epoch=epoch)
 
     def read_to(self, line: int, value: Json) -> Self:
-        """Return the memory after one more call to the model, which read up to this line."""
+        """Return the memory after a further model call with the lines up to this line."""
         return replace(self, through=line, turns=self.turns + 1, value=value)
 
     def to_json(self) -> Json:
@@ -54,33 +54,33 @@ class KeptMemory:
 
 
 def turn_memories(agent: Agent) -> list[str]:
-    """Return the names of the memories that this agent keeps of each conversation."""
+    """Return the names of this agent's memories of a conversation."""
     summarises = agent.memory is not None and agent.memory.summarize_on_trim
     return [*([SUMMARY] if summarises else []), *(memory.extracts for memory in agent.extractions)]
 
 
 def memory_key(context: EngineContext, conversation: str, what: str) -> Key:
-    """Return the key of one memory of a conversation. Its partition is that of the memory lane."""
+    """Return the key of a memory of a conversation, in the partition of the memory lane."""
     return keys.key(context.store, conversation_lane(conversation), keys.memory, what)
 
 
 def epoch_of(found: Snapshot, key: Key) -> str:
-    """Return the epoch of a conversation: the id of the event that emptied its transcript last."""
+    """Return the epoch of a conversation: the run id of the last reset of the transcript, or ""."""
     return str(found[key].value or "")
 
 
 def begin_epoch(transaction: Transaction, context: EngineContext, conversation: str, epoch: str) -> None:
-    """Begin a new epoch of a conversation whose transcript is emptied: its memories no longer count."""
-    transaction.puts[keys.memory_epoch(conversation)] = Put(epoch, context.retention.transcript_seconds)
+    """Begin a new epoch of a conversation after a reset. Earlier memories no longer count."""
+    transaction.puts[keys.memory_epoch(conversation)] = Put(epoch, context.rules.retention.transcript_seconds)
 
 
 async def renew_epoch(context: EngineContext, key: Key, read: Record) -> None:
-    """Keep the epoch of a conversation as long as the memories that are written now, unless a reset has begun another.
+    """Keep the epoch of a conversation as long as the newly written memories, unless a reset has begun another epoch.
 
-    A memory does not count without its epoch.
+    A memory does not count without the right epoch.
     """
     if read.value is not None:
-        put = Put(read.value, context.retention.transcript_seconds)
+        put = Put(read.value, context.rules.retention.transcript_seconds)
         with contextlib.suppress(Conflict):
             await context.commit(
                 Transaction(partition=key.partition, expect={key.name: read.version}, puts={key.name: put})
@@ -88,7 +88,7 @@ async def renew_epoch(context: EngineContext, key: Key, read: Record) -> None:
 
 
 async def remembered(context: EngineContext, turn: Turn) -> Remembered:
-    """Return the memories that a turn reads. Facts about its person are read in their private chat only."""
+    """Return the memories for a turn. Facts about the person are read in private chats only."""
     agent, names = context.bot.agent, turn_memories(context.bot.agent)
     knowledge = agent.config.knowledge_memory if is_private(turn.address) else None
     if not names and knowledge is None:
@@ -114,7 +114,7 @@ async def remembered(context: EngineContext, turn: Turn) -> Remembered:
 async def hand_to_lanes(
     transaction: Transaction, context: EngineContext, events: Sequence[tuple[str, MemoryEvent]]
 ) -> None:
-    """Hand events over to memory lanes, each with the name of its lane."""
+    """Hand events over to memory lanes. Each pair holds the name of a lane and an event."""
     if not events:
         return
     now = await context.store.now()

@@ -1,4 +1,4 @@
-"""Bare replies: messages of only a yes or a no, judged by their place in the conversation."""
+"""Bare replies: messages of only a yes or a no, judged by the place in the conversation."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 
 _SEND_WAIT_SECONDS = 5.0
-"""The longest wait for the receipt of a prompt that is being sent."""
+"""The longest wait for the receipt of a prompt still being sent."""
 _LOOK_SECONDS = 0.05
-"""The poll interval of that wait."""
+"""The poll interval of this wait."""
 _REPORTED_FOR = timedelta(seconds=3)
-"""The time on the person's screen after which a question counts as read."""
+"""The time on the person's screen until a question counts as read."""
 
 
 class BareReplyHandler:
@@ -46,7 +46,7 @@ class BareReplyHandler:
         self._context, self._concluder = context, concluder
 
     async def take(self, turn: RunningTurn) -> Outcome | None:
-        """Take the batch of a turn as a bare reply, and commit the decision or the answer that it is not clear.
+        """Take the batch of a turn as a bare reply, and commit the decision or the notice of an unclear answer.
 
         Returns None when the batch is an ordinary message. Raises Fenced, Conflict and StoreUnavailable.
         """
@@ -56,7 +56,7 @@ class BareReplyHandler:
             return None
         asked_in = self._context.language_asked(lease)
         language = self._context.language(person, asked_in)
-        await self._context.read_words(language, asked_in)
+        await self._context.load_languages(language, asked_in)
         name = name_of(person)
         answers = reads_as_answer(message.text, language, name)
         waiting = self._count_open(lease) if is_typed(message) else 0
@@ -102,9 +102,9 @@ class BareReplyHandler:
         *,
         nearly: bool,
     ) -> tuple[ConversationActions, bool]:
-        """Return the actions, changed by the message, and True if it was an answer to one of them, or nearly.
+        """Return the actions, changed by the message, and True if the message was an answer to an action, or nearly.
 
-        `reads` is None for a message that is neither a yes nor a no.
+        `reads` is None for a message with neither a yes nor a no.
         """
         message = batch.messages[0]
         actions = await self._context.actions(conversation, find=partial(_to_read, at=batch.at))
@@ -120,17 +120,17 @@ class BareReplyHandler:
         return actions, reads is not None and deciding.word(actions, reads, person, bare_reply, language)
 
     def _count_open(self, lease: Lease) -> int:
-        """Return the number of actions that are open in the conversation."""
+        """Return the number of open actions in the lease's index; 0 without a readable index."""
         read = self._context.prefetched_index(lease)
         return len(read.index.open) if read is not None else 0
 
     async def _was_answered_lately(self, conversation: str, person: Person, about: str) -> bool:
-        """Return True if this person was told within the rate limit that an answer about these actions is not clear."""
+        """Count a notice of an unclear answer about these actions. Return True above the rate limit of the person."""
         name = hashlib.sha256(f"{conversation} {person} {about}".encode()).hexdigest()
         return bool(await self._context.store.acquire([near_answers(f"near/{name}")]))
 
     async def _without_answer(self, actions: ConversationActions) -> ConversationActions:
-        """Return the actions as they are stored, with the doubts that the message has raised and nothing else."""
+        """Return the actions as stored, changed only by the doubts from the message."""
         doubts = [entry.action_id for entry in actions.index.open if entry.doubted == actions.now]
         stored = await self._context.actions(actions.conversation)
         stored.index = stored.index.doubted(doubts, stored.now)
@@ -153,11 +153,11 @@ class BareReplyHandler:
         )
 
     async def _queued_before(self, conversation: str, at: datetime) -> list[QueuedPart]:
-        """Return the parts without a receipt that may have been on the person's screen at this time."""
+        """Return the parts without a receipt, possibly on the person's screen at this time."""
         return [part for part in await self._context.store.outbox(conversation) if _may_be_seen(part, at)]
 
     def _follows(self, message: Message, showing: Showing) -> bool:
-        """Return True if the platform's own order says that a message was written after one of the bot's."""
+        """Return True if the platform's own order places a message after the bot's message."""
         channel = self._context.channels.get(message.address.channel)
         if channel is None or channel.capabilities.bare_yes != "ordered" or showing.message_id is None:
             return False
@@ -170,9 +170,10 @@ class BareReplyHandler:
     async def _written(
         self, conversation: str, message: Message, at: datetime, shown: Sequence[Showing]
     ) -> Literal["after", "unknown", "before"]:
-        """Return the order of a message and the bot's last ones, as the platform tells it.
+        """Return the order of a message and the bot's last messages, by the platform.
 
-        An order of the platform's own puts what follows the last one behind all of them. A report tells of one alone.
+        In a platform's own order, a message after the bot's last message is after all of them. A report covers a single
+        message.
         """
         channel = self._context.channels.get(message.address.channel)
         if channel is None or not shown or any(each.message_id is None for each in shown):
@@ -189,7 +190,7 @@ class BareReplyHandler:
         return "unknown"
 
     async def _wait_for_prompts(self, conversation: str, at: datetime) -> None:
-        """Wait until no prompt that was queued by this time is being sent, for some seconds at most."""
+        """Wait until no prompt queued by this time is being sent, for some seconds at most."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _SEND_WAIT_SECONDS
         while any(OutboxItem.from_json(part.body).shows for part in await self._queued_before(conversation, at)):
@@ -199,7 +200,7 @@ class BareReplyHandler:
 
 
 def _to_read(index: Index, at: datetime) -> list[str]:
-    """Return the actions of the bot's last message; while none is open, the one that settled lately."""
+    """Return the actions of the bot's last message; without open actions, the last recently settled action."""
     if index.open:
         last = index.said[-1] if index.said else None
         return sorted({*last.shows, *last.listed}) if last is not None else []

@@ -1,4 +1,4 @@
-"""Batches: the stored events that one turn takes together."""
+"""Batches: the stored events taken together by a turn."""
 
 from __future__ import annotations
 
@@ -26,56 +26,56 @@ class Batch:
     messages: list[Message] = field(default_factory=list)
     notes: list[ModelMessage] = field(default_factory=list)
     edits: dict[int, MessageEdited] = field(default_factory=dict)
-    """The place of a note -> the edit of a message that it tells."""
+    """The index of a note -> the message edit described by the note."""
     outcomes: set[int] = field(default_factory=set)
-    """The sequence numbers of the taken events that are outcomes of actions."""
+    """The sequence numbers of the taken outcomes of actions."""
     from_people: list[Waiting] = field(default_factory=list)
-    """The taken events that a person caused."""
+    """The taken events caused by a person."""
     folded: bool = False
-    """The notes include folded ones, whose record is deleted when the turn ends."""
+    """The notes include folded notes. The end of the turn deletes or replaces the record of folded notes."""
     resumes: bool = False
-    """An outcome asks the model to continue, although no message came."""
+    """An outcome or a follow-up makes the model continue, even without a message."""
     edited: bool = False
-    """A message was edited, and its old or its new text reads as an answer. The message keeps its old text."""
+    """A message was edited, and the old or the new text reads as an answer. The message keeps the old text."""
     unreadable: bool = False
-    """The batch is one event that this release cannot read."""
+    """The batch is a single event, unreadable for this release."""
     follow_up: FollowUp | None = None
-    """The deepest of the follow-ups that it takes, which are all of one person."""
+    """The follow-up with the greatest depth. All follow-ups of a batch belong to the same person."""
     again: str | None = None
-    """The action that is to be asked anew. The batch then has no messages."""
+    """The action to ask anew. The batch then has no messages."""
     forged: bool = False
-    """The batch is one event without a valid seal."""
+    """The batch is a single event without a valid seal."""
     began: datetime | None = None
-    """The time at which its first message came."""
+    """The arrival time of the first message."""
     opened: Waiting | None = None
     """The event of the first message."""
     written: Waiting | None = None
     """The event of the last message."""
     collects: bool = False
-    """True while the turn may wait for more messages: no other event waits, and none of these wants an answer now."""
+    """True while the turn may wait for more messages: no other event waits, and no taken event wants an answer now."""
 
     @property
     def began_by(self) -> Waiting:
-        """The event that began the turn: its first message, else its first event. Each attempt has the same."""
+        """The event at the begin of the turn: the first message, else the first event. The same for each attempt."""
         return self.opened or self.taken[0]
 
     @property
     def is_fold(self) -> bool:
-        """True if there are only notes, so that no answer is wanted."""
+        """True for a batch of notes alone. No answer is wanted then."""
         return not (self.messages or self.resumes or self.again)
 
     @property
     def at(self) -> datetime:
-        """The time at which its last message came. Without messages: its last event."""
+        """The arrival time of the last message. Without messages: of the last event."""
         return (self.written or self.taken[-1]).stamp
 
     def window(self, collect_seconds: float) -> timedelta:
-        """Return how long the turn waits for more messages after the last one."""
+        """Return the wait of the turn for more messages after the last message."""
         is_album = any(message.album is not None for message in self.messages)
         return timedelta(seconds=max(collect_seconds, _ALBUM_SECONDS if is_album else 0.0))
 
     def acted_beside(self, written: Waiting | None) -> list[datetime]:
-        """Return the times of the events that people caused, without this one message."""
+        """Return the times of the events caused by people, except for this message."""
         return [waiting.stamp for waiting in self.from_people if waiting is not written]
 
 
@@ -94,14 +94,14 @@ def choose(
     several: bool = False,
     is_said: Callable[[str], bool] = lambda text: False,
 ) -> Batch:
-    """Return the first of these events, in order, that one turn takes together.
+    """Return the batch of a turn: the first of these events, in order.
 
-    Messages are joined if they are of the same person. A message that reads as yes or no, or is a command, is never
-    joined. With `several` questions open, neither is one that names items of a plan, as "1, 3" and "all" do. With
-    `one`, the batch has at most one message, since one of several may make turns fail. `only`: the sequence numbers of
-    a turn that another worker began. The batch takes no other events. `begun`: an earlier attempt may have shown a
-    text, so that a yes or no may be meant for it. The turn that shows it ends before that is judged. The edit of a
-    taken message is applied wherever it waits. An edit to a text that `is_said` already is ignored.
+    Only messages of the same person are joined. A command, or a message read as yes or no, is never joined. With
+    `several` open questions, neither is a message that names items of a plan, like "1, 3" or "all". With `one`, the
+    batch has at most a single message, since a message among several may make turns fail. `only`: the sequence numbers
+    of a turn begun by another worker. The batch takes no other events. `begun`: an earlier attempt may have shown a
+    text, and a yes or no may be meant for it. The turn with the text then ends before the yes or no is judged. The edit
+    of a taken message is applied from any place in the mailbox. An edit to a text that `is_said` already is ignored.
     """
     batch = Batch()
     events = [waiting for waiting in events if not only or waiting.seq in only]
@@ -125,9 +125,9 @@ def choose(
 
 
 def is_plain(message: Message, language: str, *, several: bool = False) -> bool:
-    """Return True if a message may be joined with others and wait for them: it is no command, no yes and no no.
+    """Return True if a message may be joined with others and wait for others: no command, no yes and no no.
 
-    With `several` questions open, it also names no items of a plan.
+    With `several` open questions, the message also names no items of a plan.
     """
     name = name_of(message.person)
     if message.command is not None or reads_as_answer(message.text, language, name):
@@ -136,7 +136,7 @@ def is_plain(message: Message, language: str, *, several: bool = False) -> bool:
 
 
 def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | ActionSettled | AskAgain | FollowUp:
-    """Read an event. Raises _NotGenuine, and ValueError for a body that no turn can take."""
+    """Read an event. Raises _NotGenuine, and ValueError for a body not meant for turns."""
     if not genuine(waiting):
         raise _NotGenuine("an event without a valid seal")
     event = event_of(waiting.body)
@@ -156,7 +156,7 @@ def _add(
     several: bool,
     is_said: Callable[[str], bool],
 ) -> bool:
-    """Add an event to the batch. Returns False when it belongs to a later turn."""
+    """Add an event to the batch. Returns False for an event of a later turn."""
     match event:
         case AskAgain():
             if batch.messages or batch.resumes:
@@ -198,7 +198,7 @@ def _take(batch: Batch, waiting: Waiting, event: Event | ActionSettled | AskAgai
 
 
 def _take_edits(batch: Batch, left: Sequence[Waiting], genuine: Callable[[Waiting], bool], language: str) -> None:
-    """Take the edits of the batch's messages among the events that are left. An unreadable one is left to its turn."""
+    """Take the edits of the batch's messages from the remaining events. An unreadable event is left to a later turn."""
     for waiting in left:
         if is_note(waiting.body):
             with contextlib.suppress(ValueError):
@@ -208,7 +208,7 @@ def _take_edits(batch: Batch, left: Sequence[Waiting], genuine: Callable[[Waitin
 
 
 def _follows(batch: Batch, event: FollowUp) -> bool:
-    """Return False for a follow-up of another person than that of the batch."""
+    """Return False for a follow-up of another person than the person of the batch."""
     if batch.again is not None or any(str(message.person) != event.person for message in batch.messages):
         return False
     return batch.follow_up is None or batch.follow_up.person == event.person
@@ -225,7 +225,7 @@ def _joins(batch: Batch, message: Message, language: str, one: bool, several: bo
 
 
 def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:
-    """Give a message of the batch its new text. False when it has none of this id, or a text reads as an answer."""
+    """Give a message of the batch the new text. False without a message of this id, or if a text reads as an answer."""
     for number, message in enumerate(batch.messages):
         if message.message_id is not None and message.message_id == edit.message_id:
             name = name_of(message.person)
@@ -238,7 +238,7 @@ def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:
 
 
 _ALBUM_SECONDS: Final = 1.0
-"""The wait after a file of an album for the next one, which comes as a message of its own."""
+"""The wait after a file of an album for the next file. Each file comes as a separate message."""
 
 _ENDED: Final[Mapping[str, str]] = {
     "done": "confirmed by the person and done",
@@ -250,16 +250,16 @@ _ENDED: Final[Mapping[str, str]] = {
     "withdrawn": "withdrawn: it was NOT done",
     "undelivered": "never shown to the person: it was NOT done",
     "drifted": "no longer as it was shown: it was NOT done",
-    "tampered": "its record was changed by somebody without the key: nothing more is done about it",
+    "tampered": "the seal check of its record failed: nothing more is done about it",
     "other_release": "this tool has changed since it was asked: it was NOT done",
     "not_checked": "it could not be checked whether it is still as it was shown: it was NOT done",
     "changed": "asked anew, since what it would do had changed: it was NOT done",
 }
-"""The end of an action for the model, by its reason or else its state."""
+"""The end of an action for the model, by the reason or else the state."""
 
 
 def _outcome_note(event: ActionSettled) -> ModelMessage:
-    """Return the note that tells the model how an action ended."""
+    """Return the note for the model about the end of an action."""
     why = event.reason or event.state
     if why == "expired" and event.by is not None:  # a person had decided: the approval became too old to launch
         why = "not_started"

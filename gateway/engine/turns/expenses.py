@@ -1,8 +1,8 @@
-"""The expenses of a turn: the budgets of its person and of the bot, and what they have left.
+"""The expenses of a turn: the budgets of the person and of the bot, and the rest of each budget.
 
-The usage of a call to the model is booked in the commit that records its reply: that of the checkpoint, or that of the
-turn's end. So a reply that another process continues from is booked once, and a call whose reply was lost with its
-process is not booked. What a call may cost is reserved from before the call until its usage is booked.
+The usage of a call to the model is booked with the reply, in the commit of the checkpoint or of the turn's end. So a
+recorded reply is booked once, also if another process continues the turn. A call is not booked if the reply was lost
+with the process. The estimated usage of a call is reserved from before the call until the booking.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST_WINDOW_SECONDS: Final = 32 * 86_400.0
 
 
 class BookedExpenses(TurnFeature):
-    """Books the usage of a turn with the commits that record its steps and its end."""
+    """Books the usage of a turn with the commits of the turn's steps and end."""
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__(context)
@@ -55,7 +55,7 @@ class BookedExpenses(TurnFeature):
 
 
 class PersonExpenses:
-    """The expenses of one turn."""
+    """The expenses of a turn, or of the work of a memory lane."""
 
     def __init__(
         self,
@@ -67,28 +67,28 @@ class PersonExpenses:
         lane: str | None = None,
         continues: bool = False,
     ) -> None:
-        """`lane`: the name of its reservations, the conversation by default. `continues`: an earlier attempt may have
-        left reservations, which are replaced or removed."""
+        """`lane`: the name of the reservations, the conversation by default. `continues`: an earlier attempt may have
+        left reservations to replace or remove."""
         self._context, self._conversation, self._person, self._events = context, conversation, person, events
         self._lane = lane or conversation
         self._unbooked: list[Spending] = []
         self._used, self._running = Amount(), Counter[Amount]()
-        """The usage that is not booked yet, and the estimates of the calls that run."""
-        self._has_reserved = continues and bool(context.budgets)
+        """The unbooked usage, and the estimates of the running calls."""
+        self._has_reserved = continues and bool(context.rules.budgets)
         self._shut: Spent | None = None
         self._told: Put | None = None
 
     # ── for the loop ──
 
     async def used_up(self) -> str | None:
-        """Return which budget is used up; None if none is. The operator is warned; see `_judge`."""
+        """Return a text with the used-up budget, or None. The operator is warned; see `_judge`."""
         context = self._context
-        return await self._judge(await self._standings(await context.clock.now())) if context.budgets else None
+        return await self._judge(await self._standings(await context.clock.now())) if context.rules.budgets else None
 
     async def _judge(self, found: Sequence[Spent]) -> str | None:
-        """Return which budget is used up, and warn the operator of one that is or nearly is; None if none is used up.
+        """Return a text with the used-up budget, or None. Warn the operator of each budget used up or nearly used up.
 
-        Of several, the one that opens last counts.
+        Of several used-up budgets, the last to open again counts.
         """
         for standing in found:
             if standing.near_end:
@@ -102,7 +102,7 @@ class PersonExpenses:
     @contextlib.asynccontextmanager
     async def reserved(self, estimate: Usage, seconds: float) -> AsyncIterator[str | None]:
         """Reserve the estimated usage of a call for the block; see `Expenses.reserved`."""
-        if not self._context.budgets:
+        if not self._context.rules.budgets:
             yield None
             return
         amount = Amount.of(estimate)
@@ -119,9 +119,9 @@ class PersonExpenses:
         self._used += Amount.of(usage)
 
     async def _reserve(self, seconds: float) -> str | None:
-        """Reserve what the turn may use, and wait until the calls before it leave it room.
+        """Reserve the outstanding usage, and wait until earlier calls leave room.
 
-        Return which budget is used up, or None. Raises StoreError.
+        Return a text with the used-up budget, or None. Raises StoreError.
         """
         reservations, lane = self._context.reservations, self._lane
         self._has_reserved = True
@@ -134,14 +134,14 @@ class PersonExpenses:
             await reservations.wait(self._holder(full.budget))
 
     def _is_full(self, standing: Spent) -> bool:
-        """Return True if the calls before those of this turn may use up the rest of a budget."""
+        """Return True if earlier calls than this turn's may use up the rest of a budget."""
         before = self._context.reservations.before(self._holder(standing.budget), self._lane)
         return before.in_unit(standing.budget.unit) >= standing.left
 
     async def _release(self) -> None:
-        """Write the usage that is still outstanding, or remove the reservations.
+        """Write the outstanding usage, or remove the reservations.
 
-        What the store does not take lapses.
+        After a store error, the old reservations lapse.
         """
         if not self._has_reserved:
             return
@@ -156,24 +156,24 @@ class PersonExpenses:
 
     @property
     def _outstanding(self) -> Amount:
-        """The usage that is not booked, and the estimates of the running calls."""
+        """The unbooked usage, and the estimates of the running calls."""
         return sum(self._running.elements(), self._used)
 
     @property
     def _holders(self) -> list[str]:
-        return list(dict.fromkeys(map(self._holder, self._context.budgets)))
+        return list(dict.fromkeys(map(self._holder, self._context.rules.budgets)))
 
     def _holder(self, budget: Budget) -> str:
         return str(self._person) if budget.holder == "person" else self._context.bot.name
 
     async def _standings(self, at: datetime) -> list[Spent]:
-        budgets, person = self._context.budgets, str(self._person)
+        budgets, person = self._context.rules.budgets, str(self._person)
         names = list({count_name(each.window, at, each.holder, person): None for each in budgets})
         counts = dict(zip(names, await self._context.store.spent(names), strict=True))
         return standings(budgets, counts, person=person, at=at)
 
     async def _warn(self, standing: Spent) -> None:
-        """Tell the operator, once a window and holder, that a budget is nearly used up, and that it is used up."""
+        """Warn the operator of a nearly used-up budget and of a used-up budget, each once a window and holder."""
         budget = standing.budget
         holder = self._holder(budget)
         level = "used up" if standing.used_up else "nearly used up"
@@ -190,7 +190,7 @@ class PersonExpenses:
     # ── for the turn ──
 
     async def notice(self, language: str, *, began: bool) -> str | None:
-        """Return the text for a turn that a budget has ended; see `TurnExpenses.notice`."""
+        """Return the text for a turn ended by a budget; see `TurnExpenses.notice`."""
         shut = self._shut
         if shut is None:
             return None
@@ -206,9 +206,9 @@ class PersonExpenses:
 
     @contextlib.contextmanager
     def booked_by(self, transaction: Transaction) -> Iterator[None]:
-        """Add to a commit of the turn what it has spent since the last one, and that its person was told.
+        """Add the turn's unbooked usage and the "person was told" mark to `transaction`.
 
-        The commit is in the block. What it does not book is left for the next one.
+        Commit inside the block. After a failed commit the usage stays unbooked.
         """
         transaction.spends, self._unbooked = self._unbooked, []
         used, self._used = self._used, Amount()
@@ -222,7 +222,7 @@ class PersonExpenses:
         self._release_soon()
 
     def end(self) -> None:
-        """Remove the reservations of a turn that ended, also without a commit."""
+        """Remove the reservations of an ended turn, also after an end without a commit."""
         self._used = Amount()
         self._release_soon()
 
@@ -233,7 +233,7 @@ class PersonExpenses:
     # ── /usage ──
 
     async def report(self, language: str) -> str:
-        """Return the person's usage of today and of this month, and what is left of their budgets."""
+        """Return the person's usage of today and of this month, and the rest of each personal budget."""
         now, person = await self._context.clock.now(), str(self._person)
         windows: tuple[Window, ...] = ("day", "month")
         counts = await self._context.store.spent([count_name(window, now, "person", person) for window in windows])

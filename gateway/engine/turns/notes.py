@@ -1,9 +1,9 @@
-"""Notes: events that the model must know of and that start no turn, which are outcomes of actions and edits.
+"""Notes: events for the model without a turn of their own, namely outcomes of actions and edits.
 
-Notes wait in the mailbox for the next message. After ten minutes without one, a fold, which is a turn without a model,
-takes them out of it and keeps the last lines in one record of the conversation. So does a turn that adds nothing else
-to the transcript, such as one of a command. The next turn gives them to the model as one message, so that any number of
-them pushes no message of a person out of the window.
+Notes wait in the mailbox for the next message. After ten minutes without a message, a fold moves the notes to a record
+of the conversation and keeps the last lines. A fold is a turn without a model. A turn with no other lines for the
+transcript, like the turn of a command, does the same. The next turn gives the notes to the model as a single message.
+So any number of notes pushes no message of a person out of the window.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_CHARACTERS = 1_000
 
 
 class Notes(TurnFeature):
-    """Gives the folded notes to a turn together with its own, and keeps the notes of a turn without other lines."""
+    """Gives the folded notes to a turn together with new notes, and keeps the notes of a turn without other lines."""
 
     reads = (keys.FOLDED_NOTES,)
 
@@ -41,12 +41,12 @@ class Notes(TurnFeature):
         if are_notes(ending.lines) and (notes := from_entries(ending.lines)):
             lines: list[Json] = [line for note in notes for line in note.content.split("\n")]
             kept = self.context.sealed(name, {"lines": lines[-_MOST_LINES:]})
-            transaction.puts[name] = Put(kept, self.context.retention.transcript_seconds)
+            transaction.puts[name] = Put(kept, self.context.rules.retention.transcript_seconds)
         elif ending.turn.batch.folded:
             transaction.deletes.append(name)
 
     def _folded(self, lease: Lease) -> list[str]:
-        """Return the lines of the folded notes, as they were read with the lease."""
+        """Return the lines of the folded notes, as read with the lease."""
         if not self.context.has_prefetch(lease):
             return []
         key = self._key(lease)
@@ -60,20 +60,20 @@ class Notes(TurnFeature):
 
 
 def are_notes(lines: Sequence[Json]) -> bool:
-    """Return True if a turn has no lines for the transcript but notes.
+    """Return True if a turn has no lines for the transcript except notes.
 
-    A row of such turns would else fill the lines that a turn reads.
+    Otherwise a row of these turns would fill the lines read by a turn.
     """
     return all(isinstance(line, dict) and line.get("role") == "event" for line in lines)
 
 
 def is_said(lines: Sequence[str], text: str) -> bool:
-    """Return True when a person said exactly this in these lines of a transcript, which are JSON text."""
+    """Return True when a person wrote exactly this text in these transcript lines, given as JSON text."""
     said = f'"content":{encode(text)}'
     return any(said in line and '"role":"user"' in line for line in lines)
 
 
 def _last(lines: Iterable[str]) -> list[str]:
-    """Return the last lines, cut to their most characters and without line breaks."""
+    """Return the last lines, cut to the most characters and without line breaks."""
     flat = [" ".join(line.split("\n")) for line in lines]
     return [line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…" for line in flat[-_MOST_LINES:]]

@@ -1,4 +1,4 @@
-"""People: the record of who wrote in a conversation, by the turns that took their messages."""
+"""People: the record of the authors in a conversation, written by the turns with messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.stored.people import PeopleOf
 
 
 class People(TurnFeature):
-    """Notes the people that wrote here for the first time. Whoever writes can be reached again."""
+    """Notes new authors of a conversation. Every message makes the conversation reachable again."""
 
     reads = (keys.PEOPLE,)
 
@@ -26,4 +26,4 @@ class People(TurnFeature):
             if message.person is not None and str(message.person) not in there.people:
                 there = there.with_person(str(message.person), batch.at, group=message.address.group)
         if there is not known:
-            ending.transaction.puts[key.name] = Put(there.to_json(), self.context.retention.transcript_seconds)
+            ending.transaction.puts[key.name] = Put(there.to_json(), self.context.rules.retention.transcript_seconds)

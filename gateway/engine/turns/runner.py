@@ -1,7 +1,7 @@
-"""Turns: one at a time for each conversation, over its events in order, with one atomic commit at the end.
+"""Turns: one at a time for each conversation, over the events in order, with a single atomic commit at the end.
 
-The way of a turn: its lease, its batch, the begin of its features, their changes to the input, the bot, and one commit
-with the contributions of all features.
+The way of a turn: lease, batch, begin of the features, the features' changes to the input, the bot, and a commit with
+the contributions of all features.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from gateway.engine.turns.transcript import HistoryReader
 from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
 from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, milliseconds_since
+from gateway.pending.seal import SEAL_FAILED
 from gateway.providers.base import ModelMessage, ProviderError, ProviderFault
 from gateway.store.errors import Fenced
 from gateway.store.transaction import Transaction
@@ -53,11 +54,11 @@ log = logging.getLogger("askfirst.turns")
 DEADLINE_SECONDS = 60.0
 """The time limit of the model and its tools in one turn."""
 _CHANNEL_OFF_SECONDS = 60.0
-"""The wait of a turn whose channel is off in this process."""
+"""The wait of a turn while its channel is off in this process."""
 _MOST_WINDOWS = 5
-"""The longest time that messages are collected after the first one, in collect windows."""
+"""The longest time of collecting messages after the first message, in collect windows."""
 _SUSPECT_SECONDS = 1.0
-"""The wait of a suspect turn while another suspect one runs in this process."""
+"""The wait of a suspect turn while another suspect turn runs in this process."""
 _STOPPED = "The person stopped this turn with /stop. It has no answer."
 
 
@@ -74,25 +75,25 @@ class TurnRunner:
         self._bare_replies, self._life = BareReplyHandler(context, self._concluder), SignsOfLife(context)
         self._transcripts = Transcripts(context.bot.agent.memory, context.bot.agent.token_count)
         self._history = HistoryReader(context, self._transcripts)
-        self._shares = TurnShares(context.limits.turns, context.channels)
+        self._shares = TurnShares(context.rules.limits.turns, context.channels)
         self._suspect: str | None = None
-        """The conversation of the running turn that may kill this process. Other suspect turns wait, so that they do
-        not die with it."""
+        """The conversation of the running turn that may kill this process. Other suspect turns wait, to survive a death
+        of the process."""
 
     # ── which turn, and if it may run now ──
 
     async def run(self, lease: Lease) -> Outcome | None:
-        """Run one turn of the conversation of this lease. Returns None when no turn ended.
+        """Run a turn of the conversation of this lease. Returns None when no turn ended.
 
-        The person is told of a failure, and the turn is retried or becomes a dead letter. In a call of the bot's own
-        code, the error that ended the turn is raised instead.
+        A failed turn is retried or becomes a dead letter. The person is notified of an unreachable model and of a dead
+        letter. In a call of the bot's own code, the error that ended the turn is raised instead.
         """
         signals = SignalInbox(lease)
         try:
             with HeldLease(self._context, lease, signals.on_signal), contextlib.ExitStack() as share:
                 if wait := share.enter_context(self._shares.of_place(lease.lane)):
                     if self._shares.is_page(lease.lane):
-                        self._context.reached.note("turns of the web chat", f"turns={self._context.limits.turns}")
+                        self._context.reached.note("turns of the web chat", f"turns={self._context.rules.limits.turns}")
                     await self._postpone(lease, wait)
                     return None
                 undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
@@ -137,7 +138,7 @@ class TurnRunner:
         )
 
     async def _collects_until(self, batch: Batch) -> datetime | None:
-        """Return the time until which this turn waits for more messages; None when it does not wait."""
+        """Return the end of this turn's wait for more messages; None without a wait."""
         window = batch.window(self._context.bot.collect_seconds)
         if not (window and batch.collects and batch.began):
             return None
@@ -156,7 +157,7 @@ class TurnRunner:
     # ── one attempt, and its failures ──
 
     async def _run(self, turn: RunningTurn, history: AttemptHistory) -> Outcome | None:
-        """Run an attempt at a turn that may run now."""
+        """Run an attempt at a turn. A turn with a reason not to run becomes a dead letter."""
         context, lease = self._context, turn.lease
         try:
             if (reason := self._reason_not_to_run(turn, history)) is not None:
@@ -191,13 +192,13 @@ class TurnRunner:
         if turn.batch.unreadable:
             return "an event that this release cannot read"
         if turn.batch.forged:
-            return "an event that somebody without the key has made or changed"
+            return SEAL_FAILED
         if not are_genuine(self._context, turn.lease):
-            return "a checkpoint that somebody without the key has changed"
+            return f"a checkpoint: {SEAL_FAILED}"
         return "its turn killed its worker again and again" if history.deadly else None
 
     async def _attempt(self, turn: RunningTurn, history: AttemptHistory) -> Outcome | None:
-        """Run a turn, and see to its failure. Raises Fenced, and all errors of a direct turn."""
+        """Run a turn, and handle a failure. Raises Fenced, and all errors of a direct turn."""
         context, lease = self._context, turn.lease
         try:
             return await self._outcome(turn)
@@ -237,7 +238,7 @@ class TurnRunner:
         return None
 
     async def _outcome(self, turn: RunningTurn) -> Outcome | None:
-        """Answer the events of a turn, and commit. Return None if they have no answer, or get one later."""
+        """Answer the events of a turn, and commit. Return None without an answer, or for a later answer."""
         context, lease, batch = self._context, turn.lease, turn.batch
         began = asyncio.get_running_loop().time()
         channel = context.channels.get(turn.address.channel)
@@ -250,7 +251,8 @@ class TurnRunner:
             return answered
         history = await self._history.read(lease)
         await turn.events.tell(SessionLoad, session_id=lease.lane, message_count=len(history))
-        language = turn_language(context, turn, history)
+        language = await turn_language(context, turn, history)
+        await context.load_languages(language)
         if batch.again is not None:
             outcome = await ask_again(
                 context,
@@ -271,7 +273,7 @@ class TurnRunner:
         return outcome
 
     async def _fold(self, turn: RunningTurn) -> Outcome:
-        """Take notes that no message followed out of the mailbox. No model is called and no reply is sent."""
+        """Take notes without a following message out of the mailbox. No model is called and no reply is sent."""
         ending = new_ending(self._context, turn, self._context.language(None))
         ending.lines = to_entries(turn.batch.notes)
         await self._concluder.end(ending, "noted for the next turn")
@@ -333,15 +335,15 @@ class TurnRunner:
         return await answer_with_model(asked, bot.agent, proposer, bot.interceptors)
 
     async def _keep_progress(self, turn: RunningTurn, asked: Turn, error: ProviderError) -> None:
-        """End a direct turn whose model failed. The next turn continues from its messages, which the transcript
-        keeps."""
+        """End a direct turn after a failure of the model. The transcript keeps the messages, and the next turn
+        continues from there."""
         ending = new_ending(self._context, turn, asked.language)
         ending.lines, ending.error = to_entries(_progress(turn, asked)), error
         await self._concluder.end(ending, "failed")
 
     @contextlib.asynccontextmanager
     async def _signs(self, turn: RunningTurn, language: str) -> AsyncIterator[None]:
-        """Show during the body that the bot is at work."""
+        """Show the bot at work during the body."""
         if turn.direct:
             yield
             return
@@ -362,5 +364,5 @@ class TurnRunner:
 
 
 def _progress(turn: RunningTurn, asked: Turn) -> list[ModelMessage]:
-    """Return the messages of a turn that has no end, for the transcript."""
+    """Return the messages of a turn without an end, for the transcript."""
     return [*asked.notes, *asked.model_messages, *turn.journal.messages()]

@@ -1,4 +1,4 @@
-"""The input of a turn: its person and language, and what the bot gets."""
+"""The input of a turn: person, language, and the bot's `Turn`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from channels import Address, Json, Person
@@ -19,7 +19,7 @@ from gateway.engine.telling import event_id_of, run_of
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.feature import RunningTurn
 from gateway.engine.turns.interrupts import SignalInbox
-from gateway.engine.turns.language import detect_language
+from gateway.engine.turns.language import detect_language, prepare_for
 from gateway.engine.waiting import questions_elsewhere
 from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions
@@ -31,7 +31,7 @@ from gateway.tools import ToolContext
 from gateway.wording import FALLBACK
 
 _TEXTS_LOOKED_AT = 8
-"""The number of a person's earlier messages that are used to detect the language."""
+"""The number of a person's earlier messages used for detecting the language."""
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -53,10 +53,10 @@ async def open_turn(
 
 
 async def _owner(context: EngineContext, conversation: str, batch: Batch) -> tuple[Address, Person]:
-    """Return the person that a turn answers, and the address.
+    """Return the person answered by a turn, and the address.
 
-    It is the writer of its messages, else the person of the turn that planned it, else the requester of the action that
-    its events are about. Without these it is an unknown person at the conversation's own address.
+    In order: the author of the messages; for a planned turn, the person of the planning turn; else the requester of the
+    action behind the events. Without these: an unknown person at the conversation's own address.
     """
     for message in batch.messages:
         if message.person is not None:
@@ -74,7 +74,7 @@ async def _owner(context: EngineContext, conversation: str, batch: Batch) -> tup
 
 
 def _teller(context: EngineContext, batch: Batch, address: Address, person: Person) -> RunTeller:
-    """Return the teller of a turn, with its trace. A turn that another process takes over has the same run id."""
+    """Return the teller of a turn, with a trace. A turn taken over by another process keeps the run id."""
     config, cause = context.bot.agent.config, event_id_of(batch.began_by)
     metadata: dict[str, Json] = {
         "bot": context.bot.name,
@@ -100,7 +100,7 @@ def turn_input(
     history: Sequence[ModelMessage],
     actions: ConversationActions,
 ) -> Turn:
-    """Return the input of the bot. `actions` are those that its first call of `Turn.actions` gets."""
+    """Return the input of the bot. `actions`: the result of the first call of `Turn.actions`."""
     batch, person, conversation = turn.batch, turn.person, turn.conversation
     just_read = [actions]
 
@@ -132,7 +132,7 @@ def turn_input(
 
 
 async def _may_ask(context: EngineContext, person: str, count: int) -> bool:
-    """Return True if a person may be asked so many questions now, and count them."""
+    """Return True if a person may be asked `count` questions now, and count the questions."""
     return not await context.store.acquire([questions(person, count)])
 
 
@@ -140,23 +140,23 @@ def _ended(index: Index) -> list[str]:
     return [entry.action_id for entry in index.settled]
 
 
-def turn_language(context: EngineContext, turn: RunningTurn, history: Sequence[ModelMessage]) -> str:
-    """Return the language of the turn: the named one, else that of the person's messages, newest first, else that of
-    the last question.
+async def turn_language(context: EngineContext, turn: RunningTurn, history: Sequence[ModelMessage]) -> str:
+    """Return the language of the turn: as named, else detected in the person's messages, else of the last question.
 
-    A short text says little. The newest text that is long enough decides.
+    The newest text with a sure result decides. Short texts are skipped.
     """
     named = context.named_language(turn.person)
     if named is not None:
         return named
     written = (message.text for message in reversed(turn.batch.messages) if message.command is None)
     before = (each.content for each in reversed(history) if each.role == "user")
-    texts = chain(written, islice(before, _TEXTS_LOOKED_AT))
+    texts = [*written, *islice(before, _TEXTS_LOOKED_AT)]
+    await prepare_for(texts)
     return detect_language(texts) or context.language_asked(turn.lease) or FALLBACK
 
 
 def tool_context(context: EngineContext, turn: RunningTurn, language: str) -> ToolContext:
-    """Return the context of the tools that the turn calls."""
+    """Return the context for the tools called by the turn."""
     return ToolContext(
         person=str(turn.person),
         address=None if turn.direct else turn.address,

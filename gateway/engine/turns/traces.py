@@ -1,4 +1,4 @@
-"""Traces: the stored trace of a run is a record in the commit that ends it."""
+"""Traces: the stored trace of a run is a record in the run's final commit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ log = logging.getLogger("askfirst.turns")
 
 
 def keep_trace(transaction: Transaction, context: EngineContext, conversation: str, trace: AgentTrace) -> None:
-    """Store the trace of a run in which the model was called, unless traces are off."""
-    if not context.traces_ttl_seconds:
+    """Store the trace of a run with a call to the model, unless traces are off."""
+    if not context.rules.traces_ttl_seconds:
         return
     name = keys.key(context.store, conversation, keys.trace, trace.run_id).name
     try:
@@ -25,11 +25,11 @@ def keep_trace(transaction: Transaction, context: EngineContext, conversation: s
     except (TypeError, ValueError) as error:  # a trace must not keep a turn from its end
         log.warning("the trace of a turn of %s is not stored: %s", conversation, describe_error(error))
         return
-    transaction.puts[name] = Put(stored, context.traces_ttl_seconds)
+    transaction.puts[name] = Put(stored, context.rules.traces_ttl_seconds)
 
 
 class Traces(TurnFeature):
-    """Stores the trace of a turn in which the model was called."""
+    """Stores the trace of a turn with a call to the model."""
 
     async def contribute(self, ending: Ending) -> None:
         if ending.outcome is not None and ending.outcome.loop is not None:

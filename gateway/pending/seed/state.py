@@ -1,6 +1,6 @@
-"""The state of a process's pending stores over one store: its keys, its executors and its count of waiting actions.
+"""The state of a process's pending stores over a store: keys, executors and the count of waiting actions.
 
-All pending stores over one store share it, so that each can run the actions that another has stashed.
+All pending stores over the same store share this state, so that each can run the actions stashed by another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gateway.config.settings import Settings
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions
-from gateway.pending.seal import Keyring
+from gateway.pending.seal import SEAL_FAILED, Keyring
 from gateway.store.base import Store
 from gateway.store.codec import micros, moment
 from gateway.store.errors import Overloaded
@@ -44,17 +44,17 @@ _GRACE_SECONDS = 10.0
 _COUNTED_SECONDS = 1.0
 """The interval at which the waiting actions of other processes are counted."""
 _KEPT = timedelta(days=30)
-"""An open action that is not asked for again is forgotten so long after its end."""
+"""The time after its deadline until an open action is deleted, if its scope is not used again."""
 _SHARE = 10
-"""One user may fill a tenth of a store, and 50 places in any case."""
+"""A user may fill a tenth of a store, and 50 places in any case."""
 _LEAST_SHARE = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The user of an action, and the place: one action may be open in each scope.
+    """The user of an action, and the place: a single action may be open in each scope.
 
-    Raises ValueError for an empty user and for an id that is no text.
+    Raises ValueError for an empty user and for an id that is not a text.
     """
 
     user_id: str
@@ -80,35 +80,35 @@ class Scope:
 
     @property
     def conversation(self) -> str:
-        """The conversation of this scope's records. No other scope and no channel has it."""
+        """The conversation of this scope's records, different from all other scopes and all channels."""
         return f"{self.user}{_part(self.channel_id)}/{_part(self.conversation_id)}"
 
 
 @dataclass(eq=False)
 class AdapterState:
-    """The state that the pending stores over one store share in this process."""
+    """The state shared by the pending stores over a store in this process."""
 
     keyring: Keyring | None = None
     counters: Counters = field(default_factory=Counters)
     executors: dict[str, tuple[Executor, datetime]] = field(default_factory=dict)
-    """Action id -> its closure, and the end of the time to answer."""
+    """Action id -> the closure, and the end of the time to answer."""
     running: Counter[str] = field(default_factory=Counter)
-    """The actions that this process runs or is about to launch."""
+    """The actions run by this process, or about to be launched."""
     tasks: set[asyncio.Future[Any]] = field(default_factory=set)
     users: int = 0
-    """The number of pending stores that have opened it and not closed it."""
+    """The number of pending stores using this state: opened and not closed."""
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _slots: dict[str, datetime] = field(default_factory=dict)
     """Conversation with an open action -> the end of the time to answer."""
     _coming: Counter[str] = field(default_factory=Counter)
-    """The conversations that are stashed into just now."""
+    """The conversations with a stash in progress."""
     _counted: float | None = None
-    """When all slots of the store were last read, as `time.monotonic`."""
+    """The `time.monotonic` of the last read of all slots of the store."""
 
     async def open(self, store: Store, *, ours: bool) -> None:
-        """Open the store if it is not open, and find its keys. Raises StoreRefused and MissingSetting.
+        """Open the store if not yet open, and find the keys. Raises StoreRefused and MissingSetting.
 
-        `ours`: a pending store made it, so no platform can tell whether this machine's clock is right.
+        `ours`: a pending store made the store, so no platform can check the clock of this machine.
         """
         async with self.opening:
             if self.keyring is None:
@@ -120,7 +120,7 @@ class AdapterState:
             self.users += 1
 
     async def close(self, store: Store, *, ours: bool) -> None:
-        """Close the store when no other pending store has it; one that is not `ours` stays open.
+        """Close the store after the last pending store has closed; a store that is not `ours` stays open.
 
         Running executors have 10 s to end. Then they are cancelled, and their outcome is unknown.
         """
@@ -151,11 +151,11 @@ class AdapterState:
             find=_last_settled,
         )
         for action_id in actions.changes.tampered:
-            log.error("action %s was changed in the store by somebody without the key: it does not run", action_id)
+            log.error("action %s: %s: it will not run", action_id, SEAL_FAILED)
         return actions
 
     async def write(self, store: Store, actions: ConversationActions) -> None:
-        """Commit the changes in one transaction. Neither a person nor a model is told. Raises Conflict."""
+        """Commit the changes in a single transaction, without notifying a person or a model. Raises Conflict."""
         actions.changes.settled.clear()
         transaction = Transaction(partition=actions.partition)
         await actions.write(transaction)
@@ -190,10 +190,7 @@ class AdapterState:
 
     @asynccontextmanager
     async def room(self, store: Store, scope: Scope, most: int) -> AsyncIterator[None]:
-        """Reserve a place for one more action while the block runs.
-
-        Raises Overloaded when `most` actions wait, or when this user has no share left.
-        """
+        """Reserve a place for another action while the block runs."""
         await self._make_room(store, scope, most)
         self._coming[scope.conversation] += 1
         try:
@@ -214,7 +211,7 @@ class AdapterState:
                 raise Overloaded(f"{why}, which is all that may: the answers to some come first, or their ends")
 
     def _full(self, scope: Scope, most: int, now: datetime) -> str | None:
-        """Return the reason why this user may stash no more, as far as this process knows; None: there is room."""
+        """Return the reason why this user may stash no more, as far as known to this process; None: there is room."""
         self._slots = {where: end for where, end in self._slots.items() if end >= now}
         others = (self._slots.keys() | self._coming.keys()) - {scope.conversation}
         share = max(most // _SHARE, _LEAST_SHARE)
@@ -233,23 +230,23 @@ class AdapterState:
         self._slots = {key.name.removeprefix(prefix): _end(record.value, now) for key, record in found} | new
 
     def start(self, task: asyncio.Future[Any]) -> None:
-        """Keep a task until it has ended."""
+        """Keep a reference to a task until its end."""
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
 
 _states: WeakKeyDictionary[Store, AdapterState] = WeakKeyDictionary()
 _stores: WeakValueDictionary[tuple[str, int], Store] = WeakValueDictionary()
-"""The stores that pending stores have made, by path or URL and event loop."""
+"""The stores made by pending stores, by path or URL and event loop."""
 
 
 def state_of(store: Store) -> AdapterState:
-    """Return the state that the pending stores over this store share."""
+    """Return the state shared by the pending stores over this store."""
     return _states.setdefault(store, AdapterState())
 
 
 def at_path(path: Path | str) -> Store:
-    """Return the store of a file: the one that this event loop's pending stores have, else a new one, not open yet."""
+    """Return the store of a file: the store of this event loop's pending stores, else a new store, not open yet."""
     if str(path) == ":memory:":
         return SqliteStore(":memory:")
     file = Path(str(path).removeprefix("sqlite:///"))
@@ -257,10 +254,10 @@ def at_path(path: Path | str) -> Store:
 
 
 def at_url(url: str | Store) -> Callable[[], Store]:
-    """Return a function that gives the store of a Redis server, as `at_path` does.
+    """Return a function to get the store of a Redis server, as `at_path` does.
 
-    Raises ImportError without the package of Redis, ValueError for another URL, and MissingSetting for one in clear on
-    another host that ASKFIRST_CLEAR does not allow.
+    Raises ImportError without the package of Redis, ValueError for another URL, and MissingSetting for a cleartext URL
+    of another host not allowed by ASKFIRST_CLEAR.
     """
     if not isinstance(url, str):
         return lambda: url
@@ -283,7 +280,7 @@ def _shared(name: str, make: Callable[[], Store]) -> Store:
 
 
 def _end(stored: Json, now: datetime) -> datetime:
-    """Return until when a slot is taken; a malformed one is free now."""
+    """Return the end of a slot's reservation; now for a malformed value."""
     with contextlib.suppress(OverflowError):
         return moment(stored) if isinstance(stored, int) else now
     return now
@@ -306,20 +303,21 @@ def _quoted(text: str) -> str:
 
 
 _ALIVE_SECONDS = 6.0
-"""A process without a heartbeat for so long is dead."""
+"""The time without a heartbeat after which a process counts as dead."""
 _KEPT_SECONDS = 30 * 86400.0
 
 
 def heartbeat_put(action: PendingAction, now: datetime) -> Put:
-    """Return the record to write now.
+    """Return the heartbeat record to write now.
 
-    It counts as alive for 6 s. It is kept for longer, so that `sweep_executors` finds the actions of a dead process.
+    The process counts as alive for 6 s. The record is kept for longer, so that `sweep_executors` finds the actions of a
+    dead process.
     """
     until = micros(now + timedelta(seconds=_ALIVE_SECONDS))
     return Put({"conversation": action.conversation, "until": until}, _KEPT_SECONDS)
 
 
 def is_alive(stored: Json, now: datetime) -> bool:
-    """Return True if the process that runs the action wrote its heartbeat within the last 6 s."""
+    """Return True if the process running the action wrote a heartbeat within the last 6 s."""
     until = stored.get("until") if isinstance(stored, dict) else None
     return isinstance(until, int) and until >= micros(now)

@@ -1,7 +1,7 @@
-"""The words that answer a prompt: a file for each language, in the form that README.md of this folder explains.
+"""The words for answers to prompts: a file for each language, in the form explained in README.md of this folder.
 
-At import no file is read. `make words` compiles the files; the compiled words of a language are read at their first
-use, which blocks for a millisecond or two. Call `prepare` in a thread to read them before.
+No file is read at import. `make words` compiles the files; the compiled words of a language are read at first use, and
+block for a millisecond or two. Call `prepare` in a thread to read the words beforehand.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ __all__ = [
     "heads",
     "languages",
     "prepare",
-    "prepared",
     "safe_words",
     "verb_of",
     "words_of",
@@ -72,14 +71,14 @@ class Heads:
     """The plain yes and no of every language: the generated file index.json."""
 
     readings: Mapping[str, Mapping[str, Intent]]
-    """Folded word -> language -> its meaning there."""
+    """Folded word -> language -> its meaning in this language."""
     typed: Mapping[str, tuple[str, str]]
-    """Language -> the yes and the no that a prompt asks to type with its code."""
+    """Language -> the yes and the no to be typed with the code of a prompt."""
 
 
 @cache
 def languages() -> tuple[str, ...]:
-    """Return the languages that have a file, sorted."""
+    """Return the languages with a file, sorted."""
     names = (file.name.removesuffix(".toml") for file in _HERE.iterdir() if file.name.endswith(".toml"))
     return tuple(sorted(name for name in names if name != "common"))
 
@@ -124,7 +123,7 @@ def heads() -> Heads:
 def words_of(lang: str) -> Words:
     """Return the words of a language, given as a BCP 47 tag; the region does not matter.
 
-    A language without a file has only the words that count everywhere.
+    A language without a file has only the words valid everywhere.
     """
     name = _name(lang)
     if name not in _words:
@@ -133,20 +132,15 @@ def words_of(lang: str) -> Words:
 
 
 def prepare(*tags: str) -> None:
-    """Read the words of these languages. This blocks: call it in a thread. Concurrent calls read them once."""
+    """Read the words of these languages. This call blocks: use a thread. Concurrent calls read the words once."""
     with _reading:
         heads()
         for tag in tags:
             words_of(tag)
 
 
-def prepared(*tags: str) -> bool:
-    """Return True if the words of these languages have been read, so that `words_of` does not block."""
-    return all(_name(tag) in _words for tag in tags)
-
-
 def safe_words(lang: str) -> tuple[str, str]:
-    """Return the yes and the no that a prompt asks to type with its code. No carrier acts on them."""
+    """Return the yes and the no to be typed with the code of a prompt. No carrier acts on these words."""
     typed = heads().typed
     return typed.get(_name(lang)) or typed["en"]
 

@@ -1,4 +1,4 @@
-"""Leases of a Redis store: taking lanes, and waiting for them."""
+"""Leases of a Redis store: waiting for lanes, and taking lanes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+from gateway.store.clock_steps import elapsed_seconds
 from gateway.store.codec import span
 from gateway.store.errors import StoreError
 from gateway.store.redis import scripts
@@ -22,11 +23,11 @@ from gateway.store.types import Kind, Lease, Prefetch
 T = TypeVar("T")
 
 _GIVE_BACK_SECONDS: Final = 1.0
-"""The longest time for which a cancelled caller waits until its lease is given back."""
+"""The longest wait of a cancelled caller for giving the lease back."""
 
 
 class LaneQuery(NamedTuple):
-    """The lanes that a caller may be given."""
+    """The lanes wanted by a caller."""
 
     kinds: tuple[Kind, ...]
     only: str | None
@@ -48,14 +49,15 @@ class ReadyLanes:
     def __init__(self, subscription: Subscription, partitions: Sequence[str]) -> None:
         self.subscription, self.partitions = subscription, partitions
         self._ready: dict[str, int] = {}
-        """Partition -> since when its first lane has been ready, in microseconds of the server's clock."""
+        """Partition -> the moment from which the first lane has been ready, in microseconds of the server's clock."""
         self._look_at = 0.0
 
     def saw(self, partition: str, since: int, wait: int) -> None:
-        """Note the result of a look at a partition.
+        """Record the result of a look at a partition.
 
-        `since`: since when its first lane has been ready (-1: none is). `wait`: microseconds until time makes one ready
-        (-1: none will be). A notification during the look is kept, because its work may be newer than the result.
+        `since`: the moment from which the first lane has been ready (-1: none is). `wait`: microseconds until time
+        makes a lane ready (-1: none will be). A notification during the look is kept: the notified work may be newer
+        than the result.
         """
         if since >= 0:
             self._ready[partition] = since
@@ -71,7 +73,7 @@ class ReadyLanes:
         self._look_at = time.monotonic() + look_again_seconds
 
     def take_notifications(self, now: int) -> None:
-        """Note the partitions that were notified. `now` is a moment of the server's clock after them."""
+        """Record the notified partitions. `now` is a moment of the server's clock after the notifications."""
         places = self.subscription.take()
         if places is None:
             self._look_at = 0.0
@@ -82,11 +84,11 @@ class ReadyLanes:
 
     @property
     def is_old(self) -> bool:
-        """True if only another look can tell which lanes are ready."""
+        """True if only another look can find the ready lanes."""
         return time.monotonic() >= self._look_at
 
     def claim(self) -> str | None:
-        """Return the partition whose lane has been ready longest, or None. Other callers are given other partitions."""
+        """Return the partition with the longest-ready lane, or None. Other callers get other partitions."""
         first = min(self._ready, key=lambda partition: self._ready[partition], default=None)
         if first is not None:
             del self._ready[first]
@@ -107,14 +109,14 @@ class Leases:
         self._partition = partition
         self._queues: WeakValueDictionary[LaneQuery, asyncio.Lock] = WeakValueDictionary()
         self._ready: dict[LaneQuery, ReadyLanes] = {}
-        """By query without `only`. There are few of them, and their callers wait again and again."""
+        """By query without `only`. Few queries exist, and the callers wait again and again."""
 
     async def take(
         self, worker: str, query: LaneQuery, prefetch: Prefetch, wait_seconds: float, lease_seconds: float
     ) -> Lease | None:
-        """Lease the lane that has been ready longest, or return None after the wait.
+        """Lease the longest-ready lane, or return None after the wait.
 
-        A caller that waits uses the shared `ReadyLanes` of its query. One that does not wait looks for itself.
+        Waiting callers without `only` share the `ReadyLanes` of the query. Other callers look alone.
         """
         request = _Request(worker, query, prefetch, lease_seconds)
         notifications = self._server.notifications
@@ -148,7 +150,7 @@ class Leases:
         return None
 
     async def _next_partition(self, request: _Request, ready: ReadyLanes) -> str:
-        """Wait until a lane is ready, and return its partition."""
+        """Wait until a lane is ready, and return the partition."""
         while True:
             await self._look_around(request, ready)
             if (partition := ready.claim()) is not None:
@@ -158,7 +160,7 @@ class Leases:
                     await ready.subscription.wait()
 
     async def _look(self, request: _Request, ready: ReadyLanes) -> Lease | None:
-        """Lease the lane that has been ready longest at this moment, or return None."""
+        """Lease the lane ready longest at this moment, or return None."""
         await self._look_around(request, ready)
         while (partition := ready.claim()) is not None:
             lease = await self._take(partition, request, ready)
@@ -167,7 +169,7 @@ class Leases:
         return None
 
     async def _look_around(self, request: _Request, ready: ReadyLanes) -> None:
-        """Take the notifications, and look into all partitions if they do not suffice."""
+        """Take the notifications, and look into all partitions if these do not suffice."""
         ready.take_notifications(self._server.carried())
         if ready.is_old:
             ready.begin(min(self._look_again_seconds, request.lease_seconds))
@@ -180,8 +182,8 @@ class Leases:
                 ready.saw(partition, since, wait)
 
     async def _take(self, partition: str, request: _Request, ready: ReadyLanes) -> Lease | None:
-        """Lease the lane of this partition that has been ready longest, or return None."""
-        sure_until = time.monotonic() + request.lease_seconds
+        """Lease the longest-ready lane of this partition, or return None."""
+        sure_until = elapsed_seconds() + request.lease_seconds
         try:
             [(since, wait, shown)] = await self._server.run(scripts.LEASE, [partition], *_arguments(request))
         except BaseException:
@@ -198,14 +200,14 @@ class Leases:
         return lease
 
     def _notify_others(self, ready: ReadyLanes, lease: Lease, query: LaneQuery) -> None:
-        """Notify the waiters of other queries that may take this lane: they have not seen when the lease lapses."""
+        """Notify the waiters of other queries for this lane, because the lapse of the lease is unknown there."""
         for theirs, others in self._ready.items():
             of_the_pool = lease.kind != "out" or query.only is not None or theirs.pool == query.pool
             if others is not ready and lease.kind in theirs.kinds and of_the_pool:
                 others.subscription.notify(lease.partition)
 
     async def kept(self, taking: Coroutine[Any, Any, T], lease_in: Callable[[T], Lease | None]) -> T:
-        """Run a call that takes a lease, and return its result. A caller that is cancelled holds no lease.
+        """Run a leasing call, and return the result. A cancelled caller holds no lease.
 
         `lease_in` returns the lease in the result.
         """
@@ -219,7 +221,7 @@ class Leases:
             raise
 
     async def _give_back(self, took: asyncio.Future[T], lease_in: Callable[[T], Lease | None]) -> None:
-        """Give the lease back before it lapses. If the call fails, the lease lapses."""
+        """Give the lease back before the lapse. If the call fails, the lease lapses."""
         with suppress(StoreError):
             lease = lease_in(await took)
             if lease is not None:
@@ -243,7 +245,7 @@ def _arguments(request: _Request) -> list[Value]:
 
 
 def _topics(query: LaneQuery) -> list[bytes]:
-    """Return the topics whose notifications may concern the query. An outbox that is named may be of any pool."""
+    """Return the topics of notifications for the query. A named outbox may be of any pool."""
     if query.only is not None and "out" in query.kinds:
         return [EVERYTHING]
     return [index for _, index in ready_indexes(query.kinds, query.pool)]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from gateway.store.clock_steps import elapsed_ns
+from gateway.store.clock_steps import elapsed_ns, elapsed_seconds
 from gateway.store.codec import decode_all, decode_loosely, micros, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
 from gateway.store.redis import dead_letters, forgetting, scripts, spent, wire
@@ -43,9 +42,9 @@ from gateway.store.types import (
 
 _READ_AGAIN_SECONDS: Final = 5.0
 _KEYS_SCANNED: Final = 1000
-"""The most keys, of any kind, that the server looks at in one call."""
+"""The most keys, of any kind, scanned by the server in a call."""
 _PAGE: Final = 500
-"""The most events or records of one partition that are read in one call, so that the call stays short."""
+"""The most events or records of a partition read in a call, to keep calls short."""
 
 
 class _Parts(NamedTuple):
@@ -60,9 +59,9 @@ class RedisStore:
     """A store on a Redis server of version 7.0 or later; see `gateway.store.base.Store`.
 
     `url` is ``redis://`` or ``rediss://``. All keys begin with `prefix`. A new message is refused while about
-    `max_waiting` events wait in all partitions, by a count that each process makes once a second, or while a tenth of
-    that waits in its conversation. The calls that a platform waits for (`accept`, `ping`) fail after `ack_seconds`.
-    `open` raises StoreRefused for a server that may lose its data.
+    `max_waiting` events wait in all partitions, by a count made once a second in each process, or while a tenth of this
+    number waits in the conversation. Calls with a waiting platform (`accept`, `ping`) fail after `ack_seconds`. `open`
+    raises StoreRefused for a server that may lose its data.
     """
 
     shared = True
@@ -100,7 +99,7 @@ class RedisStore:
             self._server.notifications.notify_all()
 
     async def open(self) -> None:
-        """Connect to the server, and check its settings. Raises StoreRefused and StoreUnavailable."""
+        """Connect to the server, and check the settings. Raises StoreRefused and StoreUnavailable."""
         if self._open is not None:
             return
         server = Server(self._url, self._prefix, self._ack_seconds, self._elapsed_ns, self._timings)
@@ -281,7 +280,7 @@ class RedisStore:
         return await self._parts.leases.kept(self._commit(transaction), lambda committed: committed.lease)
 
     async def _commit(self, transaction: Transaction) -> Committed:
-        sure_from = time.monotonic()
+        sure_from = elapsed_seconds()
         script = scripts.ADD if wire.only_adds(transaction) else scripts.COMMIT
         [[verdict, *rest]] = await self._server.run(
             script, [transaction.partition], *wire.operations(transaction, self.partition)
@@ -395,7 +394,7 @@ async def _log_pages(server: Server, prefix: str) -> AsyncIterator[set[Key]]:
 
 
 async def _begun(server: Server, logs: set[Key], before: int) -> set[Key]:
-    """Return the ones of these logs whose first line has a stamp before this one."""
+    """Return the logs with a stamp of the first line before this moment."""
     of: defaultdict[str, list[Key]] = defaultdict(list)
     for log in logs:
         of[log.partition].append(log)

@@ -1,10 +1,10 @@
-"""The writer: one thread owns the connection, and runs all waiting operations in one transaction.
+"""The writer: a thread owns the connection, and runs all waiting operations in a single transaction.
 
-A commit waits for the disk once for its whole group, so SQLite is fast at `synchronous=FULL`. A durable operation is
-answered only after that. Others, like a lease, which ends with the process anyway, do not wait for the disk. The
-changes of an operation that raises are rolled back, and the other operations of its group are not affected.
+A commit waits for the disk once for the whole group, so SQLite is fast at `synchronous=FULL`. A durable operation is
+answered only after this wait. Other operations do not wait for the disk, like a lease, ending with the process anyway.
+The changes of a failed operation are rolled back, and the other operations of the group are not affected.
 
-Events are stored in batches: those that arrive during an operation are stored together in the next one. One process
+Events are stored in batches: events arriving during an operation are stored together in the next operation. A process
 stores far more events this way than with an operation for each.
 """
 
@@ -37,25 +37,25 @@ class SqliteTimings:
     """The times of a SQLite store, in seconds."""
 
     gather_seconds: float = 0.003
-    """After an operation with several batches of events, the next ones wait this long for more: one transaction for
-    many takes a fraction of the time of several. An event that arrives alone does not wait."""
+    """After an operation with several batches of events, the next batches wait this long for more: a shared transaction
+    takes a fraction of the time of several. An event arriving alone does not wait."""
     look_again_seconds: float = 0.05
-    """A busy thread looks at least this often for lanes that time alone has made ready."""
+    """A busy thread looks at least this often for lanes made ready by time alone."""
     look_up_seconds: float = 30.0
     """The thread wakes at least this often, to remove expired rows, and in case the machine was suspended."""
     files_seconds: float = 1.0
-    """The thread checks at most this often that the files are in place."""
+    """The thread checks at most this often for missing or replaced files."""
 
 
 T = TypeVar("T")
 
 _GROUP = 1000
 _NO_HURRY_SECONDS = 0.002
-"""How long the thread is not woken for a job that only joins others that wait for the same."""
+"""How long the thread is not woken for a job joining others with the same topic."""
 
 
 class _HalfDone(Exception):
-    """A job raised after it had written rows, which are still there."""
+    """A job raised after writing rows, and the rows are still there."""
 
 
 class WriterCommand(Enum):
@@ -66,7 +66,7 @@ class WriterCommand(Enum):
 
 
 class Writer:
-    """Runs operations on the database at `path` (None: in memory), many in one transaction, in a thread of its own."""
+    """Runs operations on the database at `path` (None: in memory), many in a transaction, in a separate thread."""
 
     def __init__(self, path: Path | None, clock: Clock, timings: SqliteTimings | None = None) -> None:
         self._path = path
@@ -74,10 +74,10 @@ class Writer:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._asked: list[Job] = []
-        """The jobs of this round of the loop. They go to the thread together, for one wake-up and one commit."""
+        """The jobs of this round of the loop, handed to the thread together for a single wake-up and commit."""
         self._soon = self._later = False
         self._patient: Counter[Hashable] = Counter()
-        """Topic -> number of its waiting jobs."""
+        """Topic -> number of waiting jobs."""
         self._queue: SimpleQueue[list[Job] | WriterCommand] = SimpleQueue()
         self._waiting = Waiters()
         self._looked = clock.tick()
@@ -96,7 +96,7 @@ class Writer:
             raise
 
     async def stop(self) -> None:
-        """Run the jobs that were submitted before, end the waiting ones, and close the database."""
+        """Run the jobs submitted before, end the waiting jobs, and close the database."""
         if not self._closed:
             self._closed = True
             self._hand_over()
@@ -114,17 +114,16 @@ class Writer:
         durable: bool = True,
         alone: bool = False,
     ) -> asyncio.Future[T]:
-        """Run an operation in the thread. The future has its result or its error.
+        """Run an operation in the thread. The future has the result or the error.
 
-        An error of the database becomes StoreUnavailable. An operation that is not `durable` is answered before it is
-        on the disk: a read, or a write that the next process does not need. One that is `alone` runs outside a
-        transaction.
+        An error of the database becomes StoreUnavailable. Without `durable`, the answer comes before the disk: for a
+        read, or for a write of no use to the next process. With `alone`, the operation runs outside a transaction.
 
-        `settled` is called in the loop with the result, and True if the future was still waiting for it. An operation
-        with a `topic` that returns None is tried again for `wait_seconds`: when lanes that it is `concerned` with were
-        woken, and regularly, for lanes that time alone makes ready. When one operation of a topic returns None, the
-        others of the topic are not tried. While others of its topic wait, it does not wake the thread, and is handed
-        over with the next job.
+        `settled` is called in the loop with the result, and True if the future was still waiting. With a `topic`, a
+        result of None is tried again for `wait_seconds`: after a wake-up of lanes accepted by `concerned`, and
+        regularly, for lanes made ready by time alone. After a None, the other operations of the topic are not tried. An
+        operation joining others of the same topic does not wake the thread, and is handed over with the next job, or
+        after `_NO_HURRY_SECONDS`.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
@@ -167,7 +166,7 @@ class Writer:
             self._asked = []
 
     def look_up(self) -> None:
-        """Look for lanes that are ready now, after the clock was moved."""
+        """Look for ready lanes after a move of the clock."""
         self._hand_over()
         self._queue.put(WriterCommand.LOOK_UP)
 
@@ -217,7 +216,7 @@ class Writer:
                 cleanup.set_high_water(db, self._clock.tick())
 
     def _collect(self, db: sqlite3.Connection) -> tuple[list[Job], set[WriterCommand]]:
-        """Wait for jobs and commands, and return them. Both are empty when a lane became ready or a job gives up."""
+        """Wait for jobs and commands, and return both. Both are empty when a lane became ready or a job gives up."""
         jobs: list[Job] = []
         calls: set[WriterCommand] = set()
         with suppress(Empty):
@@ -236,7 +235,7 @@ class Writer:
         if not self._waiting:
             return self._timings.look_up_seconds
         at = self._clock.tick()
-        give_up = self._waiting.give_up - at.real
+        give_up = self._waiting.give_up - time.monotonic()
         try:
             ready = lanes.seconds_to_next(db, at, since=self._looked)
         except sqlite3.Error:  # the next job reports it
@@ -248,10 +247,10 @@ class Writer:
         return max(0.0, min(self._timings.look_up_seconds, give_up, ready))
 
     def _run(self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool = False) -> None:
-        """Commit the jobs together. If the database fails, commit each alone, so that few fail.
+        """Commit the jobs together. If the database fails, commit each alone, so few fail.
 
-        If one of them raised after it had written rows, all run again with a savepoint each (`apart`). That is rare,
-        and savepoints cost a third of the time of the work.
+        If a job raised after writing rows, all run again with a savepoint each (`apart`). This is rare, and savepoints
+        cost a third of the time of the work.
         """
         try:
             self._wait_for_disk(db, any(job.durable for job in jobs))
@@ -295,7 +294,7 @@ class Writer:
                 self._tell(_deliver, [JobResult(job, None, StoreUnavailable(_unavailable(error)))])
 
     def _wait_for_disk(self, db: sqlite3.Connection, durably: bool) -> None:
-        """Set if commits wait for the disk. A durable commit writes all commits before it to the disk, too."""
+        """Set if commits wait for the disk. A durable commit writes all earlier commits to the disk, too."""
         if durably != self._durably:
             db.execute(f"PRAGMA synchronous = {'FULL' if durably else 'NORMAL'}")
             self._durably = durably
@@ -307,7 +306,7 @@ class Writer:
     def _transact(
         self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool
     ) -> tuple[list[JobResult], Waiters, Moment]:
-        """Run the jobs. Return the results, the jobs that wait, and when all of these were tried last.
+        """Run the jobs. Return the results, the waiting jobs, and the last moment with a try of all waiting jobs.
 
         Raises _HalfDone, unless the jobs are `apart`.
         """
@@ -403,14 +402,14 @@ def _unavailable(error: sqlite3.Error) -> str:
 
 
 _MOST = 200
-"""The most batches in one operation, so that it stays short."""
+"""The most batches in an operation, to keep operations short."""
 
 _Put = tuple[list[mailbox.Arrival], "asyncio.Future[list[bool]]"]
 
 
 class SqliteBatcher:
-    """Stores events in batches. A new message is refused while `max_waiting` events wait, or a tenth of that in its
-    conversation."""
+    """Stores events in batches. A new message is refused while `max_waiting` events wait, or a tenth of this number in
+    the conversation."""
 
     def __init__(self, writer: Writer, max_waiting: int, gather_seconds: float) -> None:
         self._writer = writer
@@ -422,9 +421,9 @@ class SqliteBatcher:
         self._not_before = -math.inf
 
     def accept(self, events: Sequence[Incoming]) -> asyncio.Future[list[bool]]:
-        """Store events. Return for each whether it is new.
+        """Store events. Return for each True if new.
 
-        Raises ValueError for an event that cannot be stored. The future raises Overloaded.
+        Raises ValueError for an event without a storable form. The future raises Overloaded.
         """
         arrivals = [mailbox.arrival(event) for event in events]
         loop = asyncio.get_running_loop()

@@ -1,9 +1,8 @@
-"""The steps and the state of a random history: its rules, the store, its model, and the leases that are held."""
+"""The steps and the state of a random history: the rules, the store, the model, and the held leases."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gateway.store.base import Store
+from gateway.store.clock_steps import elapsed_seconds
 from gateway.store.errors import Conflict, StoreError, TooLate
 from gateway.store.types import Control, Kind, Lease
 from gateway.testing.store_contract.helpers import later, transaction
@@ -43,7 +43,7 @@ moments = st.sampled_from([SOON, LATER])
 
 
 def leases(*kinds: Kind) -> st.SearchStrategy[Any]:
-    """Return a strategy for leases of all of these kinds or of one."""
+    """Return a strategy for leases of all of these kinds or of a single kind."""
     return st.tuples(
         st.sampled_from([kinds, *((kind,) for kind in kinds)]),
         st.sampled_from([None, None, None, "a", "b"]),
@@ -102,7 +102,7 @@ Step = tuple[str, tuple[Any, ...]]
 
 
 def histories(rules: Rules) -> st.SearchStrategy[list[Step]]:
-    """Return a strategy for long histories. Hypothesis shrinks a failing one to its relevant steps."""
+    """Return a strategy for long histories. Hypothesis shrinks a failing history to the relevant steps."""
     often = (
         "accept",
         "accept",
@@ -129,19 +129,19 @@ COLLECTING: Rules = {
 }
 POOLS: Rules = {name: OTHERS[name] for name in ("queue", "finish", "die")} | {"lease": leases("out")}
 HISTORIES = st.one_of([histories(rules) for rules in (TURNS, OTHERS, KEEPING, COLLECTING, POOLS, ALL)])
-"""Histories of a few rules, which interact often, and of all rules."""
+"""Histories of a few rules with frequent interaction, and of all rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A worker that waits for a lease."""
+    """A worker waiting for a lease."""
 
     query: LeaseQuery
     lease: asyncio.Task[Lease | None]
 
 
 class HistoryState:
-    """The store and its model, with the commits and leases that all steps use."""
+    """The store and the model, with the commits and leases used by all steps."""
 
     def __init__(self, store: Store, name: str, patience: float) -> None:
         self.store = store
@@ -163,7 +163,7 @@ class HistoryState:
         return [(lane, lane.held) for lane in self.plain.lanes if lane.held is not None]
 
     async def held(self, number: int) -> tuple[Lane, Lease] | None:
-        """Return one of the leases that are held or have lapsed. If there is none, take one."""
+        """Return a held or lapsed lease. If there is none, take a lease."""
         for query in (LeaseQuery(KINDS, pool=pool) for pool in "ab"):
             if not self.holders() and (ready := self.plain.first(query)):
                 await self.taken(ready, await self.ask(query))
@@ -171,7 +171,8 @@ class HistoryState:
         return found[number % len(found)] if found else None
 
     async def commit(self, name: str = "a", of: Lease | None = None, **changes: Any) -> None:
-        """Commit these changes. After a step `doom`, first commit them with one that is refused: none of them stays."""
+        """Commit these changes. After a step `doom`, first commit the changes with a refused change: no change
+        stays."""
         conversation = self.named(name)
         if self.doomed is not None:
             error, doom = await self.doom_of(self.doomed, of.lane if of else conversation)
@@ -206,7 +207,7 @@ class HistoryState:
         )
 
     async def serve_waiter(self) -> None:
-        """Check that the waiter is given a lane as soon as one is ready, and not before."""
+        """Check that the waiter is given a lane as soon as a lane is ready, and not before."""
         if self.waiter is None:
             return
         if ready := self.plain.first(self.waiter.query):
@@ -224,7 +225,7 @@ class HistoryState:
             self.waiter = None
 
     async def taken(self, ready: Sequence[Lane], lease: Lease | None) -> None:
-        """Check that the lease is of one of these lanes, with its state and content."""
+        """Check the lease: its lane is in `ready`, and the state and the content match the lane."""
         assert lease is not None
         lane = self.plain.lane(lease.kind, lease.lane)
         assert lane in ready
@@ -238,7 +239,7 @@ class HistoryState:
         ]
         assert lease.steps == tuple(lane.steps)
         assert lane.gone is None or lease.fence > lane.gone.fence
-        assert lease.sure_until <= time.monotonic() + 60
+        assert lease.sure_until <= elapsed_seconds() + 60
         await self.listen(lane)
 
     async def listen(self, lane: Lane) -> None:
@@ -247,7 +248,7 @@ class HistoryState:
             assert await self.store.renew(lane.held, lease_seconds=60) == Control(tuple(lane.signals))
 
     async def lapse(self, left: int) -> None:
-        """Wait until this many leases are held, or the waiter was given one that lapsed."""
+        """Wait until this many leases are held, or the waiter was given a lapsed lease."""
         async with asyncio.timeout(self.patience):
             while (await self.store.stats()).leased > left and not (self.waiter and self.waiter.lease.done()):
                 pass

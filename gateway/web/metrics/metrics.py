@@ -1,9 +1,10 @@
-"""The metrics of one gateway: what reads its events, times its store and writes a scrape."""
+"""The metrics of a gateway: the event reader, the timed store and the scrape."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import inspect
 import os
 import platform
 import re
@@ -34,7 +35,7 @@ from gateway.web.serving import Running, serve
 
 _VERSION: Final = version("askfirst")
 _PROCESS: Final = ProcessCollector(registry=None)
-"""The memory, CPU time and files of this process, for all of its gateways."""
+"""The memory, CPU time and files of this process, shared by all gateways of the process."""
 _ERRORS: Final = {
     errors.Conflict: "conflict",
     errors.Fenced: "fenced",
@@ -47,10 +48,10 @@ _ERRORS: Final = {
 
 
 class Metrics:
-    """The metrics of one gateway, in a registry of their own.
+    """The metrics of a gateway, in a separate registry.
 
-    `events` is the reader that a Teller gets. `channels` and `tools` are the names of the gateway's own channels and
-    tools: other names count as "other" and "unknown". `token` is the bearer that readers need.
+    `events` is the reader for a Teller. `channels` and `tools` are the names of the gateway's own channels and tools:
+    other names count as "other" and "unknown". `token` is the bearer required from readers.
     """
 
     def __init__(self, *, channels: Collection[str], tools: Collection[str], token: SecretStr | None = None) -> None:
@@ -66,7 +67,7 @@ class Metrics:
         about.info({"version": _VERSION, "python": platform.python_version()})
 
     def timed(self, store: Store) -> Store:
-        """Return the store with its calls timed."""
+        """Return the store with timed calls."""
         return timed(store, self._note_call)
 
     def store_answered(self) -> float:
@@ -74,7 +75,7 @@ class Metrics:
         return self._answered_at
 
     def watch(self, store: Store, held: Collection[tuple[str, str]], teller: Teller, watchdog: Watchdog) -> None:
-        """Show the counts of this store, the leases that are held, what the teller's observers missed, and the stalls
+        """Show the counts of this store, the held leases, the events missed by the teller's observers, and the stalls
         of the event loop."""
         self._gauges = StoreGauges(store)
         self._registry.register(self._gauges)
@@ -85,7 +86,7 @@ class Metrics:
         add_page(app, self.scrape, self._token)
 
     def on_port(self, host: str, port: int) -> AbstractAsyncContextManager[Running]:
-        """Serve ``/metrics`` on a port of its own, where without a token everybody may read it.
+        """Serve ``/metrics`` on a separate port, readable by everybody without a token.
 
         Raises AskfirstError when the address cannot be bound.
         """
@@ -114,7 +115,7 @@ _LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _FORWARDING: Final = re.compile(
     r"forward|\bvia\b|(client|real|connecting|user|external|remote)-?(ip|addr)|^(cf|cdn|x-envoy)-"
 )
-"""Headers of proxies, by which these name their clients or themselves."""
+"""Headers with which proxies name their clients or themselves."""
 _NOT_ALLOWED: Final = (
     "/metrics is read with ASKFIRST_ADMIN_TOKEN as a bearer. Without that setting it is read on this machine alone, "
     "by http://127.0.0.1 and through no proxy, or on a port of its own: ASKFIRST_METRICS_PORT.\n"
@@ -122,9 +123,9 @@ _NOT_ALLOWED: Final = (
 
 
 def add_page(app: web.Application, scrape: Scrape, token: SecretStr | None, *, own_port: bool = False) -> None:
-    """Add ``/metrics``. With a token it is asked for; without one only a client on this machine may read.
+    """Add ``/metrics``. A configured token is required; without a token only a client on this machine may read.
 
-    `own_port`: the application has a port of its own, and without a token all who reach it may read.
+    `own_port`: the application has a separate port, readable by every client when no token is configured.
     """
 
     async def read(request: web.Request) -> web.Response:
@@ -145,7 +146,7 @@ def add_page(app: web.Application, scrape: Scrape, token: SecretStr | None, *, o
 
 @asynccontextmanager
 async def on_port(scrape: Scrape, token: SecretStr | None, host: str, port: int) -> AsyncIterator[Running]:
-    """Serve ``/metrics`` alone on a port of its own. Raises AskfirstError when it cannot be bound."""
+    """Serve ``/metrics`` alone on a separate port. Raises AskfirstError when the port cannot be bound."""
     limits = ClientLimits()
     app = web.Application(handler_args=handler_args(limits))
     limit_bodies(app, limits)
@@ -172,10 +173,10 @@ def _has_token(request: web.Request, token: str) -> bool:
 
 
 def _is_local(request: web.Request) -> bool:
-    """Return True for a client on this machine that no proxy stands for.
+    """Return True for a client on this machine without a proxy in between.
 
-    The address of the socket counts too, since an outer application may set the client's by a header. A proxy that adds
-    no header at all still speaks HTTP/1.0, or names the host that it was asked for.
+    The socket's address counts too, since an outer application may set the client's address by a header. A proxy
+    without any header of its own still speaks HTTP/1.0, or sends the requested host name.
     """
     peer = request.get_extra_info("peername") or ("",)  # empty for the private socket behind an ASGI server
     try:
@@ -192,11 +193,11 @@ def _is_local(request: web.Request) -> bool:
 
 
 STORE_SECONDS: Final = 1.0
-"""Time limit for the counts of the store. After it the scrape says that the store is down."""
+"""Time limit for the counts of the store. Above the limit the scrape reports the store as down."""
 _CACHED_SECONDS: Final = 1.0
 
 _STATES: Final = {"undelivered": "undelivered", "expiry": "shown", "unlaunched": "approved"}
-"""Kind of the timer of an open action -> its state. Each open action has exactly one of these timers."""
+"""Timer kind of an open action -> state of the action. Each open action has exactly one of these timers."""
 _LANES: Final = ("turn", "action", "out")
 
 
@@ -236,7 +237,7 @@ _COUNTS_BY: Final[Sequence[tuple[str, str, str, Callable[[_Counts], Mapping[str,
 
 
 class StoreGauges:
-    """The counts of the store. `refresh` reads them, at most once a second."""
+    """The counts of the store, read by `refresh` at most once a second."""
 
     def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
         self._store, self._now = store, now
@@ -245,7 +246,7 @@ class StoreGauges:
         self._reading = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Read the counts. A store that does not answer in time has none."""
+        """Read the counts. A store without an answer in time has no counts."""
         async with self._reading:
             if self._now() - self._read_at < _CACHED_SECONDS:
                 return
@@ -267,7 +268,7 @@ class StoreGauges:
 
 
 class ProcessGauges:
-    """The leases that this process holds, what its observers missed, and how its event loop keeps up."""
+    """The leases held by this process, the events missed by observers, and the lag of the event loop."""
 
     def __init__(self, held: Collection[tuple[str, str]], events: Teller, watchdog: Watchdog) -> None:
         self._held, self._events, self._watchdog = held, events, watchdog
@@ -314,10 +315,11 @@ OPERATIONS: Final = (
     *("accept", "acquire", "commit", "get", "has_headroom", "now", "outbox", "pending_decisions"),
     *("ping", "read", "renew", "run_timers", "scan", "stats"),
 )
-"""The timed calls. A lease is none of them, because it waits for work; nor are the calls of an operator's commands."""
+"""The timed calls. `lease` is not among these calls, because `lease` waits for work. Nor are the calls of operators'
+commands."""
 
 Called: TypeAlias = Callable[[str, float, BaseException | None], None]
-"""Called after each call with its name, its seconds, and the error that it raised."""
+"""Called after each call with the name of the call, the seconds, and the raised error or None."""
 
 
 def timed(store: Store, called: Called) -> Store:
@@ -328,6 +330,9 @@ def timed(store: Store, called: Called) -> Store:
 class _TimedStore:
     def __init__(self, store: Store, called: Called) -> None:
         self._store = store
+        for name, method in inspect.getmembers(type(store), inspect.isfunction):
+            if not name.startswith("_"):  # bound here, since `__getattr__` costs more than most of these calls
+                setattr(self, name, method.__get__(store))
         for name in OPERATIONS:
             setattr(self, name, _timed(name, getattr(store, name), called))
 

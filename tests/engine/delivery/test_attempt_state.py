@@ -141,6 +141,8 @@ FAILURES: list[tuple[SendError, dict[str, object], object]] = [
     (BLOCKED, {}, Suppress(BLOCKED)),
     (BLOCKED, {"edits": True}, Suppress(BLOCKED)),
     (RateLimited("429", retry_after_seconds=7.0), {"failures": 9}, Wait(seconds=7.0, why="429", failed=False)),
+    (RateLimited("429", retry_after_seconds=1e15), {}, Wait(seconds=86_400.0, why="429", failed=False)),
+    (RateLimited("429", retry_after_seconds=float("nan")), {}, Wait(seconds=86_400.0, why="429", failed=False)),
     (Unavailable("502"), {}, Wait(seconds=1.0, why="Unavailable: 502", failed=True)),
     (Unavailable("502"), {"failures": 3, "reports": True}, Wait(seconds=15.0, why="Unavailable: 502", failed=True)),
     (Unavailable("502"), {"failures": 99}, Wait(seconds=300.0, why="Unavailable: 502", failed=True)),
