@@ -18,6 +18,11 @@ from gateway.providers.base import NO_USAGE, Usage
 class Expenses(Protocol):
     """The budgets shared by a run with other runs, and the book of the usage."""
 
+    @property
+    def limited(self) -> bool:
+        """True if there is a budget."""
+        ...
+
     async def used_up(self) -> str | None:
         """Return the name of an exhausted budget, or None."""
         ...

@@ -206,19 +206,21 @@ class Loop:
         """Return True if a budget is exhausted: the turn then ends before the next reply."""
         if self._spent() is not None:
             return True
-        if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
+        expenses = self.expenses
+        if expenses is None or not expenses.limited or self.progress.reply(self.iterations + 1) is not None:
             return False
-        return await self.expenses.used_up() is not None
+        return await expenses.used_up() is not None
 
     async def _reply_within_budgets(self) -> Response | None:
         """Return the next reply; None if a budget is exhausted. Raises ProviderError, Stopped."""
         spent = self._spent()
         if spent is None:
-            if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
+            expenses = self.expenses
+            if expenses is None or not expenses.limited or self.progress.reply(self.iterations + 1) is not None:
                 return await self._reply()
             estimate, seconds = self.replies.estimate(self.messages), self.spec.config.request_timeout_seconds
             async with AsyncExitStack() as block:
-                reserved = self.expenses.reserved(estimate, seconds * (self.spec.config.max_retries + 1))
+                reserved = expenses.reserved(estimate, seconds * (self.spec.config.max_retries + 1))
                 spent = await self.stopping.unless_set(block.enter_async_context(reserved))
                 if spent is None:
                     return await self._reply()

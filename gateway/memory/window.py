@@ -145,7 +145,7 @@ class ConversationMemory:
             if message.role == "event":
                 continue
             counted += 1
-            used += message_size(message)
+            used += message_size(message) if room is not None else 0
             if counted > most or (room is not None and used > room and counted > 1):
                 return index + 1
         return 0

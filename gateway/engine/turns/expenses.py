@@ -80,6 +80,11 @@ class PersonExpenses:
 
     # ── for the loop ──
 
+    @property
+    def limited(self) -> bool:
+        """True if there is a budget."""
+        return bool(self._context.rules.budgets)
+
     async def used_up(self) -> str | None:
         """Return a text with the used-up budget, or None. The operator is warned; see `_judge`."""
         context = self._context
