@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from channels import Capabilities, Json
 from gateway.pending.actions import ConversationActions, Drift, Fits
@@ -71,6 +71,9 @@ class ReadIndex:
     stored: Json = None
 
 
+_EMPTY: Final = Index()
+
+
 def read_index(keyring: Keyring, counters: Counters, conversation: str, record: Record) -> ReadIndex:
     """Return the index of a conversation.
 
@@ -78,16 +81,16 @@ def read_index(keyring: Keyring, counters: Counters, conversation: str, record: 
     """
     value = record.value
     if value is None:
-        return ReadIndex(Index(), record.version, "sealed")
+        return ReadIndex(_EMPTY, record.version, "sealed")
     if not is_sealed(value):
-        return ReadIndex(Index(), record.version, "broken")
+        return ReadIndex(_EMPTY, record.version, "broken")
     if (known := counters.get(conversation, value)) is not None:
         return ReadIndex(known, record.version, "sealed", value)
     sealed = keyring.open(keys.index(conversation), value)
     try:
         index = Index.from_text(str(value["body"]))
     except ValueError:
-        return ReadIndex(Index(), record.version, "broken")
+        return ReadIndex(_EMPTY, record.version, "broken")
     if sealed is None or counters.is_old(conversation, index.counter):
         return ReadIndex(index, record.version, "broken")
     counters.note(conversation, value, index)

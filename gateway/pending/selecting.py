@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 from math import prod
 from typing import Final, NamedTuple
@@ -74,23 +75,28 @@ _JOIN = "(?:,a?|a)"
 _ITEMS = f"(?:i?m?d(?:m?d)+|im?d(?:im?d)+|{_ITEM})(?:{_JOIN}{_ITEM})*"
 """A list of items. Only numbers of the same form may follow each other without a comma or an "and"."""
 _YES = "(?:(?:y,?|Y,){1,2}(?:k,?)?)?"
-_PATTERNS: Final = tuple(
-    re.compile(f"(?:k,?)?{pattern}(?:,?k)?")
-    for pattern in (
-        f"{_YES}(?:c,?)?o?(?P<yes>{_ITEMS})O?C?",
-        f"{_YES}(?:c,?)?o?(?P<yes>{_ITEMS})(?:{_JOIN}?b|{_JOIN}n)(?P<no>{_ITEM})",
-        f"{_YES}(?:c,?)?(?P<yes>{_ITEMS}){_JOIN}r(?P<no>{_ITEMS})",
-        f"r(?P<no>{_ITEMS}){_JOIN}c(?P<yes>{_ITEMS})",
-        f"r(?P<no>{_ITEMS})",
-        f"[nN](?P<no>{_ITEM})",
-        f"(?P<no>{_ITEM})v",
-        f"{_YES}(?:c,?)?(?P<all>[AB])C?",
-        f"{_YES}(?:c,?)?(?P<all>A)(?:,?E(?P<but>{_ITEMS})|,?(?P<but_before>{_ITEMS})X|(?:,?b|,n)(?P<but_one>{_ITEM}))C?",
-        f"{_YES}(?:c,?)?(?:E(?P<but>{_ITEMS})X?|(?P<but_before>{_ITEMS})X),?(?P<all>A)C?",
-        "(?:h,?)?(?P<none>[ZW])",
-        "r(?P<none>[AB])",
+
+
+@cache
+def _patterns() -> Sequence[re.Pattern[str]]:
+    """Return the patterns of a selection. Compiling takes 20 ms, and most processes read no selection."""
+    return tuple(
+        re.compile(f"(?:k,?)?{pattern}(?:,?k)?")
+        for pattern in (
+            f"{_YES}(?:c,?)?o?(?P<yes>{_ITEMS})O?C?",
+            f"{_YES}(?:c,?)?o?(?P<yes>{_ITEMS})(?:{_JOIN}?b|{_JOIN}n)(?P<no>{_ITEM})",
+            f"{_YES}(?:c,?)?(?P<yes>{_ITEMS}){_JOIN}r(?P<no>{_ITEMS})",
+            f"r(?P<no>{_ITEMS}){_JOIN}c(?P<yes>{_ITEMS})",
+            f"r(?P<no>{_ITEMS})",
+            f"[nN](?P<no>{_ITEM})",
+            f"(?P<no>{_ITEM})v",
+            f"{_YES}(?:c,?)?(?P<all>[AB])C?",
+            f"{_YES}(?:c,?)?(?P<all>A)(?:,?E(?P<but>{_ITEMS})|,?(?P<but_before>{_ITEMS})X|(?:,?b|,n)(?P<but_one>{_ITEM}))C?",
+            f"{_YES}(?:c,?)?(?:E(?P<but>{_ITEMS})X?|(?P<but_before>{_ITEMS})X),?(?P<all>A)C?",
+            "(?:h,?)?(?P<none>[ZW])",
+            "r(?P<none>[AB])",
+        )
     )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +251,7 @@ def _inside_word(text: str, at: int) -> bool:
 def _meanings(way: Sequence[tuple[str, int]], items: int) -> Iterator[Selection | None]:
     """Yield the meaning of each matching pattern; None for a pattern without valid items of this plan."""
     letters = "".join(letter for letter, _ in way)
-    for pattern in _PATTERNS:
+    for pattern in _patterns():
         match = pattern.fullmatch(letters)
         if match is not None:
             yield _meaning(match, way, items)
