@@ -355,7 +355,7 @@ class Gateway:
             yield
 
     async def _ready(self) -> Ready:
-        """Return the readiness. An unanswering store and a drain make the gateway not ready.
+        """Return the readiness. Not ready while the store does not answer or the process drains.
 
         A platform's outage is only reported, because the other platforms' messages must still come in. A reached limit
         and a store refusing new messages are only reported too, because presses and answers must come in.

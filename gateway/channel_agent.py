@@ -295,7 +295,7 @@ class ChannelAgent:
         return register
 
     def on_outcome(self, callback: Callable[[PendingAction], Awaitable[None]]) -> None:
-        """Register an async callback for every action executed by this process, called after the end."""
+        """Register an async callback, called after an action of this process has ended."""
         self._on_outcome.add(callback)
 
     def register_executor_factory(self, kind: str, factory: Factory) -> None:

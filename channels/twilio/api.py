@@ -118,7 +118,7 @@ class TwilioApi:
         return str((await self._number(number)).sms_url or "")
 
     async def set_sms_url(self, number: str, url: str) -> None:
-        """Set the URL called by a number of the account for a text message. Raises SendError."""
+        """Set the URL that Twilio calls when a text message reaches this number. Raises SendError."""
         await (await self._number(number)).update_async(sms_url=url, sms_method="POST")
 
     async def _number(self, number: str) -> Any:

@@ -48,7 +48,7 @@ class Cache(Protocol):
     stats: CacheStats
 
     async def get(self, key: str) -> Json | None:
-        """Return the value of a key; None without a value, or after the value's time."""
+        """Return the value of a key; None if there is none or it has expired."""
         ...
 
     async def set(self, key: str, value: Json, ttl_seconds: float | None = None) -> None:

@@ -172,7 +172,7 @@ def prices(now: datetime) -> Finding | None:
 
 
 def previews(agent: ChannelAgent, written: str) -> Iterator[Finding]:
-    """Compare two previews of a call, for each tool with defaults or examples of its arguments."""
+    """Yield a finding for each tool with examples of its arguments: are two previews of a call equal?"""
     found = [
         (tool, _example(tool))
         for tool, _ in agent.agent.reach.values()

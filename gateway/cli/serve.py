@@ -97,7 +97,7 @@ def serve(context: click.Context, bot: BotRef, host: str, port: int, role: Role,
 
 
 def _channels(gateway: Gateway, base: str) -> Iterable[str]:
-    """Return, for each platform, the source of its messages, with a note for unreachable platforms."""
+    """Return, a line for each way in, with its platforms, with a note for unreachable platforms."""
     urls: dict[str, list[str]] = {}
     for name, channel in gateway.channels.items():
         down = " (not reached yet: it is tried again until it is)" if name in gateway.engine.context.down else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Protocol
@@ -59,7 +59,8 @@ class Callbacks(AgentObserver):
     def check_name(self, name: str) -> None:
         """Raises ValueError for a name without a method `on_NAME` of AgentObserver."""
         if name not in event_names():
-            raise ValueError(f"{name!r} is no event{_near(name, event_names())}")
+            known = event_names()
+            raise ValueError(f"{name!r} is no event{_near(name, known) or '; there are ' + ', '.join(sorted(known))}")
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Add a function to an event, from the loop's thread. The function is called from the next event on.
@@ -86,7 +87,7 @@ class Callbacks(AgentObserver):
     def on_event(self, event: ObservedEvent) -> Any:
         """Call the functions of an event. Return the rest to await, or None."""
         values = [attrgetter(each)(event) for each in self._arguments(event.name)]
-        later, errors = [], list[Exception]()
+        later, errors, made = [], list[Exception](), list[Awaitable[Any]]()
         for function in self._functions.get(event.name, ()):
             if _is_async(function):  # called later: a coroutine that is dropped before its start would warn
                 later.append(function)
@@ -97,9 +98,10 @@ class Callbacks(AgentObserver):
                 errors.append(error)
             else:
                 if inspect.isawaitable(result):
+                    made.append(result)
                     later.append(lambda *_, unfinished=result: unfinished)
         if later:
-            return _call_in_order(later, values, errors)
+            return _Rest(_call_in_order(later, values, errors), made)
         _raise(errors)
         return None
 
@@ -121,7 +123,10 @@ class HooksObserver(Callbacks):
 
     def __init__(self, hooks: Mapping[str, Callable[..., Any]], *, stacklevel: int = 2) -> None:
         super().__init__()
-        if issues := {f"hooks[{name!r}]": f"is no hook{_near(name, HOOKS)}" for name in hooks if name not in _HOOKS}:
+        listed = ", ".join(HOOKS)
+        unknown = [name for name in hooks if name not in _HOOKS]
+        issues = {f"hooks[{name!r}]": f"is no hook{_near(name, HOOKS, 1)}; there are {listed}" for name in unknown}
+        if issues:
             raise WrongOption("AgentConfig", issues)
         warnings.warn(
             "hooks= is deprecated: override the methods of gateway.AgentObserver, and give it to observers=",
@@ -133,7 +138,30 @@ class HooksObserver(Callbacks):
             self.add(_HOOKS[name][0], function)
 
     def _arguments(self, name: str) -> Sequence[str]:
-        return self._values[name]
+        return self._values.get(name) or arguments(name)
+
+
+class _Rest(Coroutine[Any, Any, None]):
+    """The rest of the work of an event. `made` are the awaitables that its functions have made already."""
+
+    def __init__(self, rest: Coroutine[Any, Any, None], made: Sequence[Awaitable[Any]]) -> None:
+        self._rest, self._made = rest, made
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._rest.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._rest.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._rest.throw(*error)
+
+    def close(self) -> None:
+        """Close the rest. Without this, Python would warn of coroutines that were never awaited."""
+        self._rest.close()
+        for each in self._made:
+            if isinstance(each, Coroutine):
+                each.close()
 
 
 async def _call_in_order(
@@ -159,8 +187,8 @@ def _raise(errors: Sequence[Exception]) -> None:
         raise ExceptionGroup("several functions failed", errors)
 
 
-def _near(name: str, known: Collection[str]) -> str:
+def _near(name: str, known: Collection[str], most: int = 3) -> str:
     from difflib import get_close_matches  # imported only on an error, to keep the start fast
 
-    near = [f": did you mean {each}?" for each in get_close_matches(name, known, n=1)]
-    return f"{''.join(near)}; there are {', '.join(sorted(known))}"
+    near = get_close_matches(name, sorted(known), n=most)
+    return f": did you mean {' or '.join(near)}?" if near else ""

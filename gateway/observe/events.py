@@ -30,6 +30,8 @@ class ObservedEvent:
     def __init_subclass__(cls, *, name: str = "") -> None:
         dataclass(kw_only=True)(cls)
         if name:
+            if name in EVENTS:
+                raise TypeError(f"there is an event {name!r} already")
             cls.name = name
             EVENTS[name] = cls
 
@@ -341,7 +343,7 @@ class WebhookHandled(ObservedEvent, name="webhook_handled"):
 
 
 class WebhookRejected(ObservedEvent, name="webhook_rejected"):
-    """A request was refused: forged, stale, unreadable, or not stored. `reason` is the error's class.
+    """A request was refused: forged, stale, unreadable, or not stored. `reason` is the name of the error's class.
 
     `why` is the gateway's own text, if present.
     """

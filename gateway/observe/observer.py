@@ -162,7 +162,7 @@ class AgentObserver:
     # ── the gateway ──
 
     def on_webhook_rejected(self, channel: str, status: int, reason: str) -> Any:
-        """A request was refused: forged, stale, unreadable, or not stored. `reason` is the error's class."""
+        """A request was refused: forged, stale, unreadable, not stored. `reason` is the name of the error's class."""
 
     def on_message_received(self, event_id: str, address: Address, person: Person | None) -> Any:
         """An event of a platform was stored. `event_id` is the platform's."""

@@ -6,25 +6,29 @@ An event holds the same argument objects as the question to the person and the l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from gateway.observe.events import ObservedEvent
 from gateway.observe.results import AgentResult
 from gateway.providers.base import ModelMessage, Response, ToolCall
 from gateway.tools.pending_action import PendingAction
 
+_MUTABLE: Final = frozenset({"action", "messages", "response", "result", "tool_args"})
+"""The names of the fields that hold arguments in some event."""
+
 
 def private(event: ObservedEvent) -> ObservedEvent:
-    """Return the event with copies of the mutable values: arguments of calls and of actions."""
-    values = event.values()
-    copies = {name: copy for name, value in values.items() if (copy := _copy(name, value)) is not value}
-    return replace(event, **copies) if copies else event  # type: ignore[type-var]
+    """Return a copy of the event, with copies of the arguments of calls and of actions."""
+    copied = copy(event)
+    for name in _MUTABLE & vars(event).keys():
+        setattr(copied, name, _copied(name, getattr(event, name)))
+    return copied
 
 
-def _copy(name: str, value: Any) -> Any:
-    """Return a copy of a field with arguments, or any other field unchanged."""
+def _copied(name: str, value: Any) -> Any:
+    """Return a copy of a value that holds arguments, else the value."""
     match value:
         case PendingAction():
             return _action(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -22,25 +23,29 @@ class Reader(Protocol):
 
 
 class EventReader:
-    """A reader with one method for each event, named like the event: `turn_end(event)`.
+    """A reader with one method for each event, of the event's name: `turn_end(self, event)`.
 
-    Raises TypeError at the definition of the class, if a method takes an `event` and is not named like an event.
+    Raises TypeError at the definition of a method for an unknown event, or of an async method.
     """
 
     kinds: Collection[Kind]
     _methods: ClassVar[Mapping[Kind, Callable[[Any, Any], None]]]
 
     def __init_subclass__(cls) -> None:
-        methods = {name: each for name, each in vars(cls).items() if _takes_event(each) and not name.startswith("_")}
-        if unknown := methods.keys() - EVENTS.keys() - {"read"}:
-            raise TypeError(f"{cls.__name__} reads events that do not exist: {', '.join(sorted(unknown))}")
-        cls._methods = {EVENTS[name]: each for name, each in methods.items() if name != "read"}
+        for name, each in vars(cls).items():
+            if inspect.isfunction(each) and not name.startswith("_") and _takes_event(each) and name != "read":
+                if name not in EVENTS:
+                    raise TypeError(f"{cls.__name__}.{name} reads an event that does not exist")
+                if inspect.iscoroutinefunction(each):
+                    raise TypeError(f"{cls.__name__}.{name} is async: a reader never waits")
+        found = {kind: getattr(cls, name, None) for name, kind in EVENTS.items()}
+        cls._methods = {kind: each for kind, each in found.items() if each is not None}
         cls.kinds = frozenset(cls._methods)
 
     def read(self, event: ObservedEvent) -> None:
-        """Call the method of an event. The class of the event is in `kinds`."""
+        """Call the method of an event of the `kinds`."""
         self._methods[type(event)](self, event)
 
 
-def _takes_event(value: object) -> bool:
-    return getattr(getattr(value, "__code__", None), "co_varnames", ())[:2] == ("self", "event")
+def _takes_event(function: Callable[..., object]) -> bool:
+    return list(inspect.signature(function).parameters)[1:] == ["event"]

@@ -71,7 +71,7 @@ class Teller:
         """Name of an observer's class -> the number of events with an error or a timeout of the observer."""
         self._logged: set[tuple[str, str]] = set()
         self._too_slow: set[int] = set()
-        """The ids of the blocking observers with a timeout in the past. No run waits for these again."""
+        """The ids of the blocking observers that once exceeded their timeout. No run waits for these again."""
 
     def tell(self, kind: Callable[P, E], /, *args: P.args, **fields: P.kwargs) -> Awaitable[None]:
         """Emit an event with the class `kind` and these fields. Await the result to wait for blocking observers."""

@@ -375,7 +375,7 @@ class Index:
         return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]))
 
     def changed_by(self, person: str, action_id: str | None) -> Index:
-        """Return the index with the action being changed by a person; None: no action any more."""
+        """Return the index with a note that the person is changing this action; None removes the note."""
         others = {other: held for other, held in self.changing.items() if other != person}
         return replace(self, changing=others if action_id is None else {**others, person: action_id})
 

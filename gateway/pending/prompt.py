@@ -289,7 +289,7 @@ def is_in_group(action: PendingAction) -> bool:
 
 
 def waits_for(action: PendingAction, letters: Callable[[str], str]) -> str:
-    """Return the line about an open action with the awaited approvers."""
+    """Return the line that names the approvers who have not answered an open action."""
     values = {"people": deciders(action.approvers_name, action.language), "preview": statement(action.preview)}
     return say("waits_for", action.language, letters, **values)
 

@@ -141,7 +141,7 @@ def _is_possible(usage: object) -> bool:
 
 
 def _possible(usage: object) -> Usage:
-    """Return a usage with the right numbers of this usage. A server's wrong counts must not cost the answer."""
+    """Return only the valid counts of this usage. A server's wrong counts must not cost the answer."""
     if not isinstance(usage, Usage):
         return Usage()
     tokens = {name: count for name in _TOKENS if _is_count(count := getattr(usage, name))}

@@ -228,7 +228,7 @@ class OperatorStore(Protocol):
         ...
 
     async def is_held(self, conversation: str) -> bool:
-        """Return True if an unlapsed lease holds the turn of a conversation."""
+        """Return True if a lease that has not lapsed holds the turn of a conversation."""
         ...
 
     async def timers(self, conversation: str | None = None) -> list[Timer]:

@@ -153,7 +153,7 @@ def memory_epoch(conversation: str) -> str:
 def repeated(conversation: str) -> str:
     """Record: a text repeated by a person and not answered any more.
 
-    Written by turns, sealed; deleted at another text, else after a day.
+    Written by turns, sealed; deleted when another text comes, else after a day.
     """
     return f"{REPEATED}/{conversation}"
 

@@ -174,7 +174,7 @@ def _unique_items(validator: Any, unique: bool, value: Json, schema: Any) -> Ite
 
 
 def _canonical(value: Json) -> Json:
-    """Return the value with whole numbers as integers: 1.0 equals 1, and no number equals a truth value."""
+    """Return the value with whole floats as integers, so 1.0 and 1 have the same JSON."""
     match value:
         case float() if value.is_integer():
             return int(value)

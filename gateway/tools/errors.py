@@ -162,7 +162,7 @@ def leaves_open(error: BaseException) -> bool:
     """Return True if the effect of a request is unknown after this error.
 
     The first known error of the chain decides. The chain is the error itself, the wrapped errors, the cause, and the
-    error being handled at the raise (unless raised ``from None``). A single open error of a group is enough.
+    error that was handled when it was raised (unless raised ``from None``). A single open error of a group is enough.
     """
     return any(map(_decided, error.exceptions)) if isinstance(error, BaseExceptionGroup) else _decided(error)
 

@@ -55,7 +55,7 @@ def check_executor(kind: str, executor: object) -> None:
 
 
 def check_factory(kind: str, factory: object) -> None:
-    """Raise ValueError for anything but a sync function."""
+    """Raise ValueError for a factory that is not callable, or is async."""
     if not callable(factory):
         raise ValueError(f"the factory of {kind!r} must be a function, not a {type(factory).__name__}")
     if inspect.iscoroutinefunction(factory) or inspect.iscoroutinefunction(getattr(factory, "__call__", None)):  # noqa: B004

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
 from gateway import AgentObserver
-from gateway.observe.events import BatchStart, CostWarning, ObservedEvent, RunEvent, ToolChunk
-from gateway.observe.teller import MOST_WAITING, RunTeller, Teller
+from gateway.observe.callbacks import Callbacks
+from gateway.observe.events import BatchStart, CostWarning, ObservedEvent, RunEvent, ToolChunk, ToolEnd
+from gateway.observe.reader import EventReader
+from gateway.observe.teller import MOST_WAITING, RunTeller, Teller, begin_run
 
 SECRET = "my card is 4111"
 
@@ -398,3 +402,48 @@ def test_runs_in_several_threads_each_have_their_queue() -> None:
         for each in [threads.submit(asyncio.run, run()) for _ in range(16)]:
             each.result()
     assert (len(handled), teller.dropped["Slow"]) == (800, 0)
+
+
+async def test_change_of_an_event_by_an_observer_reaches_no_trace() -> None:
+    class Redacts(AgentObserver):
+        def on_event(self, event: ObservedEvent) -> None:
+            event.result = None  # type: ignore[attr-defined]
+
+    teller = begin_run(Teller(observers=[Redacts()]), "r", clock=lambda: datetime.now(UTC))
+    await teller.tell(ToolEnd, call_id="c", tool_name="look", result="found", duration_ms=1.0)
+    assert [step.tool_result for step in teller.trace.trace()] == ["found"]
+
+
+async def test_dropped_event_of_a_callback_closes_its_coroutine() -> None:
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    callbacks = Callbacks()
+    callbacks.add("batch_start", lambda *_: slow())
+    teller = Teller(observers=[callbacks])
+    for _ in range(MOST_WAITING + 5):
+        teller.tell_now(BatchStart, batch_id="b", prompts_count=1)
+    await teller.drain(0)
+    gc.collect()  # warnings are errors: a coroutine without an await would warn here
+    assert teller.dropped["Callbacks"] > 0
+
+
+def test_reader_without_a_known_event_is_refused() -> None:
+    with pytest.raises(TypeError, match="reads an event that does not exist"):
+        type("Odd", (EventReader,), {"turn_ends": lambda self, event: None})
+    with pytest.raises(TypeError, match="there is an event 'turn_end' already"):
+        type("Twin", (BatchStart,), {}, name="turn_end")
+
+    class Counts(EventReader):
+        def batch_start(self, event: BatchStart) -> None:
+            seen.append(event.batch_id)
+
+    class CountsMore(Counts):
+        def flush(self) -> int:
+            event = [1]
+            return len(event)
+
+    seen: list[str] = []
+    CountsMore().read(BatchStart(batch_id="b", prompts_count=1))
+    assert seen == ["b"]
+    assert CountsMore.kinds == Counts.kinds

@@ -94,7 +94,7 @@ class Judge:
     async def judge(self, waiting: Waiting, event: Event | InternalEvent, transaction: Transaction) -> Judgement:
         """Judge an event. `transaction` gets the writes outside of actions.
 
-        Raises StoreError, and any other error for an unworkable event.
+        Raises StoreError, and any other error for an event that cannot be processed.
         """
         if not isinstance(event, Event):
             return await self._judge_internal(waiting, event)

@@ -71,7 +71,7 @@ class Outbox:
         return self._lease.died and queued is self._lease.parts[0]
 
     async def arrived(self, out: OutgoingPart, receipt: Receipt) -> None:
-        """Take out a part with a receipt, and start the time to answer for the actions asked about.
+        """Take out a part with a receipt, and start the time to answer the questions in it.
 
         If the platform has already reported the message as lost, the part becomes a dead letter instead. The commit
         waits for an unavailable store, and is not made twice after a lost answer.

@@ -73,20 +73,20 @@ async def fetch_attachments(context: EngineContext, messages: Sequence[Message])
         fetched += 1
         try:
             async with asyncio.timeout_at(deadline):
-                found = await _fetched(context, channel, attachment, message.person)
+                found = await _fetch(context, channel, attachment, message.person)
         except TimeoutError:
             found = _as_received(attachment, fault="it took too long")
         if attachment.kind == "voice" and found.media is not None:
-            found = await _heard(context, found, found.media, message.person)
+            found = await _transcribe(context, found, found.media, message.person)
         received.append(found)
-    received = [_unheard(each) for each in received]
+    received = [_mark_untranscribed(each) for each in received]
     for each in received:
         if each.fault:
             log.info("a file (%s) of a message was not read: %s", each.kind, each.fault)
     return tuple(received)
 
 
-async def _fetched(
+async def _fetch(
     context: EngineContext, channel: CanFetch, attachment: Attachment, person: Person | None
 ) -> ReceivedAttachment:
     if attachment.size is not None and attachment.size > LARGEST_BYTES:
@@ -108,7 +108,7 @@ async def _fetched(
         return _as_received(attachment, fault=_too_large())
     if not content:
         return _as_received(attachment, fault="it is empty")
-    return await _kept(context, attachment, content, person)
+    return await _keep(context, attachment, content, person)
 
 
 async def _read(pieces: AsyncIterator[bytes]) -> bytes | None:
@@ -122,7 +122,7 @@ async def _read(pieces: AsyncIterator[bytes]) -> bytes | None:
     return bytes(content)
 
 
-async def _kept(
+async def _keep(
     context: EngineContext, attachment: Attachment, content: bytes, person: Person | None
 ) -> ReceivedAttachment:
     mime_type = await asyncio.to_thread(_type, content, attachment)
@@ -146,7 +146,7 @@ async def _kept(
     )
 
 
-async def _heard(
+async def _transcribe(
     context: EngineContext, received: ReceivedAttachment, media: Media, person: Person | None
 ) -> ReceivedAttachment:
     """Return a voice message with a transcript, or with a fault if transcribing fails. Unchanged without a
@@ -168,7 +168,7 @@ async def _heard(
     return replace(received, transcript=text[:_LONGEST_TRANSCRIPT])
 
 
-def _unheard(received: ReceivedAttachment) -> ReceivedAttachment:
+def _mark_untranscribed(received: ReceivedAttachment) -> ReceivedAttachment:
     """Return the attachment, with a fault for a voice message without words."""
     if received.kind != "voice" or received.fault or (received.transcript or "").strip():
         return received

@@ -43,7 +43,7 @@ class TurnConcluder:
                 ending = new_ending(self._context, turn, language)
                 ending.outcome, ending.lines = outcome, outcome.transcript
                 ending.says = [OutgoingReply(reply=reply) for reply in outcome.replies]
-                transaction = await self._filled(ending)
+                transaction = await self._fill(ending)
                 first, at_first = at_first, False
                 with self._features.committing(turn, transaction):
                     await self._commit(transaction, turn.address, at_first=first)
@@ -57,12 +57,12 @@ class TurnConcluder:
 
         Raises Conflict, Fenced and StoreUnavailable.
         """
-        transaction = await self._filled(ending)
+        transaction = await self._fill(ending)
         with self._features.committing(ending.turn, transaction):
             await self._context.commit(transaction)
         self._tell(ending, how)
 
-    async def _filled(self, ending: Ending) -> Transaction:
+    async def _fill(self, ending: Ending) -> Transaction:
         """Return the transaction of an ending, with the additions of all features."""
         turn = ending.turn
         await self._features.contribute(ending)

@@ -119,7 +119,7 @@ class TurnFeature:
         return None
 
     async def after(self, turn: RunningTurn) -> None:
-        """Follow the bot's answer or failure."""
+        """Called when the bot has answered or failed."""
 
     async def contribute(self, ending: Ending) -> None:
         """Add to the final commit of the turn. Each attempt at this commit begins with a new `Ending`."""
@@ -129,7 +129,7 @@ class TurnFeature:
         return contextlib.nullcontext()
 
     def ended(self, turn: RunningTurn) -> None:
-        """Follow the end of an attempt, with a commit or without."""
+        """Called when an attempt has ended, with a commit or without."""
 
 
 class TurnFeatures:
@@ -153,7 +153,7 @@ class TurnFeatures:
         return None
 
     async def after(self, turn: RunningTurn) -> None:
-        """Follow the bot."""
+        """Called when the bot has answered or failed."""
         for feature in self._after:
             await feature.after(turn)
 
@@ -171,7 +171,7 @@ class TurnFeatures:
             yield
 
     def ended(self, turn: RunningTurn) -> None:
-        """Follow the end of an attempt."""
+        """Called when an attempt has ended."""
         for feature in self._ended:
             feature.ended(turn)
 

@@ -27,7 +27,7 @@ from gateway.engine.turns.transcript import TranscriptLines
 from gateway.engine.turns.visible_lines import VisibleLines
 
 FEATURES: Final[Sequence[type[TurnFeature]]] = (
-    Interception,  # first: no other feature sees a vetoed message, and the answers to these stand before all others
+    Interception,  # first: the bot sees no vetoed message, and the answers to these stand before all others
     Notes,  # after the vetoes: it joins the notes that are left
     Repeats,  # before what costs time: a repeated text needs no files and no memories
     Attachments,

@@ -43,7 +43,7 @@ class DataOfPerson:
 
     async def export(self, said: str, language: str) -> Reply:
         """Return the answer to /export and the text after it."""
-        asked = await self._asked("export", said, language)
+        asked = await self._ask_for_code("export", said, language)
         if asked is not None:
             return asked
         context, person = self._context, str(self._person)
@@ -59,7 +59,7 @@ class DataOfPerson:
 
     async def forget(self, said: str, language: str) -> Reply:
         """Return the answer to /forget and the text after it. A forgetting begins when the turn has ended."""
-        asked = await self._asked("forget", said, language)
+        asked = await self._ask_for_code("forget", said, language)
         if asked is not None:
             return asked
         context, person = self._context, str(self._person)
@@ -69,7 +69,7 @@ class DataOfPerson:
         await context.store.accept([Incoming(conversation=lane, event_ids=(event.event_id,), body=body)])
         return Reply(text=say("forget_begun", language))
 
-    async def _asked(self, command: str, said: str, language: str) -> Reply | None:
+    async def _ask_for_code(self, command: str, said: str, language: str) -> Reply | None:
         """Return the question of a command, or a refusal outside a private chat; None for a message with a valid
         code."""
         if self._address.group or self._address.channel == DirectChannel.name:

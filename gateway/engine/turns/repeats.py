@@ -1,6 +1,6 @@
 """Repeats: the end of loops between two machines, like the bot and an automatic reply.
 
-A text of a person with the same answer five times within ten minutes gets a note with the fifth answer. Then the text
+A text of a person with the same answer five times within ten minutes gets a notice with the fifth answer. Then the text
 is not answered, until the person writes another text or a day has passed. Only answers of the model count. Bare
 replies, presses, commands, questions for a confirmation, and calls of the bot's own code do not count.
 """
@@ -39,7 +39,7 @@ class Repeats(TurnFeature):
     reads = (keys.REPEATED,)
 
     async def before(self, turn: RunningTurn, asked: Turn) -> Outcome | None:
-        noted = self._noted(turn.lease)
+        noted = self._silenced_text(turn.lease)
         if noted is None or noted != _mark(asked.messages):
             return None
         log.info("%s: the same text again, which is not answered any more", turn.conversation)
@@ -48,7 +48,7 @@ class Repeats(TurnFeature):
     async def contribute(self, ending: Ending) -> None:
         turn, name = ending.turn, keys.repeated(ending.turn.conversation)
         mark = _mark(turn.batch.messages)
-        if (noted := self._noted(turn.lease)) is not None:
+        if (noted := self._silenced_text(turn.lease)) is not None:
             if turn.batch.messages and noted != mark:
                 ending.transaction.deletes.append(name)
             return
@@ -60,7 +60,7 @@ class Repeats(TurnFeature):
             ending.transaction.puts[name] = Put(self.context.sealed(name, mark), _KEPT_SECONDS)
             ending.says.append(OutgoingReply(reply=Reply(text=say("repeated", ending.language))))
 
-    def _noted(self, lease: Lease) -> str | None:
+    def _silenced_text(self, lease: Lease) -> str | None:
         """Return the mark of the text no longer answered, or None."""
         if not self.context.has_prefetch(lease):
             return None
@@ -72,7 +72,7 @@ class Repeats(TurnFeature):
         """Return the number of consecutive equal answers to the text of this turn, including this turn."""
         lease, person = turn.lease, str(turn.person)
 
-        def are_theirs(line: tuple[Json, datetime]) -> bool:
+        def is_theirs(line: tuple[Json, datetime]) -> bool:
             # lines of groups name the person of their turn
             return isinstance(line[0], dict) and line[0].get("person", person) == person
 
@@ -81,7 +81,7 @@ class Repeats(TurnFeature):
         if this is None:
             return 0
         count = 1
-        for said, answer, at in _exchanges(takewhile(are_theirs, before)):
+        for said, answer, at in _exchanges(takewhile(is_theirs, before)):
             if (said, answer) != this[:2] or turn.batch.at - at > _WITHIN:
                 break
             count += 1

@@ -238,7 +238,7 @@ class TurnRunner:
         return None
 
     async def _outcome(self, turn: RunningTurn) -> Outcome | None:
-        """Answer the events of a turn, and commit. Return None without an answer, or for a later answer."""
+        """Answer the events of a turn, and commit. Return None if it is put off or opted out."""
         context, lease, batch = self._context, turn.lease, turn.batch
         began = asyncio.get_running_loop().time()
         channel = context.channels.get(turn.address.channel)

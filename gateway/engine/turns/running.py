@@ -39,7 +39,7 @@ async def open_turn(
     context: EngineContext, lease: Lease, batch: Batch, signals: SignalInbox, prefetched: Snapshot | None
 ) -> RunningTurn:
     """Return an attempt at the turn of this batch. Raises StoreError."""
-    address, person = await _owner(context, lease.lane, batch)
+    address, person = await _addressee(context, lease.lane, batch)
     events = _teller(context, batch, address, person)
     return RunningTurn(
         lease=lease,
@@ -52,7 +52,7 @@ async def open_turn(
     )
 
 
-async def _owner(context: EngineContext, conversation: str, batch: Batch) -> tuple[Address, Person]:
+async def _addressee(context: EngineContext, conversation: str, batch: Batch) -> tuple[Address, Person]:
     """Return the person answered by a turn, and the address.
 
     In order: the author of the messages; for a planned turn, the person of the planning turn; else the requester of the

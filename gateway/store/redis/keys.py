@@ -39,7 +39,7 @@ class Keys:
         self.ahead = f"{prefix}:ahead"
         """The key of the server clock's lead since a step forward, in microseconds."""
         self.nothing = f"{prefix}:nothing"
-        """A never existing key. `ping` deletes the key, to check for accepted writes."""
+        """A key that never exists. `ping` deletes the key, to check for accepted writes."""
 
     def base(self, partition: str) -> str:
         """Return the beginning of all keys of a partition. Raises ValueError for an unknown partition."""

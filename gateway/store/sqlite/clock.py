@@ -26,7 +26,7 @@ class Moment(NamedTuple):
 
 
 class Clock:
-    """A clock along the machine's clock, without the steps, so no deadline moves by a step.
+    """A clock that runs with the machine's clock and ignores its jumps, so no jump moves a deadline.
 
     When the machine's clock is set back or forward, this clock continues at the rate of the elapsed time. After a step
     forward, this clock catches up slowly, or at the next start (`ClockSteps`). The time never goes backwards. `wall`
