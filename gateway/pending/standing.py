@@ -1,8 +1,9 @@
 """Standing permissions: a person allows a tool for a while, and calls like the confirmed call are not asked.
 
 The permission is part of the sealed record of the action that gave it: the call of this action defines the fixed
-arguments, and `grant` holds the time, the uses and the end. The index of the conversation contains the id of this record and the seal
-of its last write. A person chooses a permission by a button or a code; the launch of the action gives the permission.
+arguments, and `grant` holds the time, the uses and the end. The index of the conversation contains the id of this
+record and the seal of its last write. A person chooses a permission by a button or a code; the launch of the action
+gives the permission.
 Each use is an ordinary action, reported to the person and audited.
 """
 
