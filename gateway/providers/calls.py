@@ -14,7 +14,8 @@ https://github.com/ggml-org/llama.cpp/issues/20198 (arguments as an object).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,10 +41,17 @@ class _Call:
     call_id: str | None
     name: str
     text: str = ""
+    index: int | None = None
+    """The index of its first piece. None also for a call in one piece."""
+    in_one_piece: bool = False
 
     @property
     def is_whole(self) -> bool:
         """True if the text is one JSON value, so no further piece can follow."""
+        if (
+            not self.text.endswith(("}", "]", '"', "l", "e")) and not self.text[-1:].isspace()
+        ):  # most pieces end otherwise
+            return False
         try:
             json.loads(self.text)
         except (ValueError, RecursionError):
@@ -65,7 +73,15 @@ class CallAssembler:
         """The call of the latest piece."""
         self._passed_over: list[_Call] = []
         """The last begun call at each time when a piece with neither id nor name was placed on an earlier call."""
-        self._is_doubtful = False
+        self._is_doubtful = self._lost_piece = False
+
+    def lose_piece(self) -> None:
+        """Take note of a piece without content: a call without arguments may lack this piece."""
+        self._lost_piece = True
+
+    def doubt(self) -> None:
+        """Take note of a part of a call that cannot be read: no call of the reply is used."""
+        self._is_doubtful = True
 
     def add(
         self,
@@ -84,12 +100,13 @@ class CallAssembler:
             call = self._of_new_id(index, call_id, name or "")
         elif name:
             call = self._of_name(index, name, text)
-        elif text.strip():
+        elif text.strip() or (text and self._calls):  # a blank piece may be a blank of an argument
             call = self._continued(index)
         else:
             return
         if index is not None and call not in (begun := self._by_index.setdefault(index, [])):
             begun.append(call)
+            call.index = index if call.index is None else call.index
         self._written = call
         is_again = (call_id or name) and text == call.text and call.is_whole
         call.text += "" if is_again else text
@@ -100,16 +117,22 @@ class CallAssembler:
 
     def add_whole(self, *, call_id: str | None, name: str | None, arguments: str | Mapping[str, Any] | None) -> None:
         """Add a call of an answer in one piece."""
-        self._begin(call_id, name or "").text = _written(arguments)
+        call = self._begin(call_id, name or "")
+        call.text, call.in_one_piece = _written(arguments), True
 
-    def calls(self, answer_id: str, *, ended: bool, cut: bool = False) -> tuple[ToolCall, ...]:
+    def calls(
+        self, answer_id: str, *, ended: bool, cut: bool = False, ends_behind: bool = True
+    ) -> tuple[ToolCall, ...]:
         """Return the calls. The unusable calls have a `parse_error`.
 
         `answer_id` makes ids for calls without an id. `ended`: the reply has a known good end. `cut`: the reply was cut
-        off at the limit of tokens.
+        off at the limit of tokens. `ends_behind`: the end came behind all pieces of calls, so no piece is missing.
         """
+        for call in self._calls:
+            call.text = joined(call.text)
         values = [_value(call.text) for call in self._calls]
         doubtful = self._is_doubtful or any(value is _SEVERAL for value in values) or self._lacks_something()
+        doubtful |= self._may_be_one(values) or (self._lost_piece and {} in values)
         malformed = any(value is _MALFORMED for value in values)
         doubtful |= malformed and len(values) > 1 and not cut  # a piece of it may stand in another call
         found: list[ToolCall] = []
@@ -121,7 +144,7 @@ class CallAssembler:
                 fault: str | None = _CUT
             elif doubtful:
                 fault = DOUBTFUL
-            elif not call.text.strip() and (malformed or not ended):
+            elif value == {} and (malformed or not ended or (not call.text.strip() and not ends_behind)):
                 fault = _UNENDED
             else:
                 fault = None
@@ -137,6 +160,21 @@ class CallAssembler:
         ids = {call.call_id is not None for call in self._calls}
         return len(ids) > 1 or any(not call.name for call in self._calls) or any(not c.text for c in self._passed_over)
 
+    def _may_be_one(self, values: Sequence[object]) -> bool:
+        """Return True if a call without arguments is followed by a call of the same name that may be its rest.
+
+        Some servers give each piece a new id, or repeat id and name behind an empty object
+        (https://github.com/BerriAI/litellm/pull/28223, https://github.com/vllm-project/vllm/pull/23522).
+        """
+        for number, (call, value) in enumerate(zip(self._calls, values, strict=True)):
+            if value != {} or call.in_one_piece:
+                continue
+            for other, its in zip(self._calls[number + 1 :], values[number + 1 :], strict=True):
+                same_place = call.index == other.index or call.call_id == other.call_id
+                if other.name == call.name and its != {} and (same_place or not call.text.strip()):
+                    return True
+        return False
+
     def _begin(self, call_id: str | None, name: str) -> _Call:
         call = _Call(call_id or None, name)
         self._calls.append(call)
@@ -150,7 +188,7 @@ class CallAssembler:
         return begun[-1] if begun else None
 
     def _of_known_id(self, call: _Call, name: str, text: str) -> _Call:
-        if call.is_whole and name and text not in ("", call.text):  # some servers give two calls the same id
+        if name and text not in ("", call.text) and call.is_whole:  # some servers give two calls the same id
             return self._begin(call.call_id, name)
         call.name = call.name or name
         self._is_doubtful = self._is_doubtful or name not in ("", call.name)
@@ -205,7 +243,7 @@ _SEVERAL: Final = object()
 def _value(text: str) -> object:
     """Return the arguments of this text: _MALFORMED for invalid JSON, _SEVERAL for more than one value."""
     try:
-        return json.loads(text or "{}", parse_constant=no_constant)
+        return json.loads(text if text.strip() else "{}", parse_constant=no_constant, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         return _SEVERAL if error.msg == "Extra data" else _MALFORMED
     except (ValueError, RecursionError):
@@ -215,12 +253,30 @@ def _value(text: str) -> object:
 def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     """Return a call with arguments from JSON text. An empty text means no arguments."""
     try:
-        args = json.loads(arguments or "{}", parse_constant=no_constant)
+        args = json.loads(arguments or "{}", parse_constant=no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         return ToolCall(call_id=call_id, name=name, parse_error=fault_of(error))
     if isinstance(args, dict):
         return ToolCall(call_id=call_id, name=name, args=args)
     return ToolCall(call_id=call_id, name=name, parse_error="not a JSON object")
+
+
+def joined(text: str) -> str:
+    """Return a text with the halves of a character joined. Some servers cut between the two (UTF-16 surrogates)."""
+    if text.isascii() or not _HALF.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. Raises ValueError for a key that stands twice: one of its values would win unseen."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return made
 
 
 def fault_of(error: Exception) -> str:

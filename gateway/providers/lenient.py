@@ -19,7 +19,10 @@ log = logging.getLogger("askfirst.providers")
 
 T = TypeVar("T")
 
-BROKE_OFF = re.compile(r"error|abort|cancel|timeout|fail|insufficient|interrupt", re.IGNORECASE)
+BROKE_OFF = re.compile(
+    r"error|abort|cancel|timeout|fail|insufficient|interrupt|overload|unavailable|disconnect|incomplete|malformed|repetition",
+    re.IGNORECASE,
+)
 """Reasons of other servers for an incomplete answer (https://github.com/anomalyco/opencode/issues/26170)."""
 
 
@@ -36,6 +39,10 @@ def _whole(value: object) -> object:
 
 def _written(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _no_null(value: object) -> object:
+    return None if isinstance(value, str) and value.strip().lower() in ("", "null", "none") else value
 
 
 def _said(value: object) -> object:
@@ -58,10 +65,29 @@ Count: TypeAlias = Annotated[int | None, BeforeValidator(_whole), WrapValidator(
 """A number of tokens, without the fraction."""
 Name: TypeAlias = Annotated[str | None, BeforeValidator(_written), WrapValidator(_or_none)]
 """An id or a name."""
+Reason: TypeAlias = Annotated[str | None, BeforeValidator(_no_null), BeforeValidator(_written), WrapValidator(_or_none)]
+"""The reason for the end of an answer. The word null, written by some servers, is none."""
 Said: TypeAlias = Annotated[str | None, BeforeValidator(_said)]
 """A text, or the texts of a list of parts."""
 Loose: TypeAlias = Annotated[T | None, WrapValidator(_or_none)]
 """A part; any other shape counts as missing."""
+
+
+class FailedAnswer(ValueError):
+    """A server reports an error within an answer. `body` is the error as written by the server."""
+
+    def __init__(self, body: object) -> None:
+        super().__init__("an error within an answer")
+        self.body = body
+
+
+_MOST_CHARACTERS = 1_000_000
+
+
+def check_length(provider: str, text: str) -> None:
+    """Raise ProviderError for an answer without end: a server may repeat itself for ever."""
+    if len(text) > _MOST_CHARACTERS:
+        raise ProviderError(provider, f"the answer has more than {_MOST_CHARACTERS} characters", retryable=False)
 
 
 @lru_cache(256)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.providers.base import Request, Response, ToolCall
-from gateway.providers.calls import WRITTEN
+from gateway.providers.calls import WRITTEN, joined
 from gateway.providers.lenient import told_once
 
 _NAMES: Final = r"(?:seed:)?(?:think|thinking|thought|reasoning)"
@@ -83,9 +83,14 @@ class AnswerText:
         self._code = ""
         """The mark for the end of the current code."""
         self._held = self._raw = self._given = ""
+        self._half = ""
+        """The first half of a character whose second half comes with the next piece."""
 
     def add(self, piece: str) -> str:
         """Add a piece. Return the piece of the answer now safe to show."""
+        piece, self._half = joined(self._half + piece), ""
+        if "\ud800" <= piece[-1:] <= "\udbff":
+            piece, self._half = piece[:-1], piece[-1]
         self._held += piece
         self._raw += piece
         shown, at = "", 0
@@ -111,8 +116,8 @@ class AnswerText:
 
     def whole(self) -> str:
         """Return the whole answer, at the end of the text. The streamed draft may differ."""
-        kept, self.begins_thinking = _parted(self._raw)
-        return kept.strip() if self.begins_thinking else kept.lstrip() if kept != self._raw else kept
+        kept, self.begins_thinking = _parted(self._raw + self._half)
+        return kept.strip() if self.begins_thinking else kept.lstrip() if kept != self._raw + self._half else kept
 
     def _text(self, text: str) -> str:
         return "" if self._thinks else text

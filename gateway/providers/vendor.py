@@ -19,7 +19,7 @@ from gateway.config.clear import refuse_clear
 from gateway.providers import prices
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import ProviderConfigurationError, ProviderError, Request
-from gateway.providers.lenient import where
+from gateway.providers.lenient import FailedAnswer, where
 from gateway.providers.refusals import fields_in, words_of
 
 _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
@@ -61,6 +61,8 @@ _REFUSED = re.compile(r"invalid_prompt|policy")
 See `ResponseError` in https://developers.openai.com/api/reference/resources/responses.
 """
 
+_NO_KEY = "none"
+"""The key for a server that needs none."""
 _INVALID_MEND = "docs/models.md, What a server does not take"
 _TOO_LONG_MEND = "the conversation is longer than the model takes: /new begins another"
 
@@ -117,14 +119,14 @@ class Vendor:
         if not key and parts.hostname == urlsplit(self.url).hostname:
             missing = f"{self.key_variable} is not set; set it, or use the offline provider: demo"
             raise ProviderConfigurationError(self.name, missing, env_var=self.key_variable)
-        return url, key or "none"
+        return url, key or _NO_KEY
 
     @contextmanager
-    def errors_mapped(self, request: Request | None = None) -> Iterator[None]:
+    def errors_mapped(self, request: Request | None = None, secret: str = "") -> Iterator[None]:
         """Map the errors of a call of the library, and of reading an answer, to ProviderError.
 
         The library's texts are left out: a key or a person's words may be in them. The server's words about a refused
-        `request` are kept, cleaned of both.
+        `request` are kept, cleaned of both. `secret`: the key, also in a form of no vendor.
         """
         try:
             yield
@@ -133,7 +135,11 @@ class Vendor:
         except self.breaks:
             raise ProviderError(self.name, "the connection failed or broke off", retryable=True) from None
         except self.answers as error:
-            raise self._answered(error, request) from None
+            raise self._answered(error, request, secret) from None
+        except FailedAnswer as error:
+            body = error.body if isinstance(error.body, Mapping) else {"message": str(error.body)}
+            code, text = str(body.get("code") or body.get("type") or ""), str(body.get("message") or "")
+            raise self.failed(code, text, _without(secret, words_of(body, request))) from None
         except ValidationError as error:
             fault = where(error)
             raise ProviderError(
@@ -142,14 +148,14 @@ class Vendor:
         except (self.others, ValueError):
             raise ProviderError(self.name, "the answer is not what the API answers", retryable=True) from None
 
-    def _answered(self, error: Any, request: Request | None) -> ProviderError:
+    def _answered(self, error: Any, request: Request | None, secret: str) -> ProviderError:
         codes, body = self.codes(error), getattr(error, "body", None)
         about = self.details(error)[1] or next(fields_in(body), "")
         field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about)) else ""
         code_text = f"{' '.join(codes[:1])}{field}".strip()
         status = getattr(error, "status_code", None)
         if status is None or status < 400:
-            return self.failed(" ".join(codes[:1]), str(error), words_of(body, request))
+            return self.failed(" ".join(codes[:1]), str(error), _without(secret, words_of(body, request)))
         unpaid = status == 402 or any(map(_UNPAID.search, codes))
         too_long = status in (400, 413, 422) and (
             status == 413 or any(map(_TOO_LONG.search, codes)) or _SAID_TOO_LONG.search(str(error)) is not None
@@ -160,6 +166,7 @@ class Vendor:
         if too_long:
             return self._too_long(said, str(body or error))
         words = words_of(body, request) if status not in (401, 402, 403) and not unpaid else ""
+        words = _without(secret, words)
         said += f', the server says "{words}"' if words else ""
         return ProviderError(
             self.name,
@@ -217,6 +224,10 @@ class Vendor:
             **({} if transient else dict.fromkeys((400, 422), _INVALID_MEND)),
         }
         return mends.get(status, "")
+
+
+def _without(secret: str, words: str) -> str:
+    return words.replace(secret, "…") if secret and secret != _NO_KEY else words
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
@@ -291,6 +302,7 @@ class VendorProvider(Generic[Client]):
         self.model = model
         """The model of a request without a model."""
         vendor, self._url, self._clock = self.vendor, base_url or self.vendor.url, clock
+        self._secret = api_key
         refuse_clear("models", self._url, vendor.url_variable)
         self._whole_api = self._url.rstrip("/") == vendor.url if whole_api is None else whole_api
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, DecimalException, localcontext
 from typing import Final
@@ -31,7 +32,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Decimal]]] = {
     "abs": abs,
     "min": min,
     "max": max,
-    "round": lambda number, places=Decimal(0): round(number, int(places)) + Decimal(0),
+    "round": lambda number, places=Decimal(0): _rounded(number, places),
     "sqrt": lambda number: number.sqrt(),
 }
 
@@ -58,26 +59,34 @@ def calculate(expression: str) -> str:
     if len(expression) > _MOST_CHARACTERS:
         raise ValueError(f"the expression has {len(expression)} characters: at most {_MOST_CHARACTERS}")
     try:
-        tree = ast.parse(source := expression.strip(), mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(source := expression.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ValueError("this is no expression: write numbers with + - * / // % ** and brackets") from None
     try:
         with localcontext(Context(prec=_DIGITS, Emax=_LARGEST, Emin=-_LARGEST)):
-            value = _value(tree.body, source)
+            value = _value(tree.body, source).normalize()
     except (DecimalException, ArithmeticError, TypeError, RecursionError, OverflowError) as error:
         raise ValueError(f"it cannot be calculated: {type(error).__name__}") from None
     if not value.is_finite():
         raise ValueError("the result is no number")
-    text = f"{value.normalize():f}" if -30 < value.adjusted() < 30 else str(value.normalize())
+    text = f"{value:f}" if -_DIGITS < value.adjusted() < _DIGITS else str(value)
     return "0" if text == "-0" else text
+
+
+def _rounded(number: Decimal, places: Decimal) -> Decimal:
+    if abs(places) > _DIGITS:
+        raise ValueError(f"round has at most {_DIGITS} places")
+    return round(number, int(places)) + Decimal(0)
 
 
 def _value(node: ast.expr, source: str) -> Decimal:
     match node:
         case ast.Constant(value=float()):  # as written: a float has 17 digits
-            return Decimal(ast.get_source_segment(source, node) or "")
+            return +Decimal(ast.get_source_segment(source, node) or "")  # the plus applies the context's bounds
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
-            return Decimal(number)
+            return +Decimal(number)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
             return _ONE[type(op)](_value(operand, source))
         case ast.BinOp(left=left, op=ast.Pow(), right=right):

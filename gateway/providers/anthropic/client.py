@@ -106,7 +106,7 @@ class AnthropicProvider(VendorProvider[anthropic.AsyncAnthropic]):
         `timeout_seconds` limits the time between any two events, the API's pings included.
         """
         model, answer, text = request.model or self.model, AnthropicAnswer(), AnswerText()
-        with _VENDOR.errors_mapped(request):
+        with _VENDOR.errors_mapped(request, self._secret):
             try:
                 sent, stream = await self._begin(request, model)
             except anthropic.BadRequestError as error:

@@ -37,7 +37,7 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
-from gateway.providers.lenient import BROKE_OFF, Count, Loose, Name, Said, broke_off, told_once
+from gateway.providers.lenient import BROKE_OFF, Count, Loose, Name, Reason, Said, broke_off, check_length, told_once
 from gateway.providers.prices import STANDARD_TERMS, priced
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -224,11 +224,13 @@ class _Begun(BaseModel):
 
 
 class _Delta(BaseModel):
+    type: Name = None
     text: Said = None
     partial_json: str | dict[str, Any] | None = None
+    input: Any = None
     thinking: Loose[str] = None
     signature: Loose[str] = None
-    stop_reason: Name = None
+    stop_reason: Reason = None
 
 
 class _Event(BaseModel):
@@ -282,6 +284,8 @@ class AnthropicAnswer:
     blocks: list[_Block] = field(default_factory=list)
     open_blocks: dict[int | None, _Block] = field(default_factory=dict)
     calls: CallAssembler = field(default_factory=CallAssembler)
+    _ends_behind: bool = False
+    """True if no piece of a call came behind the reason for the end."""
 
     def add(self, answered: object) -> str:
         """Add an event, and return the event's piece of the text. Raises pydantic.ValidationError."""
@@ -294,21 +298,39 @@ class AnthropicAnswer:
         if event.content_block:
             piece = self._begin(event.index, event.content_block)
         if event.delta:
-            self.stop_reason = event.delta.stop_reason or self.stop_reason
+            if event.delta.stop_reason:
+                self._ends_behind = True
+                if self.stop_reason is None or self.stop_reason in _ENDS:  # a good end behind a bad one mends nothing
+                    self.stop_reason = event.delta.stop_reason
             piece = event.delta.text or ""
             block = self.open_blocks.get(event.index)
-            if block is None or block.type == "tool_use":  # a server's own tools have pieces, too
-                self.calls.add(index=event.index, arguments=event.delta.partial_json)
+            self._add_arguments(event.index, block, event.delta)
             if block is not None:
                 block.text += piece or event.delta.thinking or ""
                 block.signature += event.delta.signature or ""
         self._count(event.usage)
         self.text += piece
+        check_length("anthropic", self.text)
         return piece
+
+    def _add_arguments(self, index: int | None, block: _Block | None, delta: _Delta) -> None:
+        piece = delta.partial_json
+        if delta.type == "input_json_delta" and piece is None:
+            if delta.input not in (None, "", {}):
+                self.calls.doubt()
+            self.calls.lose_piece()
+        if piece is None:
+            return
+        self._ends_behind = False
+        if block is None or block.type == "tool_use":  # a server's own tools have pieces, too
+            self.calls.add(index=index, arguments=piece)
+        elif block.type in ("text", *THOUGHTS) and piece:  # the index of another block
+            self.calls.doubt()
 
     def _begin(self, index: int | None, begun: _Begun) -> str:
         if begun.type == "tool_use":
             # Anthropic starts with {} and sends the arguments in pieces; other servers may send them whole here.
+            self._ends_behind = False
             self.calls.add(index=index, call_id=begun.id, name=begun.name, arguments=begun.input or None)
         block = _Block(
             begun.type or "",
@@ -335,7 +357,8 @@ class AnthropicAnswer:
             raise broke_off("anthropic", as_ended=self.stop_reason is None and bool(self.blocks))
         if self.stop_reason not in (*_ENDS, *_CUT, "refusal"):
             told_once(f"anthropic: the server ends an answer of {model} with {self.stop_reason[:40]!r}, not known")
-        calls = self.calls.calls(self.answer_id, ended=self.stop_reason in _ENDS, cut=self.stop_reason in _CUT)
+        ended, cut = self.stop_reason in _ENDS, self.stop_reason in _CUT
+        calls = self.calls.calls(self.answer_id, ended=ended, cut=cut, ends_behind=self._ends_behind)
         finish: Literal["stop", "tools", "length", "refused"] = "tools" if calls else "stop"
         if self.stop_reason == "refusal":
             finish, calls = "refused", ()

@@ -22,7 +22,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
@@ -39,11 +39,24 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
-from gateway.providers.lenient import BROKE_OFF, Count, Loose, Name, Said, broke_off, told_once
+from gateway.providers.lenient import (
+    BROKE_OFF,
+    Count,
+    FailedAnswer,
+    Loose,
+    Name,
+    Reason,
+    Said,
+    broke_off,
+    check_length,
+    told_once,
+)
 from gateway.providers.openai.compat import Compat
 from gateway.providers.prices import priced
 
-_LENGTH = re.compile(r"(model_)?length|max_(output_)?tokens", re.IGNORECASE)
+_LENGTH = re.compile(
+    r"(model_)?length|max_(output_)?tokens|context_length_exceeded|model_context_window_exceeded", re.IGNORECASE
+)
 _FILTERED = re.compile(r"content_filter|safety|prohibited_content|blocklist|recitation", re.IGNORECASE)
 """The reasons of an answer cut by a limit or ended by a filter, also of Mistral and Gemini."""
 _ENDS = ("stop", "tool_calls", "function_call")
@@ -185,32 +198,58 @@ def _assistant(
 class _Function(BaseModel):
     name: Name = None
     arguments: str | dict[str, Any] | None = None
+    parameters: Any = None
+    input: Any = None
 
 
 class _CallPart(BaseModel):
     index: Count = None
     id: Name = None
     function: _Function | None = None
+    arguments: Any = None
+    input: Any = None
+    parameters: Any = None
+    unreadable: bool = False
+    """True in place of calls in a form of no API."""
+
+    @property
+    def has_strange_arguments(self) -> bool:
+        """Return True if arguments stand in another field than the API's, and none in that."""
+        function = self.function or _Function()
+        elsewhere = (self.arguments, self.input, self.parameters, function.parameters, function.input)
+        return function.arguments in (None, "", {}) and any(each not in (None, "", {}, [], "{}") for each in elsewhere)
 
 
 def _parts_alone(value: object) -> object:
-    """Return the parts of a list; None for a value of another type: some servers send one for no calls."""
-    return [part for part in value if part is not None] if isinstance(value, list) else None
+    """Return the parts of a list. An empty value of another type means no calls; a full one is no list of calls."""
+    if isinstance(value, list):
+        return [part for part in value if part is not None]
+    if isinstance(value, Mapping):
+        return [value] if value else None
+    return [{"unreadable": True}] if value and value is not True else None
+
+
+def _or_nothing(value: object) -> object:
+    """Return a value, or None for an empty one or a text: some servers send one for no call."""
+    return None if isinstance(value, str | bool) else value or None
 
 
 class _Said(BaseModel):
+    role: Name = None
     content: Said = None
     reasoning_content: Loose[str] = None
     refusal: Loose[str] = None
     tool_calls: Annotated[list[_CallPart] | None, BeforeValidator(_parts_alone)] = None
-    function_call: Loose[_Function] = None
+    function_call: Annotated[_Function | None, BeforeValidator(_or_nothing)] = None
     """The one call of a reply, in the API's first form (https://platform.openai.com/docs/api-reference/chat/object)."""
 
 
 class _Choice(BaseModel):
+    index: Count = None
     message: _Said | None = None
     delta: _Said | None = None
-    finish_reason: Name = None
+    finish_reason: Reason = None
+    error: Any = None
 
 
 class _PromptDetails(BaseModel):
@@ -254,6 +293,14 @@ class _Chunk(BaseModel):
     choices: list[_Choice | None] | None = None
     usage: Loose[_TokenCounts] = None
     service_tier: Name = None
+    object: Name = None
+    code: Name = None
+    message: Loose[str] = None
+    error: Any = None
+
+
+_OTHERS: Final = frozenset({"tool", "function", "user", "system", "developer"})
+"""Roles of others: some servers repeat the request in the answer."""
 
 
 @dataclass(slots=True)
@@ -269,32 +316,62 @@ class OpenAIAnswer:
     service_tier: str | None = None
     usage: Usage = field(default_factory=Usage)
     calls: CallAssembler = field(default_factory=CallAssembler)
+    _by_delta: bool = False
+    """True once a piece has arrived: a whole message behind it repeats it."""
+    _ends_behind: bool = False
+    """True if no piece of a call came with the reason for the end, or behind it."""
 
     def add(self, answered: object) -> str:
-        """Add a chunk, or the whole answer, and return the new piece of the text. Raises pydantic.ValidationError."""
+        """Add a chunk, or the whole answer, and return the new piece of the text.
+
+        Raises pydantic.ValidationError, and FailedAnswer for an error of the server in place of a chunk.
+        """
         chunk = _Chunk.model_validate(answered, from_attributes=True)
+        if chunk.error or (chunk.object == "error") or (chunk.choices is None and chunk.code and chunk.message):
+            raise FailedAnswer(chunk.error or {"code": chunk.code, "message": chunk.message})
         self.answer_id = chunk.id or self.answer_id
         self.model = chunk.model or self.model
         self.service_tier = chunk.service_tier or self.service_tier
         if chunk.usage:
             self.usage = chunk.usage.usage()
-        choice = chunk.choices[0] if chunk.choices else None
+        choice = next((each for each in chunk.choices or () if each is not None and not each.index), None)
         if choice is None:
             return ""
-        said = choice.message or choice.delta or _Said()
-        self.finish = choice.finish_reason or self.finish
+        if choice.error:
+            raise FailedAnswer(choice.error)
+        said, is_whole = self._said(choice)
+        if self.finish is None or self.finish in _ENDS:  # a good end behind a bad one mends nothing
+            self.finish = choice.finish_reason or self.finish
         parts = said.tool_calls or ([_CallPart(index=0, function=said.function_call)] if said.function_call else [])
+        if parts or choice.finish_reason:
+            self._ends_behind = is_whole or not parts
         for part in parts:
             function = part.function or _Function()
-            if choice.message is not None:
+            if part.unreadable or part.has_strange_arguments:
+                self.calls.doubt()
+            if is_whole:
                 self.calls.add_whole(call_id=part.id, name=function.name, arguments=function.arguments)
             else:
                 self.calls.add(index=part.index, call_id=part.id, name=function.name, arguments=function.arguments)
         self.text += said.content or ""
+        check_length("openai", self.text)
         self.refusal += said.refusal or ""
         if said.reasoning_content is not None:
             self.reasoning = (self.reasoning or "") + said.reasoning_content
         return said.content or ""
+
+    def _said(self, choice: _Choice) -> tuple[_Said, bool]:
+        """Return the words of a choice, and True for a whole message.
+
+        Some servers send a message beside each piece, or the whole message behind the pieces.
+        """
+        piece, whole = choice.delta, choice.message
+        if piece is not None and (whole is None or piece.model_fields_set - {"role"}):
+            self._by_delta = True
+            return (_Said() if piece.role in _OTHERS else piece), False
+        if whole is None or self._by_delta or whole.role in _OTHERS:
+            return _Said(), False
+        return whole, True
 
     @property
     def began(self) -> bool:
@@ -310,7 +387,7 @@ class OpenAIAnswer:
         is_cut, is_filtered = _LENGTH.fullmatch(self.finish) is not None, _FILTERED.match(self.finish) is not None
         if self.finish not in _ENDS and not is_cut and not is_filtered:
             told_once(f"openai: the server ends an answer of {model} with {self.finish[:40]!r}, which is not known")
-        calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=is_cut)
+        calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=is_cut, ends_behind=self._ends_behind)
         finish: Literal["stop", "tools", "length", "refused"] = "stop"
         if self.refusal or is_filtered:
             finish, calls = "refused", ()

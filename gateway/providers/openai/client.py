@@ -93,12 +93,13 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         model = request.model or self.model
         if self._responds(model):
             whole = ResponsesAnswer(_VENDOR)
-            with _VENDOR.errors_mapped(request):
+            with _VENDOR.errors_mapped(request, self._secret):
                 whole.end(await self._respond(request, model))
             return whole.response(model, self._url, self._clock())
         answer, text, learnt = OpenAIAnswer(), AnswerText(), list[str]()
-        with _VENDOR.errors_mapped(request):
+        with _VENDOR.errors_mapped(request, self._secret):
             answer.add(await self._ask(request, model, learnt))
+            answer.finish = answer.finish or ("stop" if answer.began else None)  # it arrived whole
         text.add(answer.text)
         response = self._said(answer.response(model, self._url, self._clock()), text, request, model)
         self._learn(model, learnt)
@@ -114,7 +115,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
         learnt: list[str] = []
         while True:
             answer, text = OpenAIAnswer(), AnswerText(waits=model in self._begin_thinking)
-            with _VENDOR.errors_mapped(request):
+            with _VENDOR.errors_mapped(request, self._secret):
                 try:
                     async with await self._ask(request, model, learnt, stream=True) as chunks:
                         async for chunk in chunks:
@@ -148,7 +149,7 @@ class OpenAIProvider(VendorProvider[openai.AsyncOpenAI]):
 
     async def _response_stream(self, request: Request, model: str) -> AsyncIterator[str | Response]:
         answer = ResponsesAnswer(_VENDOR)
-        with _VENDOR.errors_mapped(request):
+        with _VENDOR.errors_mapped(request, self._secret):
             async with await self._respond(request, model, stream=True) as events:
                 async for event in events:
                     if piece := answer.add(event):

@@ -276,6 +276,8 @@ class ResponsesAnswer:
     def __init__(self, vendor: Vendor) -> None:
         self._vendor = vendor
         self._whole: _Whole | None = None
+        self._has_arguments = False
+        """True if a call with arguments was announced."""
         self._speaking: int | None = None
         """The index of the message with the latest words."""
 
@@ -291,6 +293,8 @@ class ResponsesAnswer:
                 return self._piece(_TextDelta.model_validate(plain))
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._whole = _Ended.model_validate(plain).response
+            case "response.function_call_arguments.done" if str(plain.get("arguments") or "").strip() not in ("", "{}"):
+                self._has_arguments = True
             case "error":
                 error = _Error.model_validate(plain)
                 raise self._vendor.failed(error.code, error.message)
@@ -316,6 +320,10 @@ class ResponsesAnswer:
         for item in whole.output:
             if item.type == "function_call":
                 assembler.add_whole(call_id=item.call_id, name=item.name, arguments=item.arguments)
+                if "arguments" not in item.model_fields_set:
+                    assembler.lose_piece()
+        if self._has_arguments and all(item.arguments.strip() in ("", "{}") for item in whole.output):
+            assembler.lose_piece()
         ended = whole.status == "completed"
         calls = assembler.calls("call", ended=ended, cut=not ended)
         refused = "".join(item.refused for item in whole.output)
