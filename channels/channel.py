@@ -76,12 +76,16 @@ class SendError(AskfirstError):
         self.code = code
 
 
+_LONGEST_WAIT_SECONDS = 86_400.0
+
+
 class RateLimited(SendError):
-    """The platform's rate limit was reached: retry after `retry_after_seconds`."""
+    """The platform's rate limit was reached: retry after `retry_after_seconds`, a day at most."""
 
     def __init__(self, code: str, *, retry_after_seconds: float) -> None:
         super().__init__(code)
-        self.retry_after_seconds = retry_after_seconds
+        asked = retry_after_seconds
+        self.retry_after_seconds = float(asked) if 0 <= asked <= _LONGEST_WAIT_SECONDS else _LONGEST_WAIT_SECONDS
 
 
 class Unavailable(SendError):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema.validators import Draft202012Validator
 
 from gateway.structured import extract_json
-from gateway.structured.json_schema import checked, faults
+from gateway.structured.json_schema import checked, faults, found_faults
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, 1.5, "", "a", "1", "xa"])
 VALUES = st.recursive(
@@ -82,3 +82,46 @@ def test_no_text_of_64_kilobytes_takes_long() -> None:
         if time.process_time() - began > 0.25:
             slow.append(unit)
     assert slow == []
+
+
+WORK: list[tuple[Any, Any]] = [
+    ({"items": {"enum": list(range(5_000))}}, [6_000] * 10_000),
+    ({"items": {"enum": [f"name {number}" for number in range(250)]}}, ["name 3"] * 9_900),
+    ({"allOf": [{"uniqueItems": True}] * 250}, list(range(24_000))),
+    ({"allOf": [{"required": [f"name {number}" for number in range(2_000)]}] * 500}, {}),
+    ({"multipleOf": 0.01}, 10**309),
+    ({"const": list(range(20_000))}, list(range(20_000))),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), WORK, ids=lambda part: str(part)[:30])
+def test_work_of_a_schema_is_bounded(schema: Any, value: Any) -> None:
+    """The work on the loop is under 100 ms: see docs/threats.md."""
+    least = min(timed(schema, value) for _ in range(3))
+    assert least < 0.1
+
+
+def timed(schema: Any, value: Any) -> float:
+    began = time.process_time()
+    found_faults(schema, value)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize(
+    ("choices", "value", "fits"),
+    [
+        ([1], True, False),
+        ([1], 1.0, True),
+        ([{"a": 1}], {"a": 1.0}, True),
+        ([0], False, False),
+        (["x"], "x", True),
+    ],
+)
+def test_choices_are_compared_as_json(choices: Any, value: Any, fits: bool) -> None:
+    assert (found_faults({"enum": choices}, value) == []) is fits
+
+
+def test_faults_of_a_value_are_few_and_short() -> None:
+    found = found_faults({"items": {"enum": list(range(100))}}, ["x"] * 500)
+    assert len(found) == 20
+    assert found[0].message == "'x' is not one of the 100 choices"

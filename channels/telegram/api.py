@@ -241,7 +241,7 @@ def _wait(payload: bytes) -> float:
         seconds = SessionRequest.parse_json_payload(payload)["parameters"]["retry_after"]
     except (TelegramError, LookupError):
         return _FLOOD_SECONDS
-    return float(seconds) if isinstance(seconds, int) else _FLOOD_SECONDS
+    return float(min(seconds, 10**6)) if isinstance(seconds, int) and seconds >= 0 else _FLOOD_SECONDS
 
 
 class NotTaken(Portable, NetworkError):

@@ -368,7 +368,7 @@ def _read(payload: str) -> tuple[str | None, bool]:
 
 
 def _wait(header: str) -> float:
-    return float(header) if header.isdecimal() and len(header) < 6 else 0.0
+    return float(header) if header.isascii() and header.isdecimal() and len(header) < 6 else 0.0
 
 
 class Patience:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from channels import Address, Channel, Json, Person, Reply
+from channels.cancellable_threads import FILES, in_thread
 from channels.channel import is_one_message
 from gateway import wording
 from gateway.access import AllowList
@@ -29,6 +30,7 @@ from gateway.engine.tool_locks import ToolLocks
 from gateway.observe.teller import Teller
 from gateway.pending import words
 from gateway.pending.actions import ConversationActions
+from gateway.pending.folding import base_language
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.old_seals import look_at_actions
 from gateway.pending.seal import Keyring, Purpose
@@ -207,12 +209,13 @@ class EngineContext:
         """Load the words and sentences of these languages in a thread: reading and answering then do not block."""
         if self._languages.issuperset(tags):
             return
-        wanted = [FALLBACK, *filter(None, (self.bot.language, *tags))]
-        await asyncio.to_thread(words.prepare, *wanted)
-        await asyncio.to_thread(wording.prepare, *wanted)
+        named = {base_language(tag) for tag in (FALLBACK, self.bot.language, *tags) if tag}
+        if new := named - self._languages:
+            with contextlib.suppress(RuntimeError):  # without a free thread they are loaded when they are used
+                await in_thread(partial(_load_languages, *new), threads=FILES)
         if len(self._languages) > _MOST_LANGUAGES:
             self._languages.clear()
-        self._languages.update(tags, wanted)
+        self._languages.update(tags, named)
 
     def language_of(self, actions: ConversationActions) -> str:
         """Return the language of messages about these actions, else the bot's default language."""
@@ -349,3 +352,8 @@ class EngineContext:
 
 def _channel_of(conversation: str) -> str:
     return conversation.partition("/")[2].partition(":")[0]
+
+
+def _load_languages(*languages: str) -> None:
+    words.prepare(*languages)
+    wording.prepare(*languages)

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
 
 from jsonschema.exceptions import SchemaError
@@ -20,11 +21,35 @@ from referencing.jsonschema import DRAFT202012
 from channels import Json
 
 _MOST_STEPS = 20_000
-"""The most keywords applied in one validation. A few nested ``allOf`` can need more than a day."""
+"""The most keywords applied in one validation. A few nested ``allOf`` can need more than a day.
+
+A keyword with a long value, or applied to a long list, counts as more.
+"""
+_ITEMS_A_STEP = 20
+_UNIQUE_A_STEP = 2
+_MOST_FAULTS = 20
+"""The most faults of a value. More help nobody, and each has a text with the value."""
+_MOST_CHOICES = 50
+"""The most choices in the text of a fault."""
 _LONGEST_PATTERN = 1_000
 _VALUES = ("const", "default", "enum", "examples")
 """The keywords with values instead of schemas."""
-_steps: ContextVar[list[int]] = ContextVar("askfirst_schema_steps")
+_work: ContextVar[_Work] = ContextVar("askfirst_schema_work")
+
+
+class _Work:
+    """The work of one validation."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_STEPS
+        self.choices: dict[int, frozenset[str]] = {}
+        """The id of an enum -> its values as JSON."""
+
+    def count(self, steps: int) -> None:
+        """Count steps. Raises _TooLong."""
+        self.left -= steps
+        if self.left < 0:
+            raise _TooLong
 
 
 class _TooLong(Exception):
@@ -84,17 +109,19 @@ def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
         return [Fault((), "", "the value is nested too deeply")]
     except _TooLong:
         return [Fault((), "", "it takes too long to check the value by the schema")]
+    except OverflowError:
+        return [Fault((), "", "it has a number too large to be checked by the schema")]
     except Unresolvable as error:  # relative to an inner $id
         return [Fault((), "", f"the schema has a $ref that leads nowhere: {error.ref}")]
 
 
 def _validate(schema: Mapping[str, Json], value: Json) -> list[Any]:
     validator = _bounded(validator_for(schema, Draft202012Validator))(dict(schema), registry=Registry())
-    token = _steps.set([_MOST_STEPS])
+    token = _work.set(_Work())
     try:
-        return list(validator.iter_errors(value))
+        return list(islice(validator.iter_errors(value), _MOST_FAULTS))
     finally:
-        _steps.reset(token)
+        _work.reset(token)
 
 
 @functools.cache
@@ -103,10 +130,8 @@ def _bounded(validator: Any) -> Any:
 
     def counted(keyword: Callable[..., Iterator[Any] | None]) -> Callable[..., Iterator[Any] | None]:
         def apply(*args: Any) -> Iterator[Any] | None:
-            left = _steps.get()
-            left[0] -= 1
-            if left[0] < 0:
-                raise _TooLong
+            long = args[1] if isinstance(args[1], (list, dict)) and keyword is not _enum else ()
+            _work.get().count(1 + len(long) // _ITEMS_A_STEP)
             return keyword(*args)
 
         return apply
@@ -168,9 +193,25 @@ def _additional_properties(validator: Any, more: Any, value: Json, schema: Any) 
 
 def _unique_items(validator: Any, unique: bool, value: Json, schema: Any) -> Iterator[Any]:
     if unique and isinstance(value, list):
-        written = [json.dumps(_canonical(item), sort_keys=True) for item in value]
+        _work.get().count(len(value) // _UNIQUE_A_STEP)
+        written = [_written(item) for item in value]
         if len(set(written)) < len(written):
-            yield NotValid(f"{value!r} has non-unique elements")
+            yield NotValid(f"{repr(value)[:_LONGEST_PATTERN]} has non-unique elements")
+
+
+def _enum(validator: Any, choices: Any, value: Json, schema: Any) -> Iterator[Any]:
+    work = _work.get()
+    known = work.choices.get(id(choices))
+    if known is None:
+        work.count(len(choices) // _ITEMS_A_STEP)
+        known = work.choices[id(choices)] = frozenset(map(_written, choices))
+    if _written(value) not in known:
+        said = repr(choices) if len(choices) <= _MOST_CHOICES else f"the {len(choices)} choices"
+        yield NotValid(f"{value!r} is not one of {said}")
+
+
+def _written(value: Json) -> str:
+    return json.dumps(_canonical(value), sort_keys=True)
 
 
 def _canonical(value: Json) -> Json:
@@ -189,6 +230,7 @@ _LINEAR: Final = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
+    "enum": _enum,
     "uniqueItems": _unique_items,
 }
 """The keywords with more than linear time in the library."""

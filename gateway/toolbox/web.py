@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import html
 import re
 import socket
@@ -17,6 +18,11 @@ from yarl import URL
 
 from gateway.tools import Tool, ToolFailed
 
+_CHARSET: Final = re.compile(
+    r"ascii|utf-(8|16|16-le|16-be)|iso8859-\d+|cp(125\d|874|866|932|949)|koi8-[ru]|mac-(roman|cyrillic)|gb(k|2312|18030)|big5"
+    r"|euc_(jp|kr)|shift_jis|iso2022_jp"
+)
+"""The charsets of the web: https://encoding.spec.whatwg.org."""
 _MOST_BYTES: Final = 1_000_000
 _SECONDS: Final = 15.0
 _MOST_REDIRECTS: Final = 5
@@ -77,9 +83,18 @@ async def _read(session: aiohttp.ClientSession, url: URL, hosts: Sequence[str], 
             if not kind.startswith(_TEXTS):
                 raise ToolFailed(f"the page is no text but {kind[:60]}")
             body = await _body(response)
-            text = body.decode(response.get_encoding(), "replace")
+            text = body.decode(_encoding(response.charset), "replace")
             return await _text_of(text) if "html" in kind else text
     raise ToolFailed(f"the page leads on more than {_MOST_REDIRECTS} times")
+
+
+def _encoding(charset: str | None) -> str:
+    """Return the codec of a page. Other codecs of Python, such as punycode, take minutes or are no charset."""
+    try:
+        name = codecs.lookup(charset or "utf-8").name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if _CHARSET.fullmatch(name) else "utf-8"
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

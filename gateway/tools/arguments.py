@@ -122,9 +122,14 @@ class Arguments:
         try:
             return self._model.model_validate(given)
         except ValidationError as error:
-            found = problems(error.errors(), given, self.schema["properties"], injects=self._injects)
+            found = self._problems(error, given)
         expected = ", ".join(f"{name} (required)" if name in required else name for name in self._fields)
         raise ToolValidationError(self._tool_name, *found, expected=expected or "no arguments")
+
+    def _problems(self, error: ValidationError, given: Mapping[str, Any]) -> list[Problem]:
+        if (count := error.error_count()) > MOST_PROBLEMS:
+            return [Problem("", f"{count} values do not fit", "Read the types of the parameters again")]
+        return problems(error.errors(), given, self.schema["properties"], injects=self._injects)
 
     def _wrong_defaults(self) -> list[Problem]:
         try:
@@ -272,6 +277,8 @@ def _careful(annotation: Any) -> Any:
 
 
 _INJECTED = "A parameter that config_injector fills in is annotated Injected[...] (from askfirst)"
+MOST_PROBLEMS = 100
+"""The most problems of one call that are named. A model that sends more has sent another thing altogether."""
 _MOST_SAID = 200
 """The most characters of a fault text from the JSON Schema library: the text quotes the value."""
 

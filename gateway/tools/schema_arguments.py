@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from channels import Json
-from gateway.tools.arguments import schema_problems, unexpected
+from gateway.tools.arguments import MOST_PROBLEMS, schema_problems, unexpected
 from gateway.tools.errors import Problem, ToolValidationError
 
 _NAMES: dict[Any, str] = {
@@ -186,7 +186,10 @@ class SchemaArguments:
         return not any(fault.path == (name,) for fault in self._faults(self.schema, {name: None}))
 
     def _unknown(self, given: Mapping[str, Any]) -> list[Problem]:
-        return [unexpected(name, self._properties) for name in given if name not in self._properties]
+        unknown = [name for name in given if name not in self._properties]
+        if len(unknown) > MOST_PROBLEMS:
+            return [Problem("", f"{len(unknown)} unknown parameters", "Use the names of the parameters")]
+        return [unexpected(name, self._properties) for name in unknown]
 
 
 def without_wrong_defaults(schema: Mapping[str, Json], wrong: list[str]) -> dict[str, Any]:

@@ -42,8 +42,6 @@ GIVE_UP_AFTER = timedelta(hours=24)
 """Parts of this age are no longer tried."""
 _REPORTED_WITHIN_SECONDS = 10.0
 """Time limit for a reporting platform to name the message of an accepted, unanswered call."""
-_LONGEST_SECONDS = 86_400.0
-"""The longest wait asked for by a platform that is taken."""
 _BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 """The wait after a failed call, by the number of earlier failures."""
 
@@ -204,9 +202,7 @@ def plan_after_failure(
         case Undeliverable():
             return Drop() if edits else GiveUp(f"not deliverable: {error.code}")
         case RateLimited():
-            asked = error.retry_after_seconds
-            seconds = asked if 0 <= asked <= _LONGEST_SECONDS else _LONGEST_SECONDS
-            return Wait(seconds=seconds, why=error.code, failed=False)
+            return Wait(seconds=error.retry_after_seconds, why=error.code, failed=False)
     seconds = _BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS) - 1)]
     if isinstance(error, Ambiguous) and reports:
         seconds = max(seconds, _REPORTED_WITHIN_SECONDS)

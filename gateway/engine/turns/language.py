@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import subprocess
@@ -12,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
+
+from channels.cancellable_threads import FILES, in_thread
 
 _LEAST_LETTERS = 20
 """The least number of letters: a shorter text could be of several languages."""
@@ -49,7 +50,7 @@ def prepare_detection() -> None:
 async def prepare_for(texts: Iterable[str]) -> None:
     """Load the statistics in a thread if a text is long enough. Most gateways never need them."""
     if not _loaded and any(map(_is_long_enough, texts)):
-        await asyncio.to_thread(prepare_detection)
+        await in_thread(prepare_detection, threads=FILES)
 
 
 def detect_language(texts: Iterable[str]) -> str | None:
