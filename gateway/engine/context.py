@@ -47,6 +47,7 @@ from gateway.tools.pending_action import Detail, PendingAction
 from gateway.wording import FALLBACK
 
 _OTHER_RELEASE_SECONDS = 60.0
+_LONGEST_TAG = 35
 _MOST_LANGUAGES = 1_000
 """Limit of remembered tags: a platform passes on any tag of a person's device."""
 
@@ -209,13 +210,13 @@ class EngineContext:
         """Load the words and sentences of these languages in a thread: reading and answering then do not block."""
         if self._languages.issuperset(tags):
             return
-        named = {base_language(tag) for tag in (FALLBACK, self.bot.language, *tags) if tag}
+        named = {base_language(tag) for tag in (FALLBACK, self.bot.language, *tags) if tag and len(tag) <= _LONGEST_TAG}
         if new := named - self._languages:
             with contextlib.suppress(RuntimeError):  # without a free thread they are loaded when they are used
                 await in_thread(partial(_load_languages, *new), threads=FILES)
         if len(self._languages) > _MOST_LANGUAGES:
             self._languages.clear()
-        self._languages.update(tags, named)
+        self._languages.update((tag for tag in tags if tag is None or len(tag) <= _LONGEST_TAG), named)
 
     def language_of(self, actions: ConversationActions) -> str:
         """Return the language of messages about these actions, else the bot's default language."""

@@ -8,6 +8,7 @@ person. Tags within code are text.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,12 +19,19 @@ from gateway.providers.calls import WRITTEN, joined
 from gateway.providers.lenient import told_once
 
 _NAMES: Final = r"(?:seed:)?(?:think|thinking|thought|reasoning)"
-_OPENS: Final = rf"<{_NAMES}(?:\s[^<>]{{0,80}})?>|\[THINK\]|◁think▷|<\|channel\|>analysis<\|message\|>"
-_CLOSES: Final = rf"</{_NAMES}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>"
+_OPENS: Final = (
+    rf"<{_NAMES}(?:\s[^<>]{{0,80}})?>|\[THINK\]|◁think▷|<\|channel\|>analysis<\|message\|>"
+    r"|<\|(?:begin_of_thought|START_THINKING)\|>|<\|channel>\s*thought\b|<unused94>(?:thought\b)?"
+)
+_CLOSES: Final = (
+    rf"</{_NAMES}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>"
+    r"|<\|(?:end_of_thought|END_THINKING)\|>|<channel\|>|<unused95>"
+)
 _TAG: Final = re.compile(rf"(?P<opens>{_OPENS})|(?P<closes>{_CLOSES})", re.IGNORECASE)
 _TOKEN: Final = re.compile(rf"```|`|{_OPENS}|{_CLOSES}", re.IGNORECASE)
 _MAY_BEGIN: Final = re.compile(
-    r"`{1,2}\Z|[<\[◁][^<>\[\]◁▷\n]{0,30}\Z|<\|channel\|>\w{0,8}(?:<[|a-z]{0,9})?\Z", re.IGNORECASE
+    r"`{1,2}\Z|[<\[◁][^<>\[\]◁▷\n]{0,30}\Z|<\|channel\|>\w{0,8}(?:<[|a-z]{0,9})?\Z|<\|channel>\s{0,2}\w{0,7}\Z",
+    re.IGNORECASE,
 )
 _CODE: Final = re.compile(
     r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)[^\n]*\n(?:.*\n)*? {0,3}(?P=fence)[`~]*[ \t]*$"
@@ -33,7 +41,8 @@ _CODE: Final = re.compile(
 """Code as in CommonMark: a block with both fences, or a span of one paragraph between equal rows of backticks."""
 _CALL: Final = re.compile(
     r"</?(?:minimax:)?tool_calls?>|<[|｜]tool[_▁]calls?(?:[_▁]section)?[_▁]begin[|｜]>|<[|｜]tool_call[|｜]>|\[TOOL_CALLS\]"
-    r"|<function=|<\|python_tag\|>|<[|｜]DSML[|｜]",
+    r"|<function=|<\|python_tag\|>|[<‹][|｜]{1,2}DSML[|｜]|<\|tool_call>|</?function_calls>|<invoke name=|<TOOLCALL>"
+    r"|<\|START_ACTION\|>|\bfunctools\[|<\|channel\|>commentary to=",
     re.IGNORECASE,
 )
 
@@ -148,7 +157,9 @@ def shown(provider: str, response: Response, text: AnswerText, request: Request,
     content = text.whole()
     if response.finish == "refused":
         return replace(response, content=without_thoughts(response.content))
-    before = _before_raw_call(content) if request.tools and not response.tool_calls else None
+    before: str | None = None
+    if request.tools and not response.tool_calls:
+        before = "" if _is_call(content, request) else _before_raw_call(content)
     if before is None:
         return response if content == response.content else replace(response, content=content)
     told_once(f"{provider}: the model {model} writes its calls into the text: name it text+{provider}:{model}")
@@ -160,3 +171,15 @@ def _before_raw_call(text: str) -> str | None:
     """Return the text in front of a written call; None without a call outside of code."""
     found = next(_outside_code(_CALL, text), None)
     return None if found is None else text[: found.start()].rstrip()
+
+
+def _is_call(text: str, request: Request) -> bool:
+    """Return True if a text is nothing but a call of a tool as JSON."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    names = {tool.name for tool in request.tools}
+    return isinstance(value, dict) and value.get("name") in names and bool({"arguments", "parameters"} & value.keys())

@@ -6,6 +6,7 @@ the language from the action alone.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import sys
@@ -32,6 +33,7 @@ from gateway.wording import LANGUAGES, say
 from tests.engine.bots import Invoices, Model
 from tests.engine.rig import Platform, Rig, here, message, rig
 from tests.engine.test_tampered_records import read, write
+from tests.threads import all_threads_hang
 
 ANA = Person(channel="test", account="bot", user_id="ana", name="Ana")
 _numbers = itertools.count()
@@ -465,3 +467,11 @@ def test_newest_text_of_clear_language_decides() -> None:
 @pytest.mark.usefixtures("without_the_library")
 def test_without_the_library_no_language_is_found() -> None:
     assert detect_language([LONG]) is None
+
+
+async def test_new_language_needs_no_thread_of_an_author(chat: Rig, invoices: Invoices) -> None:
+    with all_threads_hang():
+        async with asyncio.timeout(10):
+            await chat.worker.context.load_languages("es-MX", "xx", "x" * 10_000)
+    assert {"es", "es-MX", "xx"} <= chat.worker.context._languages
+    assert max(len(tag or "") for tag in chat.worker.context._languages) < 36

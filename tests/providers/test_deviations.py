@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.providers.anthropic.messages import AnthropicAnswer
-from gateway.providers.base import ProviderError, Response
+from gateway.providers.base import ProviderError, Request, Response, ToolSpec
 from gateway.providers.lenient import FailedAnswer
 from gateway.providers.openai.chat import OpenAIAnswer
-from gateway.providers.thoughts import AnswerText
+from gateway.providers.thoughts import AnswerText, shown, without_thoughts
 
 ARGS = '{"invoice_id":"INV 7"}'
 MEANT: list[Any] = [{"invoice_id": "INV 7"}]
@@ -212,3 +212,58 @@ def test_limit_of_tokens_is_not_mended_by_a_later_reason() -> None:
     ):
         answer.add(each)
     assert answer.response("m", "", "http://localhost", 0.0).finish == "length"
+
+
+THOUGHTS = [
+    "<|channel>thought\nI wonder<channel|>Hello",
+    "<|START_THINKING|>I wonder<|END_THINKING|>Hello",
+    "<|begin_of_thought|>I wonder<|end_of_thought|>Hello",
+    "<unused94>thought\nI wonder<unused95>Hello",
+]
+
+
+@pytest.mark.parametrize("written", THOUGHTS)
+def test_thoughts_are_not_shown_in_any_cut(written: str) -> None:
+    assert without_thoughts(written) == "Hello"
+    for size in (1, 3, 7, 100):
+        text = AnswerText()
+        drafts = "".join(text.add(written[at : at + size]) for at in range(0, len(written), size))
+        assert "wonder" not in drafts
+        assert text.whole().strip() == "Hello"
+
+
+CALLS = [
+    "Sure. <|tool_call>call:delete{}",
+    "Sure. ‹｜｜DSML｜｜ calls>",
+    'Sure. <function_calls><invoke name="delete">',
+    "Sure. <TOOLCALL>[{}]",
+    "Sure. <|START_ACTION|>[]",
+    "Sure. functools[{}]",
+    "Sure. <|channel|>commentary to=functions.delete",
+]
+
+
+@pytest.mark.parametrize("written", CALLS)
+def test_raw_call_in_a_text_is_no_answer(written: str) -> None:
+    assert said(written) == ("Sure.", ["unknown"])
+
+
+@pytest.mark.parametrize(
+    ("written", "calls"),
+    [
+        ('{"name": "delete", "parameters": {}}', ["unknown"]),
+        ('{"name": "delete", "price": 3}', []),
+        ('{"name": "another", "parameters": {}}', []),
+        ("`<TOOLCALL>` is how it is written", []),
+    ],
+)
+def test_json_of_a_call_alone_is_a_call(written: str, calls: list[str]) -> None:
+    assert said(written) == ("" if calls else written, calls)
+
+
+def said(written: str) -> tuple[str, list[str]]:
+    text = AnswerText()
+    text.add(written)
+    request = Request(messages=[], tools=[ToolSpec(name="delete", description="", parameters={})])
+    response = shown("openai", Response(content=written), text, request, "m")
+    return response.content, [call.name for call in response.tool_calls]
