@@ -120,7 +120,7 @@ def test_chat_completions(chunks: list[Any], meant: list[Any] | None) -> None:
 
 
 @pytest.mark.parametrize("bad", ["length", "error", "content_filter"])
-def test_good_reason_behind_a_bad_one_mends_nothing(bad: str) -> None:
+def test_good_reason_behind_a_bad_one_changes_no_end(bad: str) -> None:
     chunks = [chunk(head(arguments=ARGS)), chunk(finish=bad), END]
     if bad == "error":
         with pytest.raises(ProviderError):
