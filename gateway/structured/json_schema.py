@@ -34,10 +34,10 @@ _MOST_CHOICES = 50
 _LONGEST_PATTERN = 1_000
 _VALUES = ("const", "default", "enum", "examples")
 """The keywords with values instead of schemas."""
-_work: ContextVar[_Work] = ContextVar("askfirst_schema_work")
+_work: ContextVar[_Effort] = ContextVar("askfirst_schema_work")
 
 
-class _Work:
+class _Effort:
     """The work of one validation."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
 
 def _validate(schema: Mapping[str, Json], value: Json) -> list[Any]:
     validator = _bounded(validator_for(schema, Draft202012Validator))(dict(schema), registry=Registry())
-    token = _work.set(_Work())
+    token = _work.set(_Effort())
     try:
         return list(islice(validator.iter_errors(value), _MOST_FAULTS))
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import anthropic
@@ -18,6 +18,7 @@ import httpx2
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.anthropic.messages import AnthropicAnswer, Conversation
 from gateway.providers.base import Request, Response
+from gateway.providers.event_streams import corrected
 from gateway.providers.history import without_echoes
 from gateway.providers.refusals import texts_in
 from gateway.providers.thoughts import AnswerText, shown
@@ -65,6 +66,21 @@ _WITHOUT_CODE = {"Your credit balance is too low": "billing_error", "prompt is t
 _WITHOUT_SCHEMAS = re.compile(r"claude-(2|3|instant)|claude-(sonnet|opus)-4(-0|-2025\d+|$)")
 """The models without schema enforcement: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
 
+
+def _connected(**given: Any) -> anthropic.AsyncAnthropic:
+    hooks = {"response": [corrected(_events, names_events=True)]}
+    return anthropic.AsyncAnthropic(**given, http_client=anthropic.DefaultAsyncHttpxClient(event_hooks=hooks))
+
+
+def _events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return the events of a whole message."""
+    yield {"type": "message_start", "message": {**answer, "content": []}}
+    blocks = answer.get("content")
+    for index, block in enumerate(blocks if isinstance(blocks, list) else []):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+    yield {"type": "message_delta", "delta": {"stop_reason": answer.get("stop_reason")}, "usage": answer.get("usage")}
+
+
 _VENDOR = Vendor(
     name="anthropic",
     url="https://api.anthropic.com",
@@ -75,7 +91,7 @@ _VENDOR = Vendor(
     breaks=(anthropic.APIConnectionError, httpx2.HTTPError),
     answers=anthropic.APIError,
     others=anthropic.AnthropicError,
-    connect=anthropic.AsyncAnthropic,
+    connect=_connected,
     without_schemas=_WITHOUT_SCHEMAS,
     details=_details,
 )

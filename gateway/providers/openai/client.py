@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ import openai
 
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import Request, Response, ToolSpec
+from gateway.providers.event_streams import corrected
 from gateway.providers.history import without_echoes
 from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
 from gateway.providers.openai.compat import LIMITS, VARIABLE, Compat, compat_of, known_of, refused_in
@@ -49,6 +50,18 @@ _MOST_LEARNT = 4
 _ROOM_TO_REASON = 8000
 """The tokens added for hidden reasoning, so a short limit does not end a reply before the first word."""
 
+
+def _connected(**given: Any) -> openai.AsyncOpenAI:
+    hooks = {"response": [corrected(_events, names_events=False)]}
+    return openai.AsyncOpenAI(**given, http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks))
+
+
+def _events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return the events of a whole answer of either API."""
+    is_response = answer.get("object") == "response"
+    yield {"type": "response.completed", "response": answer} if is_response else answer
+
+
 _VENDOR = Vendor(
     name="openai",
     url="https://api.openai.com/v1",
@@ -58,7 +71,7 @@ _VENDOR = Vendor(
     breaks=(openai.APIConnectionError,),
     answers=openai.APIError,
     others=openai.OpenAIError,
-    connect=openai.AsyncOpenAI,
+    connect=_connected,
     without_schemas=_WITHOUT_SCHEMAS,
     details=lambda error: ((error.code, error.type), error.param),
 )

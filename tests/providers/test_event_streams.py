@@ -1,0 +1,77 @@
+"""Streams of compatible servers in other forms, through the libraries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.providers import Provider, ProviderError, Response
+from tests.fakes.model_server import ModelServer, Raw
+from tests.providers.vendors import ASKED, VENDORS, Vendor
+
+CHUNKS: list[dict[str, Any]] = [
+    {"choices": [{"index": 0, "delta": {"content": "Hel"}}]},
+    {"choices": [{"index": 0, "delta": {"content": "lo"}}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+]
+MESSAGE: dict[str, Any] = {
+    "id": "m1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "Hello"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 1, "output_tokens": 2},
+}
+EVENTS: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {**MESSAGE, "content": []}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+]
+WHOLE = {
+    "id": "c1",
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+}
+
+
+def lines(events: list[dict[str, Any]], *, between: str = "", end: str = "\n") -> str:
+    written = [f"data: {json.dumps(each)}{end}{end}" for each in events]
+    return between + between.join(written) + between
+
+
+SHAPES = [
+    ("openai", Raw(lines(CHUNKS, between="data:\n\n") + "data: [DONE]\n\n", "text/event-stream")),
+    ("openai", Raw(lines(CHUNKS, between="data: ping\n\n") + "data: [DONE]\n\n", "text/event-stream")),
+    ("openai", Raw(lines(CHUNKS, end="\r\n") + "data: [DONE]\r\n\r\n", "text/event-stream")),
+    ("openai", Raw(lines(CHUNKS, end="\r") + "data: [DONE]\r\r", "text/event-stream")),
+    ("openai", Raw(json.dumps(WHOLE, indent=2), "application/json")),
+    ("anthropic", Raw(lines(EVENTS), "text/event-stream")),
+    ("anthropic", Raw(lines(EVENTS, between=": keep-alive\n\n"), "text/event-stream")),
+    ("anthropic", Raw(json.dumps(MESSAGE, indent=2), "application/json")),
+]
+
+
+@pytest.mark.parametrize(("vendor", "answer"), [(VENDORS[name], answer) for name, answer in SHAPES])
+async def test_answer_in_another_form_of_stream_arrives(
+    vendor: Vendor, answer: Raw, model: ModelServer, provider: Provider
+) -> None:
+    model.script([answer])
+    items = [item async for item in provider.stream(ASKED)]
+    assert "".join(item for item in items if isinstance(item, str)) == "Hello"
+    (response,) = [item for item in items if isinstance(item, Response)]
+    assert (response.content, response.finish) == ("Hello", "stop")
+
+
+@pytest.mark.parametrize("vendor", [VENDORS["openai"], VENDORS["anthropic"]], ids=["openai", "anthropic"])
+async def test_error_in_place_of_a_stream_has_the_words_of_the_server(
+    vendor: Vendor, model: ModelServer, provider: Provider
+) -> None:
+    error = {"type": "error", "error": {"type": "api_error", "message": "the GPU is gone"}}
+    model.script([Raw(json.dumps(error), "application/json")])
+    with pytest.raises(ProviderError, match="the GPU is gone"):
+        _ = [item async for item in provider.stream(ASKED)]
