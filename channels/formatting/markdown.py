@@ -28,8 +28,8 @@ _MOST_CELLS = 10_000
 
 _MOST_SIGNS = 1_500
 _SIGNS_OF_A_LINE = 2
-"""The marks that a line counts as. `_MOST_SIGNS` limits the marks of emphasis, code, cells, links, pictures and
-tags: each is a token."""
+"""The marks that a line counts as. `_MOST_SIGNS` limits the marks of emphasis, code, cells, pictures and tags:
+each is a token or two."""
 
 _PHONE_COLUMNS = 36
 """Characters of fixed width in a line of a phone."""
@@ -72,7 +72,8 @@ def is_quick(text: str) -> bool:
     """Return True if a Markdown parser reads this text quickly. False for a text built to be slow."""
     if len(text) > MAX_MARKDOWN or text.count("[") > _MOST_BRACKETS:
         return False
-    if sum(map(text.count, "*_~`|[<!")) + _SIGNS_OF_A_LINE * text.count("\n") > _MOST_SIGNS:
+    signs = sum(map(text.count, ("*", "_", "~", "`", "|", "![", "![", "<!")))
+    if signs + _SIGNS_OF_A_LINE * text.count("\n") > _MOST_SIGNS:
         return False
     lines = text.split("\n")
     return len(lines) * (1 + max(line.count("|") for line in lines)) <= _MOST_CELLS

@@ -44,6 +44,8 @@ class _Call:
     index: int | None = None
     """The index of its first piece. None also for a call in one piece."""
     in_one_piece: bool = False
+    is_settled: bool = False
+    """True if the server has told the end of the call."""
 
     @property
     def is_whole(self) -> bool:
@@ -90,8 +92,12 @@ class CallAssembler:
         call_id: str | None = None,
         name: str | None = None,
         arguments: str | Mapping[str, Any] | None = None,
+        begins: bool = False,
     ) -> None:
-        """Add a piece. `arguments` is a part of the JSON text, or all arguments as an object."""
+        """Add a piece. `arguments` is a part of the JSON text, or all arguments as an object.
+
+        `begins`: the API tells the begin of a call, and this is one.
+        """
         text = _written(arguments)
         seen = next((call for call in reversed(self._calls) if call_id and call.call_id == call_id), None)
         if seen is not None:
@@ -99,7 +105,7 @@ class CallAssembler:
         elif call_id:
             call = self._of_new_id(index, call_id, name or "")
         elif name:
-            call = self._of_name(index, name, text)
+            call = self._begin(None, name) if begins else self._of_name(index, name, text)
         elif text.strip() or (text and self._calls):  # a blank piece may be a blank of an argument
             call = self._continued(index)
         else:
@@ -161,19 +167,25 @@ class CallAssembler:
         return len(ids) > 1 or any(not call.name for call in self._calls) or any(not c.text for c in self._passed_over)
 
     def _may_be_one(self, values: Sequence[object]) -> bool:
-        """Return True if a call without arguments is followed by a call of the same name that may be its rest.
+        """Return True if a call without arguments stands beside a call of the same name that may be a part of it.
 
         Some servers give each piece a new id, or repeat id and name behind an empty object
         (https://github.com/BerriAI/litellm/pull/28223, https://github.com/vllm-project/vllm/pull/23522).
         """
-        for number, (call, value) in enumerate(zip(self._calls, values, strict=True)):
+        for call, value in zip(self._calls, values, strict=True):
             if value != {} or call.in_one_piece:
                 continue
-            for other, its in zip(self._calls[number + 1 :], values[number + 1 :], strict=True):
+            for other, its in zip(self._calls, values, strict=True):
                 same_place = call.index == other.index or call.call_id == other.call_id
-                if other.name == call.name and its != {} and (same_place or not call.text.strip()):
+                unsettled = not call.text.strip() and not call.is_settled
+                if other.name == call.name and its != {} and (same_place or unsettled):
                     return True
         return False
+
+    def settle(self, index: int | None) -> None:
+        """Take note of the end of the call at an index: no piece of it follows."""
+        for call in self._by_index.get(index, ()) if index is not None else ():
+            call.is_settled = True
 
     def _begin(self, call_id: str | None, name: str) -> _Call:
         call = _Call(call_id or None, name)
@@ -188,7 +200,7 @@ class CallAssembler:
         return begun[-1] if begun else None
 
     def _of_known_id(self, call: _Call, name: str, text: str) -> _Call:
-        if name and text not in ("", call.text) and call.is_whole:  # some servers give two calls the same id
+        if name and text.strip() and text != call.text and call.is_whole:  # some servers give two calls the same id
             return self._begin(call.call_id, name)
         call.name = call.name or name
         self._is_doubtful = self._is_doubtful or name not in ("", call.name)
@@ -208,6 +220,9 @@ class CallAssembler:
             return home
         if home is not None and home.name == name and home.call_id is not None:
             return self._continued(index) if text.strip() else home  # some servers repeat it in each piece
+        if home is not None and home.name == name and home.is_whole and not text.strip():
+            self._is_doubtful = True  # an empty rest, or a second call without arguments?
+            return home
         if home is None or home.is_whole:
             # an index that drifts, and its name once more?
             self._is_doubtful |= any(call.name == name and not call.is_whole for call in self._calls)

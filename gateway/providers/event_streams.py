@@ -33,15 +33,20 @@ def corrected(events: Events, *, names_events: bool) -> Callable[[httpx2.Respons
     async def correct(response: httpx2.Response) -> None:
         if response.status_code != 200 or response.headers.get("content-encoding", "identity") != "identity":
             return
-        kind, stream = response.headers.get("content-type", ""), response.stream
+        kind, stream = response.headers.get("content-type", "").lower(), response.stream
         if not isinstance(stream, httpx2.AsyncByteStream):
             return
         if "event-stream" in kind:
             response.stream = _Corrected(stream, _with_names(stream, names_events))
-        elif "json" in kind and _STREAMS.search(response.request.content):
+        elif "json" in kind and _asks_for_a_stream(response.request.content):
             response.stream = _Corrected(stream, _in_events(stream, events))
 
     return correct
+
+
+def _asks_for_a_stream(body: bytes) -> bool:
+    asked = _read(body) if _STREAMS.search(body) else None
+    return isinstance(asked, dict) and asked.get("stream") is True
 
 
 class _Corrected(httpx2.AsyncByteStream):
@@ -58,10 +63,9 @@ class _Corrected(httpx2.AsyncByteStream):
 
 async def _with_names(stream: httpx2.AsyncByteStream, names: bool) -> AsyncIterator[bytes]:
     """Yield the lines of a stream without empty data and, if required, with the names of the events."""
-    rest, named = b"", False
+    held, named = _Lines(), False
     async for piece in stream:
-        *lines, rest = _LINE.split(rest + piece)
-        _check(rest)
+        lines = held.add(piece)
         kept: list[bytes] = []
         for line in lines:
             if line.startswith(b"data:"):
@@ -74,32 +78,60 @@ async def _with_names(stream: httpx2.AsyncByteStream, names: bool) -> AsyncItera
             kept.append(line)
         if kept:
             yield b"\n".join([*kept, b""])
-    if rest:
+    if rest := held.rest():
         yield rest
 
 
+class _Lines:
+    """The lines of a stream. A piece is searched once, however long its line becomes."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._length = 0
+
+    def add(self, piece: bytes) -> list[bytes]:
+        """Add a piece, and return the lines that have ended. Raises ValueError for a line without end."""
+        if self._held and self._held[-1].endswith(b"\r"):  # the rest of a line end may be in this piece
+            piece = self._held.pop() + piece
+            self._length -= len(piece)
+        *lines, rest = _LINE.split(piece)
+        if lines:
+            lines[0] = b"".join([*self._held, lines[0]])
+            self._held, self._length = [], 0
+        self._held.append(rest)
+        self._length += len(rest)
+        if self._length > _MOST_BYTES:
+            raise ValueError("an event without end")
+        return lines
+
+    def rest(self) -> bytes:
+        """Return the last line, which has no end."""
+        return b"".join(self._held)
+
+
 async def _in_events(stream: httpx2.AsyncByteStream, events: Events) -> AsyncIterator[bytes]:
-    body = b""
+    body = bytearray()
     async for piece in stream:
         body += piece
-        _check(body)
-    answer = json.loads(body)
+        if len(body) > _MOST_BYTES:
+            raise ValueError("an answer without end")
+    answer = _read(bytes(body))
     if not isinstance(answer, dict):
         raise ValueError("the answer is no object")
-    for event in [answer] if "error" in answer else events(answer):
+    for event in [answer] if answer.get("error") else events(answer):
         yield f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n".encode()
     yield b"data: [DONE]\n\n"
 
 
-def _check(data: bytes) -> None:
-    if len(data) > _MOST_BYTES:
-        raise ValueError("an event without end")
+def _read(data: bytes) -> object:
+    """Return the value of a JSON text; None for another text."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _type_of(data: bytes) -> str | None:
-    try:
-        event = json.loads(data)
-    except ValueError:
-        return None
+    event = _read(data)
     name = event.get("type") if isinstance(event, dict) else None
     return name if isinstance(name, str) and name.replace("_", "").isalnum() else None

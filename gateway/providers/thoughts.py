@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
 from gateway.providers.base import Request, Response, ToolCall
@@ -33,12 +34,8 @@ _MAY_BEGIN: Final = re.compile(
     r"`{1,2}\Z|[<\[◁][^<>\[\]◁▷\n]{0,30}\Z|<\|channel\|>\w{0,8}(?:<[|a-z]{0,9})?\Z|<\|channel>\s{0,2}\w{0,7}\Z",
     re.IGNORECASE,
 )
-_CODE: Final = re.compile(
-    r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)[^\n]*\n(?:.*\n)*? {0,3}(?P=fence)[`~]*[ \t]*$"
-    r"|(?<!`)(?P<marks>`++)(?:[^\n]|\n(?!\s*\n)){1,2000}?(?<!`)(?P=marks)(?!`)",
-    re.MULTILINE,
-)
-"""Code as in CommonMark: a block with both fences, or a span of one paragraph between equal rows of backticks."""
+_FENCE: Final = re.compile(r"^ {0,3}(?P<mark>`{3,}+|~{3,}+)(?P<rest>[^\n]*)$", re.MULTILINE)
+_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`++)(?:[^\n]|\n(?!\s*\n)){1,2000}?(?<!`)(?P=marks)(?!`)")
 _CALL: Final = re.compile(
     r"</?(?:minimax:)?tool_calls?>|<[|｜]tool[_▁]calls?(?:[_▁]section)?[_▁]begin[|｜]>|<[|｜]tool_call[|｜]>|\[TOOL_CALLS\]"
     r"|<function=|<\|python_tag\|>|[<‹][|｜]{1,2}DSML[|｜]|<\|tool_call>|</?function_calls>|<invoke name=|<TOOLCALL>"
@@ -49,13 +46,44 @@ _CALL: Final = re.compile(
 
 def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield the matches of a pattern in a text, except matches inside closed code."""
-    blocks = _CODE.finditer(text) if "`" in text or "~~~" in text else iter(())
-    code = next(blocks, None)
+    pieces = _code_in(text) if "`" in text or "~~~" in text else iter(())
+    code = next(pieces, None)
     for found in pattern.finditer(text):
-        while code is not None and code.end() <= found.start():
-            code = next(blocks, None)
-        if code is None or found.start() < code.start():
+        while code is not None and code[1] <= found.start():
+            code = next(pieces, None)
+        if code is None or found.start() < code[0]:
             yield found
+
+
+def _code_in(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of code as in CommonMark: blocks with both fences, and spans between equal rows of backticks."""
+    at = 0
+    for begin, end in _blocks_in(text):
+        yield from (span.span() for span in _SPAN.finditer(text, at, begin))
+        yield begin, end
+        at = end
+    yield from (span.span() for span in _SPAN.finditer(text, at))
+
+
+def _blocks_in(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of the blocks. The time is linear: a fence that no later line can close is passed over."""
+    fences = list(_FENCE.finditer(text))
+    closing = [len(each["mark"]) if not each["rest"].strip("`~ \t") else 0 for each in fences]
+    longest: dict[str, list[int]] = {}
+    """The sign of a fence -> the longest closing fence from each place on."""
+    for sign in "`~":
+        rest = [length if each["mark"][0] == sign else 0 for each, length in zip(fences, closing, strict=True)]
+        longest[sign] = list(accumulate(reversed([*rest, 0]), max))[::-1]
+    number = 0
+    while number < len(fences):
+        opened, number = fences[number], number + 1
+        sign, length = opened["mark"][0], len(opened["mark"])
+        if longest[sign][number] < length:
+            continue
+        while fences[number]["mark"][0] != sign or closing[number] < length:
+            number += 1
+        yield opened.start(), fences[number].end()
+        number += 1
 
 
 def _parted(text: str) -> tuple[str, bool]:
@@ -156,7 +184,7 @@ def shown(provider: str, response: Response, text: AnswerText, request: Request,
     """Return the reply without thoughts. A call in the text becomes an unusable call."""
     content = text.whole()
     if response.finish == "refused":
-        return replace(response, content=without_thoughts(response.content))
+        return replace(response, content=joined(without_thoughts(response.content)))
     before: str | None = None
     if request.tools and not response.tool_calls:
         before = "" if _is_call(content, request) else _before_raw_call(content)

@@ -145,7 +145,7 @@ class Vendor:
             raise ProviderError(
                 self.name, f"the answer is not what the API answers ({fault})", retryable=True, fault=fault
             ) from None
-        except (self.others, ValueError):
+        except (self.others, ValueError, RecursionError):
             raise ProviderError(self.name, "the answer is not what the API answers", retryable=True) from None
 
     def _answered(self, error: Any, request: Request | None, secret: str) -> ProviderError:

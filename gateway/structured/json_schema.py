@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
@@ -27,6 +28,10 @@ A keyword with a long value, or applied to a long list, counts as more.
 """
 _ITEMS_A_STEP = 20
 _UNIQUE_A_STEP = 2
+_NODES_A_STEP = 100
+"""The parts of a value that count as a step each time a keyword reads it, or writes it into a fault."""
+_SLOW = ("unevaluatedProperties", "unevaluatedItems")
+_BRANCHES = ("anyOf", "oneOf", "allOf")
 _MOST_FAULTS = 20
 """The most faults of a value. More help nobody, and each has a text with the value."""
 _MOST_CHOICES = 50
@@ -38,18 +43,44 @@ _work: ContextVar[_Effort] = ContextVar("askfirst_schema_work")
 
 
 class _Effort:
-    """The work of one validation."""
+    """The work of one validation, or of several that share it."""
 
     def __init__(self) -> None:
         self.left = _MOST_STEPS
-        self.choices: dict[int, frozenset[str]] = {}
-        """The id of an enum -> its values as JSON."""
+        self.choices: dict[int, tuple[frozenset[str], str]] = {}
+        """The id of an enum -> its values as JSON, and its text for a fault."""
+        self.nodes: dict[int, int] = {}
+        """The id of a list or object in the value -> the number of its parts."""
 
     def count(self, steps: int) -> None:
         """Count steps. Raises _TooLong."""
         self.left -= steps
         if self.left < 0:
             raise _TooLong
+
+    def size(self, value: Json) -> int:
+        """Return the number of parts of a value, and of characters of a text."""
+        if isinstance(value, str):
+            return len(value)
+        if not isinstance(value, (list, dict)):
+            return 1
+        if (known := self.nodes.get(id(value))) is None:
+            inner = value.values() if isinstance(value, dict) else value
+            known = self.nodes[id(value)] = len(value) + sum([self.size(each) for each in inner if type(each) in _HELD])
+        return known
+
+
+_HELD: Final = frozenset({list, dict, str})
+
+
+@contextmanager
+def one_effort() -> Iterator[None]:
+    """Let all validations in the block share the steps of one."""
+    token = _work.set(_Effort())
+    try:
+        yield
+    finally:
+        _work.reset(token)
 
 
 class _TooLong(Exception):
@@ -109,7 +140,7 @@ def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
         return [Fault((), "", "the value is nested too deeply")]
     except _TooLong:
         return [Fault((), "", "it takes too long to check the value by the schema")]
-    except OverflowError:
+    except (OverflowError, ValueError):
         return [Fault((), "", "it has a number too large to be checked by the schema")]
     except Unresolvable as error:  # relative to an inner $id
         return [Fault((), "", f"the schema has a $ref that leads nowhere: {error.ref}")]
@@ -117,26 +148,30 @@ def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
 
 def _validate(schema: Mapping[str, Json], value: Json) -> list[Any]:
     validator = _bounded(validator_for(schema, Draft202012Validator))(dict(schema), registry=Registry())
-    token = _work.set(_Effort())
-    try:
+    if (shared := _work.get(None)) is not None:
+        shared.nodes.clear()
         return list(islice(validator.iter_errors(value), _MOST_FAULTS))
-    finally:
-        _work.reset(token)
+    with one_effort():
+        return list(islice(validator.iter_errors(value), _MOST_FAULTS))
 
 
 @functools.cache
 def _bounded(validator: Any) -> Any:
     """Return a kind of validator with bounded steps. The validator raises _TooLong."""
 
-    def counted(keyword: Callable[..., Iterator[Any] | None]) -> Callable[..., Iterator[Any] | None]:
+    def counted(name: str, keyword: Callable[..., Iterator[Any] | None]) -> Callable[..., Iterator[Any] | None]:
         def apply(*args: Any) -> Iterator[Any] | None:
-            long = args[1] if isinstance(args[1], (list, dict)) and keyword is not _enum else ()
-            _work.get().count(1 + len(long) // _ITEMS_A_STEP)
+            _, held, value, _ = args
+            work = _work.get()
+            length = len(held) if isinstance(held, (list, dict)) and keyword is not _enum else 0
+            read = 1 + work.size(value) // (_NODES_A_STEP if name not in _SLOW else _NODES_A_STEP // 50)
+            work.count(length * read if name in _BRANCHES else length // _ITEMS_A_STEP + read)
             return keyword(*args)
 
         return apply
 
-    keywords = {name: counted(keyword) for name, keyword in {**validator.VALIDATORS, **_LINEAR}.items()}
+    known = {**validator.VALIDATORS, **_LINEAR}
+    keywords = {name: counted(name, keyword) for name, keyword in known.items()}
     return extend(validator, keywords)  # type: ignore[no-untyped-call]
 
 
@@ -171,6 +206,7 @@ def _pattern(validator: Any, pattern: str, value: Json, schema: Any) -> Iterator
 
 def _pattern_properties(validator: Any, patterns: Mapping[str, Any], value: Json, schema: Any) -> Iterator[Any]:
     if isinstance(value, dict):
+        _work.get().count(len(patterns) * len(value) // _ITEMS_A_STEP)
         for pattern, inner in patterns.items():
             for name in filter(finder(pattern), value):
                 yield from validator.descend(value[name], inner, path=name, schema_path=pattern)
@@ -181,6 +217,7 @@ def _additional_properties(validator: Any, more: Any, value: Json, schema: Any) 
         return
     patterns = [finder(pattern) for pattern in schema.get("patternProperties", {})]
     names = [name for name in value if name not in schema.get("properties", {})]
+    _work.get().count(len(patterns) * len(names) // _ITEMS_A_STEP)
     extra = [name for name in names if not any(finds(name) for finds in patterns)]
     if isinstance(more, dict):
         for name in extra:
@@ -201,13 +238,12 @@ def _unique_items(validator: Any, unique: bool, value: Json, schema: Any) -> Ite
 
 def _enum(validator: Any, choices: Any, value: Json, schema: Any) -> Iterator[Any]:
     work = _work.get()
-    known = work.choices.get(id(choices))
-    if known is None:
-        work.count(len(choices) // _ITEMS_A_STEP)
-        known = work.choices[id(choices)] = frozenset(map(_written, choices))
-    if _written(value) not in known:
-        said = repr(choices) if len(choices) <= _MOST_CHOICES else f"the {len(choices)} choices"
-        yield NotValid(f"{value!r} is not one of {said}")
+    if (known := work.choices.get(id(choices))) is None:
+        work.count(work.size(choices) // _ITEMS_A_STEP)
+        text = repr(choices) if len(choices) <= _MOST_CHOICES else f"the {len(choices)} choices"
+        known = work.choices[id(choices)] = frozenset(map(_written, choices)), text[:_LONGEST_PATTERN]
+    if _written(value) not in known[0]:
+        yield NotValid(f"{value!r} is not one of {known[1]}")
 
 
 def _written(value: Json) -> str:

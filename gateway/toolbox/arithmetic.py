@@ -86,7 +86,9 @@ def _value(node: ast.expr, source: str) -> Decimal:
         case ast.Constant(value=float()):  # as written: a float has 17 digits
             return +Decimal(ast.get_source_segment(source, node) or "")  # the plus applies the context's bounds
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
-            return +Decimal(number)
+            if abs(number) >= 10**_DIGITS:
+                raise ValueError(f"a number has at most {_DIGITS} digits")
+            return Decimal(number)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
             return _ONE[type(op)](_value(operand, source))
         case ast.BinOp(left=left, op=ast.Pow(), right=right):

@@ -97,7 +97,8 @@ class _Index:
         number = size = 0
         for path in sorted(self._root.rglob("*")):
             hidden = any(part.startswith(".") for part in path.relative_to(self._root).parts)
-            if hidden or path.suffix not in self._suffixes or not path.is_file():
+            odd = not str(path).isprintable()  # such as a name that is no UTF-8
+            if odd or hidden or path.suffix not in self._suffixes or not path.is_file():
                 continue
             try:
                 found = path.stat()

@@ -19,7 +19,7 @@ from yarl import URL
 from gateway.tools import Tool, ToolFailed
 
 _CHARSET: Final = re.compile(
-    r"ascii|utf-(8|16|16-le|16-be)|iso8859-\d+|cp(125\d|874|866|932|949)|koi8-[ru]|mac-(roman|cyrillic)|gb(k|2312|18030)|big5"
+    r"ascii|utf-(8|8-sig|16|16-le|16-be|32|32-le|32-be)|iso8859-\d+|cp(125\d|437|850|852|874|866|932|949)|koi8-[ru]|mac-(roman|cyrillic)|gb(k|2312|18030)|big5(hkscs)?|tis-620|johab"
     r"|euc_(jp|kr)|shift_jis|iso2022_jp"
 )
 """The charsets of the web: https://encoding.spec.whatwg.org."""

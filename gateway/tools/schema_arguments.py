@@ -121,7 +121,7 @@ class SchemaArguments:
         self.schema: dict[str, Any] = {**described, "type": "object"}
         self.schema.setdefault("properties", {})
         self.schema.setdefault("required", [])
-        self._faults = json_schema.found_faults
+        self._faults, self._one_effort = json_schema.found_faults, json_schema.one_effort
         self._properties: dict[str, Any] = self.schema["properties"]
         self.open = bool(self.schema.get("additionalProperties") or self.schema.get("patternProperties"))
         """True if the schema allows unnamed arguments."""
@@ -154,6 +154,10 @@ class SchemaArguments:
 
         Raises ToolValidationError with every problem.
         """
+        with self._one_effort():
+            return self._validated(arguments)
+
+    def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         required = self.schema["required"]
         given = {
             name: _coerced(copy.deepcopy(value), self._properties.get(name))

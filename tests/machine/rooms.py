@@ -305,6 +305,7 @@ class TakingBack(Ground):
         if thing is None:
             return
         doubts = self.witness.doubts
+        self.world.taken_back.discard(thing.invoice)  # an operator's replay may have asked again
         wish = {"": "", "same": f" {verb} {self._invoice()}", "other": f" archive {self._invoice()}"}[new]
         self.then(self.world.says("ana", place, f"withdraw {thing.invoice}{wish}", ask=bool(wish)), not calls)
         if calls:

@@ -91,6 +91,17 @@ CHAT: dict[str, tuple[list[Any], list[Any] | None]] = {
         [chunk(head()), chunk(piece('{"invoice_id":"\ud83d')), chunk(piece('\ude00"}')), END],
         [{"invoice_id": "😀"}],
     ),
+    "an empty rest with id and name": ([chunk(head(arguments=ARGS)), chunk(head(arguments="\n")), END], MEANT),
+    "an empty object behind": ([chunk(head(arguments=ARGS)), chunk(head(arguments="{}")), END], None),
+    "an empty rest under a new id": ([chunk(head(arguments=ARGS)), chunk(head(call_id="c2")), END], None),
+    "a name alone in each piece": (
+        [
+            chunk({"function": {"name": "delete", "arguments": ARGS}}),
+            chunk({"function": {"name": "delete", "arguments": ""}}),
+            END,
+        ],
+        None,
+    ),
     "a whole answer": (
         [message(tool_calls=[head(arguments="{}"), head(1, "c2", ARGS)])],
         [{}, {"invoice_id": "INV 7"}],
@@ -192,6 +203,15 @@ MESSAGES: dict[str, tuple[list[Any], list[Any] | None]] = {
     ),
     "a call behind the end": ([STOP, started(0, **CALL)], None),
     "no arguments": ([started(0, **CALL), arguments(0, ""), STOP], [{}]),
+    "two calls of a tool, each with its end": (
+        [
+            *(started(0, **CALL), arguments(0, ""), {"type": "content_block_stop", "index": 0}),
+            *(started(1, **{**CALL, "id": "t2"}), arguments(1, ARGS), {"type": "content_block_stop", "index": 1}),
+            STOP,
+        ],
+        [{}, *MEANT],
+    ),
+    "arguments under another name": ([started(0, **CALL, arguments={"invoice_id": "INV 7"}), STOP], None),
 }
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
+import httpx2
 import pytest
 
 from gateway.providers import Provider, ProviderError, Response
+from gateway.providers.event_streams import _with_names
 from tests.fakes.model_server import ModelServer, Raw
-from tests.providers.vendors import ASKED, VENDORS, Vendor
+from tests.providers.vendors import ASKED, LIGHTS, VENDORS, Vendor
 
 CHUNKS: list[dict[str, Any]] = [
     {"choices": [{"index": 0, "delta": {"content": "Hel"}}]},
@@ -74,4 +79,33 @@ async def test_error_in_place_of_a_stream_has_the_words_of_the_server(
     error = {"type": "error", "error": {"type": "api_error", "message": "the GPU is gone"}}
     model.script([Raw(json.dumps(error), "application/json")])
     with pytest.raises(ProviderError, match="the GPU is gone"):
+        _ = [item async for item in provider.stream(ASKED)]
+
+
+async def test_long_event_in_small_pieces_takes_linear_time() -> None:
+    text = json.dumps({"x": "a" * 1_000_000}).encode()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(text), 100):
+            yield text[at : at + 100]
+
+    class Stream(httpx2.AsyncByteStream):
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return pieces()
+
+    began = time.process_time()
+    assert b"".join([piece async for piece in _with_names(Stream(), False)]) == text
+    assert time.process_time() - began < 1
+
+
+async def test_default_named_stream_asks_for_no_stream(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
+    """Only the field of the request itself asks for a stream."""
+    tool = replace(LIGHTS, parameters={**LIGHTS.parameters, "default": {"stream": True}})
+    model.script(["Hello"])
+    assert (await provider.complete(replace(ASKED, tools=[tool]))).content == "Hello"
+
+
+async def test_deep_answer_is_an_error_of_the_provider(vendor: Vendor, model: ModelServer, provider: Provider) -> None:
+    model.script([Raw("data: " + "[" * 200_000 + "\n\n", "text/event-stream")])
+    with pytest.raises(ProviderError):
         _ = [item async for item in provider.stream(ASKED)]

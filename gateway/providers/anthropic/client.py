@@ -78,6 +78,7 @@ def _events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     blocks = answer.get("content")
     for index, block in enumerate(blocks if isinstance(blocks, list) else []):
         yield {"type": "content_block_start", "index": index, "content_block": block}
+        yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": {"stop_reason": answer.get("stop_reason")}, "usage": answer.get("usage")}
 
 

@@ -214,6 +214,8 @@ class _StartedMessage(BaseModel):
 
 class _Begun(BaseModel):
     type: Name = None
+    arguments: Any = None
+    parameters: Any = None
     id: Name = None
     name: Name = None
     input: dict[str, Any] | str | None = None
@@ -228,6 +230,7 @@ class _Delta(BaseModel):
     text: Said = None
     partial_json: str | dict[str, Any] | None = None
     input: Any = None
+    arguments: Any = None
     thinking: Loose[str] = None
     signature: Loose[str] = None
     stop_reason: Reason = None
@@ -236,6 +239,7 @@ class _Delta(BaseModel):
 class _Event(BaseModel):
     """The used fields of an event, validated here because the library passes answers on unchecked."""
 
+    type: Name = None
     index: Count = None
     message: Loose[_StartedMessage] = None
     content_block: _Begun | None = None
@@ -295,6 +299,8 @@ class AnthropicAnswer:
             self.answer_id = event.message.id or self.answer_id
             self.model = event.message.model or self.model
             self._count(event.message.usage)
+        if event.type == "content_block_stop":
+            self.calls.settle(event.index)
         if event.content_block:
             piece = self._begin(event.index, event.content_block)
         if event.delta:
@@ -315,9 +321,9 @@ class AnthropicAnswer:
 
     def _add_arguments(self, index: int | None, block: _Block | None, delta: _Delta) -> None:
         piece = delta.partial_json
+        if any(each not in (None, "", {}) for each in (delta.input, delta.arguments)):
+            self.calls.doubt()
         if delta.type == "input_json_delta" and piece is None:
-            if delta.input not in (None, "", {}):
-                self.calls.doubt()
             self.calls.lose_piece()
         if piece is None:
             return
@@ -331,7 +337,9 @@ class AnthropicAnswer:
         if begun.type == "tool_use":
             # Anthropic starts with {} and sends the arguments in pieces; other servers may send them whole here.
             self._ends_behind = False
-            self.calls.add(index=index, call_id=begun.id, name=begun.name, arguments=begun.input or None)
+            if not begun.input and any(each not in (None, "", {}) for each in (begun.arguments, begun.parameters)):
+                self.calls.doubt()
+            self.calls.add(index=index, call_id=begun.id, name=begun.name, arguments=begun.input or None, begins=True)
         block = _Block(
             begun.type or "",
             text=begun.text or begun.thinking or "",

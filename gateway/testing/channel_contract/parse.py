@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from channels import ButtonPress, CanOrder, Channel, Event, Malformed, Message, Parsed, Receipt, WebhookRequest
@@ -164,6 +164,8 @@ class ParseContract(Contract):
         body=st.binary(max_size=200) | _JSON.map(_dumped) | st.integers(0, 2_000),
         changes=_CHANGES,
     )
+    @example(of=0, body=b"{}", changes=[])
+    @example(of=0, body=b"[]", changes=[])
     @webhook_test
     async def test_any_body_is_malformed_or_parsed(
         self, webhook: Webhook, channel: Channel, of: int, body: bytes | int, changes: list[_Change]
