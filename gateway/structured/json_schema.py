@@ -29,7 +29,7 @@ A keyword with a long value, or applied to a long list, counts as more.
 _ITEMS_A_STEP = 20
 _UNIQUE_A_STEP = 2
 _NODES_A_STEP = 100
-"""The parts of a value that count as a step each time a keyword reads it, or writes it into a fault."""
+"""The parts of a value counted as a step for each keyword applied to the value."""
 _SLOW = ("unevaluatedProperties", "unevaluatedItems")
 _BRANCHES = ("anyOf", "oneOf", "allOf")
 _MOST_FAULTS = 20
@@ -43,7 +43,7 @@ _work: ContextVar[_Effort] = ContextVar("askfirst_schema_work")
 
 
 class _Effort:
-    """The work of one validation, or of several that share it."""
+    """The work of a validation, or of several validations together."""
 
     def __init__(self) -> None:
         self.left = _MOST_STEPS
