@@ -32,6 +32,7 @@ from gateway.mcp.link import NoConnection
 from gateway.pending.transitions import WrongState
 from gateway.privacy.conversations import UnknownConversation
 from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault, TranscriptionFailed
+from gateway.providers.lenient import FailedAnswer
 from gateway.store.errors import MailboxFull
 from gateway.tools.errors import Problem, ToolBusy, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
 from gateway.tools.function import GoesOn
@@ -46,6 +47,7 @@ def by(*args: Any, **kwargs: Any) -> Make:
 
 MADE: dict[type, Make] = {
     CallFailed: by("Tool 'pay' was not run", ToolError("no")),
+    FailedAnswer: by({"message": "overloaded"}),
     GoesOn: by(Future()),
     InterceptorFailed: by("closed", "it returned bool, not None"),
     LifespanFailed: by(ConnectionRefusedError(111, "Connection refused")),
