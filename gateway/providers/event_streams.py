@@ -7,6 +7,7 @@ https://github.com/vercel/ai/issues/7541 (a whole answer to a request for a stre
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -27,7 +28,7 @@ Events = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 def corrected(events: Events, *, names_events: bool) -> Callable[[httpx2.Response], Awaitable[None]]:
     """Return the hook of a client for each response.
 
-    `names_events`: the library needs the name of each event, which is the type in its data.
+    `names_events`: the library needs the name of each event. The name is the type in the data.
     """
 
     async def correct(response: httpx2.Response) -> None:
@@ -62,24 +63,64 @@ class _Corrected(httpx2.AsyncByteStream):
 
 
 async def _with_names(stream: httpx2.AsyncByteStream, names: bool) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream without empty data and, if required, with the names of the events."""
-    held, named = _Lines(), False
+    """Yield the events with data, each in one piece and, if required, with the name in its data.
+
+    Ids, retries and comments are left out: the libraries take such a line for an event.
+    """
+    held, event = _Lines(), _EventLines(names)
     async for piece in stream:
-        lines = held.add(piece)
-        kept: list[bytes] = []
-        for line in lines:
-            if line.startswith(b"data:"):
-                data = line[5:].strip()
-                if data.lower() in _KEEP_ALIVE:
-                    continue
-                if names and not named and (name := _type_of(data)):
-                    kept.append(f"event: {name}".encode())
-            named = bool(line) and (named or line.startswith(b"event:"))
-            kept.append(line)
-        if kept:
-            yield b"\n".join([*kept, b""])
-    if rest := held.rest():
+        written = b"".join(event.add(line) for line in held.add(piece))
+        if written:
+            yield written
+    if rest := event.add(held.rest()) + event.rest():
         yield rest
+
+
+class _EventLines:
+    """The lines of the current event."""
+
+    def __init__(self, names: bool) -> None:
+        self._names, self._name = names, b""
+        self._data: list[bytes] = []
+        self._length = 0
+
+    def add(self, line: bytes) -> bytes:
+        """Add a line. Return the event ended by the line, else nothing."""
+        if not line:
+            return self._written()
+        field, _, value = line.partition(b":")
+        if field not in (b"event", b"data") or value.strip().lower() in _KEEP_ALIVE:
+            return b""
+        # Some servers leave out the empty line.
+        before = self._written() if len(self._data) == 1 and self._is_whole() else b""
+        if field == b"event":
+            self._name = line
+            return before
+        self._data.append(line)
+        self._length += len(line)
+        if self._length > _MOST_BYTES:
+            raise ValueError("an event without end")
+        return before
+
+    def rest(self) -> bytes:
+        """Return the last event if only its empty line is missing. A half event is left out."""
+        return self._written() if self._is_whole() else b""
+
+    def _is_whole(self) -> bool:
+        text = self._text()
+        return text == b"[DONE]" or _read(text) is not None
+
+    def _text(self) -> bytes:
+        return b"\n".join(line[5:] for line in self._data).strip()
+
+    def _written(self) -> bytes:
+        name, lines, found = self._name, self._data, _type_of(self._text()) if self._names else None
+        self._name, self._data, self._length = b"", [], 0
+        if not lines:
+            return b""
+        if found:
+            name = f"event: {found}".encode()
+        return b"\n".join([*([name] if name else []), *lines, b"", b""])
 
 
 class _Lines:
@@ -88,12 +129,16 @@ class _Lines:
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._length = 0
+        self._begins = True
 
     def add(self, piece: bytes) -> list[bytes]:
         """Add a piece, and return the lines that have ended. Raises ValueError for a line without end."""
         if self._held and self._held[-1].endswith(b"\r"):  # the rest of a line end may be in this piece
-            piece = self._held.pop() + piece
-            self._length -= len(piece)
+            before = self._held.pop()
+            self._length -= len(before)
+            piece = before + piece
+        if self._begins and piece:
+            self._begins, piece = False, piece.removeprefix(codecs.BOM_UTF8)
         *lines, rest = _LINE.split(piece)
         if lines:
             lines[0] = b"".join([*self._held, lines[0]])

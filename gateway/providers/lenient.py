@@ -58,6 +58,8 @@ def _text_in(part: object) -> object:
     if isinstance(part, str):
         return part
     held = part if isinstance(part, dict) else part.model_dump() if isinstance(part, BaseModel) else {}
+    if held.get("thought") is True:  # https://ai.google.dev/gemini-api/docs/thinking
+        return None
     return held.get("text") if held.get("type") in ("text", "output_text", None) else None
 
 

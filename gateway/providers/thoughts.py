@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
@@ -44,29 +45,37 @@ _CALL: Final = re.compile(
 )
 
 
-def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern in a text, except matches inside closed code."""
-    pieces = _code_in(text) if "`" in text or "~~~" in text else iter(())
-    code = next(pieces, None)
-    for found in pattern.finditer(text):
-        while code is not None and code[1] <= found.start():
-            code = next(pieces, None)
-        if code is None or found.start() < code[0]:
-            yield found
+class _Code:
+    """The places of code in a text, as in CommonMark: blocks with both fences, and spans between equal backticks.
 
+    The time is linear: a fence that no later line can close is passed over, and a place found is kept.
+    """
 
-def _code_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of code as in CommonMark: blocks with both fences, and spans between equal rows of backticks."""
-    at = 0
-    for begin, end in _blocks_in(text):
-        yield from (span.span() for span in _SPAN.finditer(text, at, begin))
-        yield begin, end
-        at = end
-    yield from (span.span() for span in _SPAN.finditer(text, at))
+    def __init__(self, text: str) -> None:
+        self._text = text if "`" in text or "~~~" in text else ""
+        self._blocks = list(_blocks_in(self._text))
+        self._places = self._from(0)
+        self._next = next(self._places, None)
+
+    def holds(self, place: int, since: int) -> bool:
+        """Return True for a place in code that begins at `since` or later. Each call has a later place."""
+        if self._next is not None and self._next[0] < since:
+            self._places = self._from(since)
+            self._next = next(self._places, None)
+        while self._next is not None and self._next[1] <= place:
+            self._next = next(self._places, None)
+        return self._next is not None and self._next[0] <= place
+
+    def _from(self, at: int) -> Iterator[tuple[int, int]]:
+        for number in range(bisect_left(self._blocks, (at, at)), len(self._blocks)):
+            begin, end = self._blocks[number]
+            yield from (span.span() for span in _SPAN.finditer(self._text, at, begin))
+            yield begin, end
+            at = end
+        yield from (span.span() for span in _SPAN.finditer(self._text, at))
 
 
 def _blocks_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of the blocks. The time is linear: a fence that no later line can close is passed over."""
     fences = list(_FENCE.finditer(text))
     closing = [len(each["mark"]) if not each["rest"].strip("`~ \t") else 0 for each in fences]
     longest: dict[str, list[int]] = {}
@@ -87,14 +96,22 @@ def _blocks_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _parted(text: str) -> tuple[str, bool]:
-    """Return a whole text without thoughts, and True if the text began within thoughts."""
+    """Return a whole text without thoughts, and True if the text began within thoughts.
+
+    The first closing tag ends thoughts, except a tag between two backticks. No code reaches out of thoughts.
+    """
+    code = _Code(text)
     kept, at, thinks, begins_thinking = "", 0, False, False
-    for tag in _outside_code(_TAG, text):
-        if tag["opens"]:
-            kept += "" if thinks else text[at : tag.start()]
-            thinks = True
-        elif thinks:
+    for tag in _TAG.finditer(text):
+        if thinks:
+            if tag["opens"] or text[tag.start() - 1] == text[tag.end() : tag.end() + 1] == "`":
+                continue
             thinks = False
+        elif code.holds(tag.start(), at):
+            continue
+        elif tag["opens"]:
+            kept += text[at : tag.start()]
+            thinks = True
         else:
             kept, begins_thinking = "", True
         at = tag.end()
@@ -197,7 +214,8 @@ def shown(provider: str, response: Response, text: AnswerText, request: Request,
 
 def _before_raw_call(text: str) -> str | None:
     """Return the text in front of a written call; None without a call outside of code."""
-    found = next(_outside_code(_CALL, text), None)
+    code = _Code(text)
+    found = next((each for each in _CALL.finditer(text) if not code.holds(each.start(), 0)), None)
     return None if found is None else text[: found.start()].rstrip()
 
 

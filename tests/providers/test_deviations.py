@@ -10,6 +10,8 @@ from gateway.providers.anthropic.messages import AnthropicAnswer
 from gateway.providers.base import ProviderError, Request, Response, ToolSpec
 from gateway.providers.lenient import FailedAnswer
 from gateway.providers.openai.chat import OpenAIAnswer
+from gateway.providers.openai.client import OpenAIProvider
+from gateway.providers.openai.responses import ResponsesAnswer
 from gateway.providers.thoughts import AnswerText, shown, without_thoughts
 
 ARGS = '{"invoice_id":"INV 7"}'
@@ -73,6 +75,10 @@ CHAT: dict[str, tuple[list[Any], list[Any] | None]] = {
     ),
     "the whole message behind the pieces": (
         [chunk(head()), chunk(piece(ARGS)), message(tool_calls=[head(arguments=ARGS)])],
+        MEANT,
+    ),
+    "calls in the message behind the text alone": (
+        [chunk(content="Sure."), message(content="Sure.", tool_calls=[head(arguments=ARGS)])],
         MEANT,
     ),
     "a reason with the head, then nothing": ([chunk(head(), finish="stop")], None),
@@ -152,6 +158,9 @@ def test_word_null_is_no_reason() -> None:
         {"error": {"message": "the GPU is gone"}},
         {"code": "InternalError", "message": "the GPU is gone"},
         {"choices": [{"index": 0, "error": {"message": "the GPU is gone"}}]},
+        {"detail": "the GPU is gone"},
+        {"errors": [{"message": "the GPU is gone"}]},
+        {"status": 500, "message": "the GPU is gone"},
     ],
 )
 def test_error_between_pieces_ends_the_answer(error: Any) -> None:
@@ -223,6 +232,91 @@ def test_messages(events: list[Any], meant: list[Any] | None) -> None:
     assert read(answer.response("m", "", "http://localhost", 0.0)) == meant
 
 
+def test_error_between_events_ends_the_answer() -> None:
+    with pytest.raises(FailedAnswer, match="error"):
+        AnthropicAnswer().add({"error": {"message": "the GPU is gone"}})
+
+
+def test_text_in_a_block_of_thoughts_is_a_thought() -> None:
+    answer = AnthropicAnswer()
+    thought = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "I wonder"}}
+    assert [answer.add(each) for each in (started(0, type="thinking"), thought)] == ["", ""]
+    assert answer.text == ""
+
+
+def test_thought_among_the_parts_of_a_text_is_left_out() -> None:
+    parts = [{"type": "text", "text": "I wonder", "thought": True}, {"type": "text", "text": "Hello"}]
+    assert chat([message("stop", content=parts)]).content == "Hello"
+
+
+class Event:
+    """An event of the library."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def to_dict(self, **_: Any) -> dict[str, Any]:
+        return self._fields
+
+
+def function_call(arguments: str, call_id: str = "c1") -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": "delete", "arguments": arguments}
+
+
+def completed(*output: Any) -> Event:
+    return Event(type="response.completed", response={"status": "completed", "output": [*output]})
+
+
+def arguments_piece(kind: str, text: str, **place: Any) -> Event:
+    name = "delta" if kind == "delta" else "arguments"
+    return Event(type=f"response.function_call_arguments.{kind}", **{name: text}, **place)
+
+
+def item_done(item: dict[str, Any]) -> Event:
+    return Event(type="response.output_item.done", output_index=0, item=item)
+
+
+RESPONSES: dict[str, tuple[list[Event], list[Any] | None]] = {
+    "nothing in the whole answer": ([item_done(function_call(ARGS)), completed()], MEANT),
+    "arguments in the pieces alone": (
+        [arguments_piece("delta", ARGS[:9]), arguments_piece("delta", ARGS[9:]), completed(function_call(""))],
+        None,
+    ),
+    "arguments at the end of the pieces alone": (
+        [arguments_piece("done", ARGS), completed(function_call("{}"))],
+        None,
+    ),
+    "arguments in the item alone": ([item_done(function_call(ARGS)), completed(function_call("{}"))], None),
+    "two calls, one blank in the whole answer": (
+        [
+            *(arguments_piece("done", ARGS, output_index=0), arguments_piece("done", '{"invoice_id":"8"}')),
+            completed(function_call(ARGS), function_call("{}", "c2")),
+        ],
+        None,
+    ),
+    "the same in another writing": (
+        [arguments_piece("done", ARGS), completed(function_call('{ "invoice_id": "INV 7" }'))],
+        MEANT,
+    ),
+    "two calls without places": (
+        [
+            *(arguments_piece("delta", ARGS), arguments_piece("done", ARGS)),
+            *(arguments_piece("delta", "{}"), arguments_piece("done", "{}")),
+            completed(function_call(ARGS), function_call("{}", "c2")),
+        ],
+        [*MEANT, {}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "meant"), RESPONSES.values(), ids=RESPONSES)
+def test_responses(events: list[Event], meant: list[Any] | None) -> None:
+    answer = ResponsesAnswer(OpenAIProvider.vendor)
+    for each in events:
+        answer.add(each)
+    assert read(answer.response("m", "http://localhost", 0.0)) == meant
+
+
 def test_limit_of_tokens_is_not_mended_by_a_later_reason() -> None:
     answer = AnthropicAnswer()
     for each in (
@@ -240,6 +334,19 @@ THOUGHTS = [
     "<|begin_of_thought|>I wonder<|end_of_thought|>Hello",
     "<unused94>thought\nI wonder<unused95>Hello",
 ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<think>I use `foo</think>Hello `bar` there",
+        "<think>I use ```foo</think>Hello `bar` there",
+        "<think>\n```py\nfoo</think>Hello `bar` there",
+        "<think>about `</think>`, I wonder</think>Hello `bar` there",
+    ],
+)
+def test_code_does_not_reach_out_of_thoughts(written: str) -> None:
+    assert without_thoughts(written) == "Hello `bar` there"
 
 
 @pytest.mark.parametrize("written", THOUGHTS)

@@ -54,9 +54,16 @@ SHAPES = [
     ("openai", Raw(lines(CHUNKS, between="data: ping\n\n") + "data: [DONE]\n\n", "text/event-stream")),
     ("openai", Raw(lines(CHUNKS, end="\r\n") + "data: [DONE]\r\n\r\n", "text/event-stream")),
     ("openai", Raw(lines(CHUNKS, end="\r") + "data: [DONE]\r\r", "text/event-stream")),
+    ("openai", Raw("\ufeff" + lines(CHUNKS) + "data: [DONE]\n\n", "text/event-stream")),
+    ("openai", Raw("retry: 3000\nid: 1\n\n" + lines(CHUNKS, between="\n\n"), "text/event-stream")),
+    ("openai", Raw(lines(CHUNKS, between="event: ping\ndata:\n\n"), "text/event-stream")),
+    ("openai", Raw("\n".join(f"data: {json.dumps(each)}" for each in CHUNKS), "text/event-stream")),
     ("openai", Raw(json.dumps(WHOLE, indent=2), "application/json")),
     ("anthropic", Raw(lines(EVENTS), "text/event-stream")),
     ("anthropic", Raw(lines(EVENTS, between=": keep-alive\n\n"), "text/event-stream")),
+    ("anthropic", Raw("event: message\n" + lines(EVENTS, between="event: message\n"), "text/event-stream")),
+    ("anthropic", Raw(lines(EVENTS).rstrip(), "text/event-stream")),
+    ("anthropic", Raw(lines(EVENTS, between="event: x\n", end="\n").replace("\n\n", "\n"), "text/event-stream")),
     ("anthropic", Raw(json.dumps(MESSAGE, indent=2), "application/json")),
 ]
 
@@ -83,7 +90,7 @@ async def test_error_in_place_of_a_stream_has_the_words_of_the_server(
 
 
 async def test_long_event_in_small_pieces_takes_linear_time() -> None:
-    text = json.dumps({"x": "a" * 1_000_000}).encode()
+    text = b"data: " + json.dumps({"x": "a" * 1_000_000}).encode() + b"\n\n"
 
     async def pieces() -> AsyncIterator[bytes]:
         for at in range(0, len(text), 100):

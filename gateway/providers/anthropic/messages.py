@@ -37,7 +37,18 @@ from gateway.providers.history import (
     shown_files,
     tool_name,
 )
-from gateway.providers.lenient import BROKE_OFF, Count, Loose, Name, Reason, Said, broke_off, check_length, told_once
+from gateway.providers.lenient import (
+    BROKE_OFF,
+    Count,
+    FailedAnswer,
+    Loose,
+    Name,
+    Reason,
+    Said,
+    broke_off,
+    check_length,
+    told_once,
+)
 from gateway.providers.prices import STANDARD_TERMS, priced
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -245,6 +256,7 @@ class _Event(BaseModel):
     content_block: _Begun | None = None
     delta: _Delta | None = None
     usage: Loose[_Tokens] = None
+    error: Any = None
 
 
 @dataclass(slots=True)
@@ -292,8 +304,13 @@ class AnthropicAnswer:
     """True if no piece of a call came behind the reason for the end."""
 
     def add(self, answered: object) -> str:
-        """Add an event, and return the event's piece of the text. Raises pydantic.ValidationError."""
+        """Add an event, and return the event's piece of the text.
+
+        Raises pydantic.ValidationError, and FailedAnswer for an error of the server in place of an event.
+        """
         event = _Event.model_validate(answered, from_attributes=True)
+        if event.error:
+            raise FailedAnswer(event.error)
         piece = ""
         if event.message:
             self.answer_id = event.message.id or self.answer_id
@@ -314,6 +331,7 @@ class AnthropicAnswer:
             if block is not None:
                 block.text += piece or event.delta.thinking or ""
                 block.signature += event.delta.signature or ""
+                piece = "" if block.type in THOUGHTS else piece
         self._count(event.usage)
         self.text += piece
         check_length("anthropic", self.text)

@@ -57,8 +57,8 @@ from gateway.providers.prices import priced
 _LENGTH = re.compile(
     r"(model_)?length|max_(output_)?tokens|context_length_exceeded|model_context_window_exceeded", re.IGNORECASE
 )
-_FILTERED = re.compile(r"content_filter|safety|prohibited_content|blocklist|recitation", re.IGNORECASE)
-"""The reasons of an answer cut by a limit or ended by a filter, also of Mistral and Gemini."""
+_FILTERED = re.compile(r"content_filter|safety|sensitive|prohibited_content|blocklist|recitation|spii", re.IGNORECASE)
+"""The reasons of an answer cut by a limit or ended by a filter, also of Mistral, Gemini and Zhipu."""
 _ENDS = ("stop", "tool_calls", "function_call")
 """The reasons for the end of a whole answer: https://platform.openai.com/docs/api-reference/chat/object."""
 _GO_ON = "(Go on.)"
@@ -296,7 +296,18 @@ class _Chunk(BaseModel):
     object: Name = None
     code: Name = None
     message: Loose[str] = None
+    detail: Any = None
+    errors: Any = None
     error: Any = None
+
+    def failure(self) -> Any:
+        """Return the error of a server in place of a chunk, as written; None for a chunk."""
+        if self.error:
+            return self.error
+        said = {"message": self.message, "detail": self.detail, "errors": self.errors}
+        is_chunk = self.choices is not None or self.usage is not None
+        failed = self.object == "error" or (not is_chunk and any(said.values()))
+        return {"code": self.code, **said} if failed else None
 
 
 _OTHERS: Final = frozenset({"tool", "function", "user", "system", "developer"})
@@ -327,8 +338,8 @@ class OpenAIAnswer:
         Raises pydantic.ValidationError, and FailedAnswer for an error of the server in place of a chunk.
         """
         chunk = _Chunk.model_validate(answered, from_attributes=True)
-        if chunk.error or (chunk.object == "error") or (chunk.choices is None and chunk.code and chunk.message):
-            raise FailedAnswer(chunk.error or {"code": chunk.code, "message": chunk.message})
+        if failure := chunk.failure():
+            raise FailedAnswer(failure)
         self.answer_id = chunk.id or self.answer_id
         self.model = chunk.model or self.model
         self.service_tier = chunk.service_tier or self.service_tier
@@ -369,8 +380,11 @@ class OpenAIAnswer:
         if piece is not None and (whole is None or piece.model_fields_set - {"role"}):
             self._by_delta = True
             return (_Said() if piece.role in _OTHERS else piece), False
-        if whole is None or self._by_delta or whole.role in _OTHERS:
+        if whole is None or whole.role in _OTHERS:
             return _Said(), False
+        if self._by_delta:  # its calls may stand there alone
+            calls = None if self.calls else whole.tool_calls
+            return _Said(tool_calls=calls, function_call=None if self.calls else whole.function_call), True
         return whole, True
 
     @property
@@ -387,6 +401,8 @@ class OpenAIAnswer:
         is_cut, is_filtered = _LENGTH.fullmatch(self.finish) is not None, _FILTERED.match(self.finish) is not None
         if self.finish not in _ENDS and not is_cut and not is_filtered:
             told_once(f"openai: the server ends an answer of {model} with {self.finish[:40]!r}, which is not known")
+        if self.finish == "tool_calls" and not self.calls:
+            told_once(f"openai: the server ends an answer of {model} with calls, and sends none")
         calls = self.calls.calls(self.answer_id, ended=self.finish in _ENDS, cut=is_cut, ends_behind=self._ends_behind)
         finish: Literal["stop", "tools", "length", "refused"] = "stop"
         if self.refusal or is_filtered:

@@ -266,6 +266,17 @@ class _TextDelta(BaseModel):
     output_index: Count = None
 
 
+class _ItemDone(BaseModel):
+    item: _Item
+
+
+class _Arguments(BaseModel):
+    delta: Name = None
+    arguments: Name = None
+    item_id: Name = None
+    output_index: Count = None
+
+
 class _Ended(BaseModel):
     response: _Whole
 
@@ -276,8 +287,12 @@ class ResponsesAnswer:
     def __init__(self, vendor: Vendor) -> None:
         self._vendor = vendor
         self._whole: _Whole | None = None
-        self._has_arguments = False
-        """True if a call with arguments was announced."""
+        self._items: list[_Item] = []
+        """The items so far, for a server that leaves them out of the whole answer."""
+        self._pieces: dict[tuple[int | None, str | None], str] = {}
+        """The place of a call -> the pieces of its arguments so far."""
+        self._arguments: list[str] = []
+        """The arguments of the ended calls, to compare with the whole answer."""
         self._speaking: int | None = None
         """The index of the message with the latest words."""
 
@@ -293,8 +308,10 @@ class ResponsesAnswer:
                 return self._piece(_TextDelta.model_validate(plain))
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._whole = _Ended.model_validate(plain).response
-            case "response.function_call_arguments.done" if str(plain.get("arguments") or "").strip() not in ("", "{}"):
-                self._has_arguments = True
+            case "response.output_item.done":
+                self._items.append(_ItemDone.model_validate(plain).item)
+            case "response.function_call_arguments.delta" | "response.function_call_arguments.done" as kind:
+                self._add_arguments(_Arguments.model_validate(plain), is_done=kind.endswith("done"))
             case "error":
                 error = _Error.model_validate(plain)
                 raise self._vendor.failed(error.code, error.message)
@@ -304,6 +321,14 @@ class ResponsesAnswer:
         """Return a piece of the text, after an empty line where another message begins."""
         before, self._speaking = self._speaking, delta.output_index if delta.delta else self._speaking
         return delta.delta if before in (None, self._speaking) else f"\n\n{delta.delta}"
+
+    def _add_arguments(self, piece: _Arguments, *, is_done: bool) -> None:
+        place = piece.output_index, piece.item_id
+        so_far = self._pieces.pop(place, "") + (piece.delta or "")
+        if is_done:
+            self._arguments.append(piece.arguments or so_far)
+        else:
+            self._pieces[place] = so_far
 
     def response(self, model: str, url: str, at: float) -> Response:
         """Return the whole answer of this model, with the price at the server with this URL, at this POSIX time.
@@ -316,32 +341,49 @@ class ResponsesAnswer:
         if whole.status not in ("completed", "incomplete"):
             error = whole.error or _Error()
             raise self._vendor.failed(error.code, error.message)
-        assembler = CallAssembler()
-        for item in whole.output:
-            if item.type == "function_call":
-                assembler.add_whole(call_id=item.call_id, name=item.name, arguments=item.arguments)
-                if "arguments" not in item.model_fields_set:
-                    assembler.lose_piece()
-        if self._has_arguments and all(item.arguments.strip() in ("", "{}") for item in whole.output):
-            assembler.lose_piece()
+        output = whole.output or self._items
+        assembler = self._calls(output)
         ended = whole.status == "completed"
         calls = assembler.calls("call", ended=ended, cut=not ended)
-        refused = "".join(item.refused for item in whole.output)
+        refused = "".join(item.refused for item in output)
         reason = whole.incomplete_details.reason if whole.incomplete_details else None
         finish: Literal["stop", "tools", "length", "refused"] = "tools" if calls else "stop"
         if refused or reason == "content_filter":
             finish, calls = "refused", ()
         elif whole.status == "incomplete":
             finish = "length"
-        items = _kept(whole.output, calls) if finish == "tools" else []
+        items = _kept(output, calls) if finish == "tools" else []
         return Response(
-            content=refused or "\n\n".join(said for item in whole.output if (said := item.said)),
+            content=refused or "\n\n".join(said for item in output if (said := item.said)),
             tool_calls=calls,
             usage=priced(whole.counted(), url, at, whole.service_tier),
             model=whole.model or "",
             finish=finish,
             echo={"provider": "openai", "model": model, "items": items} if items else None,
         )
+
+    def _calls(self, output: list[_Item]) -> CallAssembler:
+        """Return the calls. Arguments in the pieces alone, or others than in the whole answer, make all doubtful."""
+        assembler = CallAssembler()
+        for item in output:
+            if item.type == "function_call":
+                assembler.add_whole(call_id=item.call_id, name=item.name, arguments=item.arguments)
+                if "arguments" not in item.model_fields_set:
+                    assembler.lose_piece()
+        earlier = [item.arguments for item in self._items if item.type == "function_call"]
+        told = [_value(text) for text in (*earlier, *self._arguments, *self._pieces.values())]
+        written = [_value(item.arguments) for item in output if item.type == "function_call"]
+        if any(value != {} and value not in written for value in told):
+            assembler.doubt()
+        return assembler
+
+
+def _value(arguments: str) -> object:
+    """Return arguments for a comparison: the value, or the text if it is no JSON."""
+    try:
+        return json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return arguments.strip() or {}
 
 
 def _kept(output: list[_Item], calls: tuple[ToolCall, ...]) -> list[Json]:
