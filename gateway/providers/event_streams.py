@@ -21,6 +21,9 @@ _STREAMS: Final = re.compile(rb'"stream"\s*:\s*true')
 _MOST_BYTES: Final = 8_000_000
 """The most bytes of an event, and of a whole answer."""
 
+UNCOMPRESSED: Final = {"Accept-Encoding": "identity"}
+"""The headers of requests for answers in a readable form: no compressed answer is corrected."""
+
 Events = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 """Returns the events of a whole answer."""
 

@@ -66,7 +66,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Raw:
-    """An answer of a proxy or another server, in another shape."""
+    """An answer of a proxy or another server, in another shape, compressed for a client that takes this."""
 
     body: str
     content_type: str = "application/json"
@@ -209,7 +209,9 @@ class ModelServer(abc.ABC):
             case Fail() as fail:
                 return self._failed(fail)
             case Raw() as raw:
-                return web.Response(text=raw.body, content_type=raw.content_type, status=raw.status)
+                raw_answer = web.Response(text=raw.body, content_type=raw.content_type, status=raw.status)
+                raw_answer.enable_compression()
+                return raw_answer
             case str() as text:
                 answer = Say(text)
             case Call() as call:

@@ -18,7 +18,7 @@ import httpx2
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.anthropic.messages import AnthropicAnswer, Conversation
 from gateway.providers.base import Request, Response
-from gateway.providers.event_streams import corrected
+from gateway.providers.event_streams import UNCOMPRESSED, corrected
 from gateway.providers.history import without_echoes
 from gateway.providers.refusals import texts_in
 from gateway.providers.thoughts import AnswerText, shown
@@ -69,7 +69,8 @@ _WITHOUT_SCHEMAS = re.compile(r"claude-(2|3|instant)|claude-(sonnet|opus)-4(-0|-
 
 def _connected(**given: Any) -> anthropic.AsyncAnthropic:
     hooks = {"response": [corrected(_events, names_events=True)]}
-    return anthropic.AsyncAnthropic(**given, http_client=anthropic.DefaultAsyncHttpxClient(event_hooks=hooks))
+    client = anthropic.DefaultAsyncHttpxClient(event_hooks=hooks, headers=UNCOMPRESSED)
+    return anthropic.AsyncAnthropic(**given, http_client=client)
 
 
 def _events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:

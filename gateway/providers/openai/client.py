@@ -20,7 +20,7 @@ import openai
 
 from gateway.providers.answer_schema import strict_schema
 from gateway.providers.base import Request, Response, ToolSpec
-from gateway.providers.event_streams import corrected
+from gateway.providers.event_streams import UNCOMPRESSED, corrected
 from gateway.providers.history import without_echoes
 from gateway.providers.openai.chat import OpenAIAnswer, chat_messages
 from gateway.providers.openai.compat import LIMITS, VARIABLE, Compat, compat_of, known_of, refused_in
@@ -53,7 +53,8 @@ _ROOM_TO_REASON = 8000
 
 def _connected(**given: Any) -> openai.AsyncOpenAI:
     hooks = {"response": [corrected(_events, names_events=False)]}
-    return openai.AsyncOpenAI(**given, http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks))
+    client = openai.DefaultAsyncHttpxClient(event_hooks=hooks, headers=UNCOMPRESSED)
+    return openai.AsyncOpenAI(**given, http_client=client)
 
 
 def _events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
