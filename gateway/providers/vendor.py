@@ -138,8 +138,8 @@ class Vendor:
             raise self._answered(error, request, secret) from None
         except FailedAnswer as error:
             body = error.body if isinstance(error.body, Mapping) else {"message": str(error.body)}
-            code, text = str(body.get("code") or body.get("type") or ""), str(body.get("message") or "")
-            raise self.failed(code, text, _without(secret, words_of(body, request))) from None
+            code = str(body.get("code") or body.get("type") or "")
+            raise self.failed(code, str(body), _without(secret, words_of(body, request))) from None
         except ValidationError as error:
             fault = where(error)
             raise ProviderError(

@@ -80,13 +80,31 @@ async def test_answer_in_another_form_of_stream_arrives(
 
 
 @pytest.mark.parametrize("vendor", [VENDORS["openai"], VENDORS["anthropic"]], ids=["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "error", "error": {"type": "api_error", "message": "the GPU is gone"}},
+        {"detail": "the GPU is gone"},
+        {"code": 500, "message": "the GPU is gone"},
+    ],
+)
 async def test_error_in_place_of_a_stream_has_the_words_of_the_server(
-    vendor: Vendor, model: ModelServer, provider: Provider
+    vendor: Vendor, error: dict[str, Any], model: ModelServer, provider: Provider
 ) -> None:
-    error = {"type": "error", "error": {"type": "api_error", "message": "the GPU is gone"}}
     model.script([Raw(json.dumps(error), "application/json")])
     with pytest.raises(ProviderError, match="the GPU is gone"):
         _ = [item async for item in provider.stream(ASKED)]
+
+
+@pytest.mark.parametrize("vendor", [VENDORS["openai"]])
+@pytest.mark.parametrize("key", ["message", "detail"])
+async def test_error_of_length_in_a_stream_is_known_in_any_field(
+    vendor: Vendor, key: str, model: ModelServer, provider: Provider
+) -> None:
+    model.script([Raw(lines([{key: "maximum context length is 100 tokens"}]), "text/event-stream")])
+    with pytest.raises(ProviderError) as failed:
+        _ = [item async for item in provider.stream(ASKED)]
+    assert (failed.value.refusal, failed.value.taken_tokens) == ("too_long", 100)
 
 
 async def test_long_event_in_small_pieces_takes_linear_time() -> None:

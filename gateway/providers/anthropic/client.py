@@ -74,7 +74,10 @@ def _connected(**given: Any) -> anthropic.AsyncAnthropic:
 
 
 def _events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the events of a whole message."""
+    """Return the events of a whole message, or of an error in another shape."""
+    if "content" not in answer:
+        yield {"type": "error", "error": answer}
+        return
     yield {"type": "message_start", "message": {**answer, "content": []}}
     blocks = answer.get("content")
     for index, block in enumerate(blocks if isinstance(blocks, list) else []):
