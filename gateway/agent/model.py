@@ -27,7 +27,7 @@ from gateway.observe.events import (
 )
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import NO_USAGE, Provider, ProviderError, Request, Response
-from gateway.providers.calls import DEEPEST, MOST_CHARACTERS, TOO_DEEP, TOO_LONG
+from gateway.providers.calls import DEEPEST, MOST_CHARACTERS, MOST_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY
 from gateway.providers.completing import complete_within, pieces_of
 from gateway.providers.fallback import FallbackProvider, limited
 from gateway.tools.stopping import Stopping
@@ -225,11 +225,11 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 def _fault_of(args: Mapping[str, Json]) -> str | None:
     """Return the reason to refuse a call with these arguments, or None."""
-    if all(type(value) in _PLAIN for value in args.values()):  # as most are, and much faster
+    if len(args) <= MOST_VALUES and all(type(value) in _PLAIN for value in args.values()):  # most calls, and faster
         size = sum(len(value) for value in args.values() if isinstance(value, str))
         return None if size <= MOST_CHARACTERS else TOO_LONG
-    if not _is_shallow(args):
-        return TOO_DEEP
+    if fault := _shape_fault(args):
+        return fault
     try:
         size = len(json.dumps(dict(args), allow_nan=False, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
@@ -237,12 +237,16 @@ def _fault_of(args: Mapping[str, Json]) -> str | None:
     return None if size <= MOST_CHARACTERS else TOO_LONG
 
 
-def _is_shallow(args: Mapping[str, Json]) -> bool:
-    """Return True if lists and objects are nested at most `DEEPEST` deep."""
+def _shape_fault(args: Mapping[str, Json]) -> str | None:
+    """Return the reason to refuse arguments with too many values, or nested too deep."""
     level: list[Any] = [args]
+    count = 0
     for _ in range(DEEPEST):
+        count += sum(map(len, level))
+        if count > MOST_VALUES:
+            return TOO_MANY
         values = chain.from_iterable(each.values() if isinstance(each, Mapping) else each for each in level)
         level = [value for value in values if isinstance(value, (Mapping, list, tuple))]
         if not level:
-            return True
-    return False
+            return None
+    return TOO_DEEP

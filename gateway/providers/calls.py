@@ -26,11 +26,13 @@ _UNENDED: Final = "the arguments are missing, and the reply has no known end. Ca
 _CUT: Final = "the arguments were cut off at the limit of tokens. Call the tool again with less, or in several calls"
 WRITTEN: Final = "it stood in the text of the reply. Call the tool with a tool call of the API, not in words"
 MOST_CHARACTERS: Final = 262_144
+MOST_VALUES: Final = 10_000
 DEEPEST: Final = 100
-"""The bounds of the arguments of a call, as JSON: the length, and the depth of lists and objects."""
+"""The bounds of the arguments of a call, as JSON: the length, the values, and the depth of lists and objects."""
 TOO_LONG: Final = f"the arguments have more than {MOST_CHARACTERS} characters. Call the tool with less"
 TOO_DEEP: Final = f"the arguments are nested more than {DEEPEST} deep. Call the tool with a flatter value"
-UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT, WRITTEN, TOO_LONG, TOO_DEEP)
+TOO_MANY: Final = f"the arguments have more than {MOST_VALUES} values. Call the tool with fewer"
+UNUSABLE: Final = (DOUBTFUL, _UNENDED, _CUT, WRITTEN, TOO_LONG, TOO_DEEP, TOO_MANY)
 """The faults with a remedy in the text. The JSON of the call may be valid."""
 
 

@@ -332,6 +332,10 @@ def nested(deep: int, inside: Any = "x") -> Any:
         ({"tree": nested(98)}, None),
         ({"tree": nested(100)}, "nested more than 100 deep"),
         ({"tree": nested(900)}, "nested more than 100 deep"),
+        ({"rows": [{}] * 9_999}, None),
+        ({"rows": [{}] * 10_000}, "more than 10000 values"),
+        ({"rows": [[1] * 100] * 100}, "more than 10000 values"),
+        ({f"field {number}": 1 for number in range(10_001)}, "more than 10000 values"),
     ],
     ids=lambda value: str(value)[:20],
 )
