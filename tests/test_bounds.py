@@ -208,6 +208,8 @@ ENTRIES: Final = {
             nasty("a|b\n-|-\n", MARKDOWN),
             nasty("[a](b) ", 6_900),
             nasty("- a\n", 3_900),
+            nasty("https://a.b/\x1b[2J", 4_000),
+            nasty("https://a.b/\x1b[2J", 8_000),
         ),
     ),
     "telegram": Worst(
