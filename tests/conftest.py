@@ -118,5 +118,8 @@ def a_slow_machine_is_no_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def browser_executable() -> Path:
-    """A working Chromium."""
+    """A working Chromium. What a page shows is waited for as long as a busy machine needs."""
+    from playwright.async_api import expect  # takes 0.2 s, and few tests have a page
+
+    expect.set_options(timeout=60_000)
     return chromium.find()
