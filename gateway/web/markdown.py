@@ -20,7 +20,7 @@ _DEEPEST = 20
 """Maximum nesting of lists and quotes. The parser drops deeper levels, so a text with deeper levels is shown
 unformatted."""
 _MOST_ADDRESSES = 250
-"""A text with more addresses gets no links of them. A search takes 60 microseconds, and 200 in a text without blanks."""
+"""A text with more addresses gets no links of them. A search takes 60 microseconds, or 200 in a text without blanks."""
 _TASK = re.compile(r"\[([ xX])\]\s")
 
 
