@@ -26,6 +26,8 @@ from tests.store.wire import Wire
 
 DELAY_SECONDS = 0.3
 """The delay of each answer of Redis. A platform is answered after a quarter of a second."""
+LATE_SECONDS = 3.0
+"""The same, later than any answer to a platform: a late event loop puts the answer off by 2 seconds at most."""
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ async def test_late_storage_is_not_acknowledged_and_a_retry_is_a_twin(
         while not stored(await answer(webhook.says("before"))):
             pass
         await asyncio.gather(*(gateway.store.ping() for _ in range(8)), return_exceptions=True)  # connections
-        wire.delay_seconds = DELAY_SECONDS
+        wire.delay_seconds = LATE_SECONDS
         late = webhook.says("late")
         while await waiting() < 2:
             said = await answer(late)
