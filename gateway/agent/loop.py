@@ -206,17 +206,20 @@ class Loop:
         """Return True if a budget is exhausted: the turn then ends before the next reply."""
         if self._spent() is not None:
             return True
-        expenses = self.expenses
-        if expenses is None or not expenses.limited or self.progress.reply(self.iterations + 1) is not None:
-            return False
-        return await expenses.used_up() is not None
+        expenses = self._limiting()
+        return expenses is not None and await expenses.used_up() is not None
+
+    def _limiting(self) -> Expenses | None:
+        """Return the expenses that limit the next reply; None without a budget, and for a reply of a checkpoint."""
+        limited = self.expenses is not None and self.expenses.limited
+        return self.expenses if limited and self.progress.reply(self.iterations + 1) is None else None
 
     async def _reply_within_budgets(self) -> Response | None:
         """Return the next reply; None if a budget is exhausted. Raises ProviderError, Stopped."""
         spent = self._spent()
         if spent is None:
-            expenses = self.expenses
-            if expenses is None or not expenses.limited or self.progress.reply(self.iterations + 1) is not None:
+            expenses = self._limiting()
+            if expenses is None:
                 return await self._reply()
             estimate, seconds = self.replies.estimate(self.messages), self.spec.config.request_timeout_seconds
             async with AsyncExitStack() as block:

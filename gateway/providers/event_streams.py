@@ -166,7 +166,7 @@ async def _in_events(stream: httpx2.AsyncByteStream, events: Events) -> AsyncIte
     answer = _read(bytes(body))
     if not isinstance(answer, dict):
         raise ValueError("the answer is no object")
-    for event in [answer] if answer.get("error") else events(answer):
+    for event in events(answer):
         yield f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n".encode()
     yield b"data: [DONE]\n\n"
 

@@ -170,8 +170,9 @@ class AnswerText:
 
     def whole(self) -> str:
         """Return the whole answer, at the end of the text. The streamed draft may differ."""
-        kept, self.begins_thinking = _parted(self._raw + self._half)
-        return kept.strip() if self.begins_thinking else kept.lstrip() if kept != self._raw + self._half else kept
+        raw = self._raw + self._half
+        kept, self.begins_thinking = _parted(raw)
+        return kept.strip() if self.begins_thinking else kept.lstrip() if kept != raw else kept
 
     def _text(self, text: str) -> str:
         return "" if self._thinks else text

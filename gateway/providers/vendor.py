@@ -150,12 +150,13 @@ class Vendor:
 
     def _answered(self, error: Any, request: Request | None, secret: str) -> ProviderError:
         codes, body = self.codes(error), getattr(error, "body", None)
+        words = _without(secret, words_of(body, request))
         about = self.details(error)[1] or next(fields_in(body), "")
         field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about)) else ""
         code_text = f"{' '.join(codes[:1])}{field}".strip()
         status = getattr(error, "status_code", None)
         if status is None or status < 400:
-            return self.failed(" ".join(codes[:1]), str(error), _without(secret, words_of(body, request)))
+            return self.failed(" ".join(codes[:1]), str(error), words)
         unpaid = status == 402 or any(map(_UNPAID.search, codes))
         too_long = status in (400, 413, 422) and (
             status == 413 or any(map(_TOO_LONG.search, codes)) or _SAID_TOO_LONG.search(str(error)) is not None
@@ -165,9 +166,8 @@ class Vendor:
         said = f"{status} {code_text}".strip()
         if too_long:
             return self._too_long(said, str(body or error))
-        words = words_of(body, request) if status not in (401, 402, 403) and not unpaid else ""
-        words = _without(secret, words)
-        said += f', the server says "{words}"' if words else ""
+        if words and status not in (401, 402, 403) and not unpaid:
+            said += f', the server says "{words}"'
         return ProviderError(
             self.name,
             ": ".join(filter(None, [said, self._mend(status, unpaid=unpaid, transient=transient)])),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
@@ -148,10 +148,8 @@ def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
 
 def _validate(schema: Mapping[str, Json], value: Json) -> list[Any]:
     validator = _bounded(validator_for(schema, Draft202012Validator))(dict(schema), registry=Registry())
-    if (shared := _work.get(None)) is not None:
-        shared.nodes.clear()
-        return list(islice(validator.iter_errors(value), _MOST_FAULTS))
-    with one_effort():
+    with nullcontext() if _work.get(None) is not None else one_effort():
+        _work.get().nodes.clear()  # a value of an earlier check may be gone, and its id belong to another
         return list(islice(validator.iter_errors(value), _MOST_FAULTS))
 
 

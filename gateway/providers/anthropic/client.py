@@ -74,9 +74,9 @@ def _connected(**given: Any) -> anthropic.AsyncAnthropic:
 
 
 def _events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the events of a whole message, or of an error in another shape."""
-    if "content" not in answer:
-        yield {"type": "error", "error": answer}
+    """Return the events of a whole message, or of an error in any shape."""
+    if answer.get("error") or "content" not in answer:
+        yield {"type": "error", "error": answer.get("error") or answer}
         return
     yield {"type": "message_start", "message": {**answer, "content": []}}
     blocks = answer.get("content")

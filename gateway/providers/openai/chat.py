@@ -382,10 +382,10 @@ class OpenAIAnswer:
             return (_Said() if piece.role in _OTHERS else piece), False
         if whole is None or whole.role in _OTHERS:
             return _Said(), False
-        if self._by_delta:  # its calls may stand there alone
-            calls = None if self.calls else whole.tool_calls
-            return _Said(tool_calls=calls, function_call=None if self.calls else whole.function_call), True
-        return whole, True
+        if not self._by_delta:
+            return whole, True
+        # Of what the pieces said already, calls alone may be missing.
+        return _Said() if self.calls else _Said(tool_calls=whole.tool_calls, function_call=whole.function_call), True
 
     @property
     def began(self) -> bool:

@@ -371,19 +371,16 @@ class ResponsesAnswer:
                 if "arguments" not in item.model_fields_set:
                     assembler.lose_piece()
         earlier = [item.arguments for item in self._items if item.type == "function_call"]
-        told = [_value(text) for text in (*earlier, *self._arguments, *self._pieces.values())]
-        written = [_value(item.arguments) for item in output if item.type == "function_call"]
-        if any(value != {} and value not in written for value in told):
+        told = map(_compared, (*earlier, *self._arguments, *self._pieces.values()))
+        written = [_compared(""), *(_compared(item.arguments) for item in output if item.type == "function_call")]
+        if any(call not in written for call in told):
             assembler.doubt()
         return assembler
 
 
-def _value(arguments: str) -> object:
-    """Return arguments for a comparison: the value, or the text if it is no JSON."""
-    try:
-        return json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return arguments.strip() or {}
+def _compared(arguments: str) -> ToolCall:
+    """Return a call with these arguments alone, for a comparison. Another writing of the same value is equal."""
+    return tool_call("", "", arguments.strip())
 
 
 def _kept(output: list[_Item], calls: tuple[ToolCall, ...]) -> list[Json]:
