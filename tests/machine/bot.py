@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.machine.world import World
 
 __all__ = [
+    "CALLED_AGAIN",
     "TOOLS",
     "WORDS",
     "copies_in",
@@ -32,7 +33,8 @@ _OUTLASTED_SECONDS = 0.2
 """The timeout of the one tool run in a thread."""
 _LONG_NOTE = "x" * 2_500
 """One message has room for two of these notes, not for three."""
-_CALLED_AGAIN = 2
+CALLED_AGAIN = 2
+"""The calls of a wish that ends with ``again``."""
 _WAITING = re.compile(r"^- (q\d+), .*(INV-\d+)", re.MULTILINE)
 
 
@@ -65,7 +67,7 @@ class Model:
 
     def _calls_again(self, invoice: str) -> bool:
         self._world.called[invoice] += 1
-        return self._world.called[invoice] <= _CALLED_AGAIN
+        return self._world.called[invoice] <= CALLED_AGAIN
 
     def _taken_back(self, request: Request, said: str) -> list[str]:
         """Return the names of the questions that the person wants to take back."""

@@ -72,7 +72,7 @@ class Ground(RuleBasedStateMachine):
     @invariant()
     def nothing_is_wrong(self) -> None:
         if self.witness.violations:
-            raise Violated("; ".join(self.witness.violations))
+            raise Violated("\n".join(["; ".join(self.witness.violations), *self.witness.log]))
 
     @initialize(name=st.sampled_from([*PLATFORMS]))
     def the_platform(self, name: str) -> None:

@@ -156,6 +156,28 @@ async def two_workers_and_one_effect(files: Path, places: Places) -> AsyncIterat
         yield world.witness.violations
 
 
+def test_an_item_confirmed_alone_keeps_no_order(places: Places) -> None:
+    """The second item is confirmed alone, then a button confirms the whole plan."""
+    rooms = Rooms(places())
+    rooms.the_platform("two questions")
+    rooms.plan("ana", "pay", 2, [])
+    rooms.agree(0, "code", "works", True)
+    rooms.press_all(1, "ana", False, True)
+    assert [effect.invoice for effect in rooms.witness.effects] == ["INV-1", "INV-0"]
+    rooms.teardown()
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_repeated_call_is_asked_again(places: Places, moved: bool) -> None:
+    """The model repeats a call that was confirmed, or was permitted."""
+    rooms = Rooms(places())
+    rooms.the_platform("two questions")
+    rooms.allow_to_stamp(False, (False, moved, False), True, False, True)
+    rooms.agree(0, "press", "works", True)
+    assert [thing.invoice for thing in rooms.witness.things] == ["INV-0", "INV-1", "INV-1"][: 2 + moved]
+    rooms.teardown()
+
+
 async def a_call_that_outlasts_its_time(files: Path, places: Places, *, times: int) -> list[str]:
     """The first call goes on in its thread. The same action is confirmed `times` times meanwhile."""
     world = World(files, places())

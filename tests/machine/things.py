@@ -146,7 +146,6 @@ class Shown:
     text: str
     at: float
     things: list[Thing]
-    tokens: list[str]
     total: int = 0
     """The number of the list's questions, if the message says that numbers answer the list."""
     which: Listing | None = None

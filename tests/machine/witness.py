@@ -59,6 +59,8 @@ class Witness:
 
     def __init__(self) -> None:
         self.violations: list[str] = []
+        self.log: list[str] = []
+        """The acts, messages and effects in order, for a reader of a violation."""
         self.shown: list[Shown] = []
         self.things: list[Thing] = []
         self.asked_by: dict[str, str] = {}
@@ -179,7 +181,12 @@ class Witness:
 
     def selects(self, things: Sequence[Thing]) -> None:
         """Note the items of a plan confirmed by one answer, in order."""
-        self.selected.append(Selected([thing for thing in things if thing.tool in ("pay", "move")], self.doubts))
+        self.selected.append(Selected(list(things), self.doubts))
+
+    @staticmethod
+    def in_order(things: Sequence[Thing]) -> list[Thing]:
+        """Return the items that one answer would confirm in order. An item confirmed alone keeps no order."""
+        return [thing for thing in things if thing.tool in ("pay", "move") and not thing.said_yes]
 
     def _last_words(self, person: str, place: str) -> Shown | None:
         here = [message for message in self.shown if message.place == place]
@@ -195,6 +202,9 @@ class Witness:
     ) -> int:
         """Note a message and return the message's number. `lost`: the gateway does not learn the number."""
         live = any(button.style != "plain" for button in buttons)
+        what = f"{len(self.shown)}" if edits is None else f"edits {edits}"
+        labels = {button.token[-4:]: button.label for button in buttons}
+        self.log.append(f"{at:.1f} bot in {place} [{what}{', lost' * lost}]: {text!r} {labels}")
         self._note_again(place, text, buttons, edits)
         if edits is not None:
             message = self.shown[edits]
@@ -203,7 +213,7 @@ class Witness:
                 message.things[0].replaced = True
             return edits
         things = self._prompted(place, text, at) if live else []
-        message = Shown(place, text, at, things, [button.token for button in buttons], live=live)
+        message = Shown(place, text, at, things, live=live)
         message.lost = lost
         message.numbers = [question.number for question in questions_in(text)] if things else []
         message.total = highest_number(text) if things else 0
@@ -321,6 +331,7 @@ class Witness:
 
     def happened(self, effect: Effect) -> None:
         what = f"{effect.tool} {effect.invoice}"
+        self.log.append(f"{effect}, doubts {self.doubts}")
         asked = [thing for thing in self.things if (thing.tool, thing.invoice) == (effect.tool, effect.invoice)]
         agreed = [thing for thing in asked if thing.is_agreed(self.removed)]
         if effect.tool in PERMITTED and not agreed and self._is_permitted(effect):
@@ -345,7 +356,8 @@ class Witness:
         if times > (3 if effect.tool == "archive" else 1):
             self.violations.append(f"{what}: happened {times} times on one yes")
         same = [other for other in self.effects if (other.tool, other.invoice) == (effect.tool, effect.invoice)]
-        if len({other.key for other in same}) > max(1, len(agreed)):
+        confirmed = {other.key for other in same if not self.permissions.is_used_by(other.key)}
+        if len(confirmed) > max(1, len(agreed)):
             self.violations.append(f"{what}: happened for more actions than were confirmed")
 
     def _is_permitted(self, effect: Effect) -> bool:

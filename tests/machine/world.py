@@ -26,7 +26,7 @@ from gateway.engine.event_bodies import event_body, replay_body
 from gateway.engine.parts import schedule_reply
 from gateway.store.base import Store
 from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Waiting
-from tests.machine.bot import TOOLS, copies_in, invoices_in, make_bot, meaning, person, signers, wish_in
+from tests.machine.bot import CALLED_AGAIN, TOOLS, copies_in, invoices_in, make_bot, meaning, person, signers, wish_in
 from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.processes import KEYRING, Platform, Worker
 from tests.machine.things import (
@@ -313,9 +313,8 @@ class World:
             **flags,
         )
         if ask:
-            self.witness.wants(
-                name, place, invoices_in(wish_in(text)), await self.now(), copies=copies_in(wish_in(text))
-            )
+            invoices = invoices_in(wish_in(text)) * (CALLED_AGAIN if text.endswith(" again") else 1)
+            self.witness.wants(name, place, invoices, await self.now(), copies=copies_in(wish_in(text)))
         await self._do(event, name)
 
     async def asks(self, name: str, place: str, verb: str, invoices: Sequence[str]) -> None:
@@ -343,10 +342,11 @@ class World:
             return
         if token in witness.for_all:
             message, intent = witness.for_all[token]
+            in_order = witness.in_order(message.things)
             answered = [each for each in message.things if intent == "confirm"]
             counts = [self._says_yes(each, name, place, now) for each in answered]
             if counts and all(counts):
-                witness.selects(message.things)
+                witness.selects(in_order)
             return
         thing, intent = witness.tokens[token]
         match intent:
@@ -397,13 +397,14 @@ class World:
         if listed is not None:
             everything = words in ("all", "both")
             named = listed.named(meaning(words, len(listed.things)), everything=everything)
+            in_order = self.witness.in_order(named)
             counts = [
                 self.witness.says_yes(each, name, place, ANSWER_WINDOW, now, since=listed.at)
                 for each in named
                 if each.changing != self.witness.doubts
             ]
             if counts and all(counts) and not listed.intent:
-                self.witness.selects(named)
+                self.witness.selects(in_order)
         await self.says(name, place, words)
 
     async def edits(self, name: str, place: str, text: str) -> None:
@@ -457,8 +458,11 @@ class World:
         await self.store.accept([timer.incoming])
 
     async def _do(self, event: Event, name: str) -> None:
+        now = await self.now()
         self.events.append(event)
-        self.witness.heard.setdefault((name, event.address.place), []).append(await self.now())
+        self.witness.heard.setdefault((name, event.address.place), []).append(now)
+        said = event.token[-4:] if isinstance(event, ButtonPress) else getattr(event, "text", "")
+        self.witness.log.append(f"{now:.1f} {name} in {event.address.place}, {type(event).__name__}: {said!r}")
         await self._deliver(event)
 
     async def _deliver(self, event: Event) -> None:
