@@ -66,7 +66,7 @@ class Story:
     def seen(self) -> list[tuple[str, bool, bool]]:
         """Return each message in the final form, without the note on possible duplicates: no message is a duplicate."""
         return [
-            (re.sub(r"\b(OK|NO) [0-9A-Z]{4}\b", r"\1", shown.text), bool(shown.tokens), shown.edited)
+            (re.sub(r"\b(OK|NO) [0-9A-Z]{4}\b", r"\1", shown.text), bool(shown.buttons), shown.edited)
             for shown in self.world.witness.shown
             if shown.text != say("may_be_duplicate", "en")
         ]

@@ -103,6 +103,8 @@ class Thing:
     """The witness's number of doubts at the last counted no."""
     ended: bool = False
     """True: people were told that the action will not happen."""
+    given_up: bool = False
+    """True: the requester asked for something else after the question."""
     replaced: bool = False
     """True: another question has replaced this one."""
     changed: set[Literal["record", "index"]] = field(default_factory=set)
@@ -146,6 +148,7 @@ class Shown:
     text: str
     at: float
     things: list[Thing]
+    buttons: list[ShownButton]
     total: int = 0
     """The number of the list's questions, if the message says that numbers answer the list."""
     which: Listing | None = None

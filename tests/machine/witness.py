@@ -113,6 +113,11 @@ class Witness:
         self.asked_at |= dict.fromkeys(invoices, at)
         self.wanted.update(invoices)
 
+    def says_but(self, person: str, place: str) -> None:
+        """Note a yes that asks for something else: the next question of the same tool may replace an open one."""
+        for thing in self.things:
+            thing.given_up = thing.given_up or (thing.requester, thing.place) == (person, place)
+
     def says_yes(
         self, thing: Thing, person: str, place: str, window: float, now: float, *, since: float | None = None
     ) -> bool:
@@ -172,7 +177,7 @@ class Witness:
             return last.which if last is not None else None
         found: dict[int, Thing] = {}
         for message in reversed([each for each in self.shown if each.place == place]):
-            mine = dict(zip(message.numbers, message.things, strict=True))
+            mine = {number: thing for number, thing in zip(message.numbers, message.things, strict=True) if number}
             if not mine or any(found.get(number, thing) is not thing for number, thing in mine.items()):
                 break
             found |= mine
@@ -213,7 +218,7 @@ class Witness:
                 message.things[0].replaced = True
             return edits
         things = self._prompted(place, text, at) if live else []
-        message = Shown(place, text, at, things, live=live)
+        message = Shown(place, text, at, things, list(buttons), live=live)
         message.lost = lost
         message.numbers = [question.number for question in questions_in(text)] if things else []
         message.total = highest_number(text) if things else 0
@@ -226,7 +231,7 @@ class Witness:
         self._note_buttons(message, buttons)
         if (changing := changing_in(text)) is not None:
             mine = [each for each in self.things if (each.tool, each.invoice, each.place) == (*changing, place)]
-            mine[-1].changing = self.doubts
+            mine[-1].changing, mine[-1].given_up = self.doubts, True
         for told in ends_in(text) if not things else ():
             self._note_end(place, told, at)
         return len(self.shown) - 1
@@ -442,9 +447,18 @@ class Witness:
             if is_answer_to_stop(text) or text.startswith(f"**{self._headline(thing)}**\n"):
                 return True
         same = [each for each in self.things if (each.tool, each.invoice) == (thing.tool, thing.invoice)]
+        return thing.replaced or thing is not same[-1] or self._is_late(thing) or self._is_replaced_late(thing)
+
+    def _is_late(self, thing: Thing) -> bool:
+        """Return True if the question surely came too late, so the message of the ask was dropped."""
         sure = [showing.at for showing in thing.showings if showing.sure and showing.place == thing.place]
-        is_late = not sure or min(sure) > self.asked_at[thing.invoice] + DELIVERED - NEAR
-        return thing.replaced or thing is not same[-1] or is_late
+        return not sure or min(sure) > self.asked_at[thing.invoice] + DELIVERED - NEAR
+
+    def _is_replaced_late(self, thing: Thing) -> bool:
+        """Return True if the message of the question that replaced this one was dropped."""
+        after = self.things[self.things.index(thing) + 1 :]
+        like = [each for each in after if (each.tool, each.place) == (thing.tool, thing.place)]
+        return thing.given_up and any(self._is_late(each) for each in like)
 
     def _is_told_elsewhere(self, thing: Thing, place: str) -> bool:
         for message in self.shown:

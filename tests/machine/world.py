@@ -312,6 +312,8 @@ class World:
             answers_bot=address(place).group,  # so that the group's messages are heard
             **flags,
         )
+        if text.startswith("yes, but "):
+            self.witness.says_but(name, place)
         if ask:
             invoices = invoices_in(wish_in(text)) * (CALLED_AGAIN if text.endswith(" again") else 1)
             self.witness.wants(name, place, invoices, await self.now(), copies=copies_in(wish_in(text)))
