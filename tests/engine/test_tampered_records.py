@@ -14,7 +14,7 @@ import pytest
 
 from channels import Json, Message, Person
 from channels.events import event_to_json
-from gateway.engine.event_bodies import event_body, replay_body
+from gateway.engine.event_bodies import event_body, received_body, replay_body
 from gateway.pending import seal
 from gateway.pending.propose import propose_action
 from gateway.pending.seal import compute_digest
@@ -22,6 +22,7 @@ from gateway.store.errors import Conflict
 from gateway.store.form import FORM
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Record
+from gateway.stored.events import ActionDeadline, body_of
 from gateway.tools import PendingAction, Preview
 from gateway.tools.pending_action import Token, Vote
 from tests.engine.bots import Invoices
@@ -65,6 +66,19 @@ def texts(chat: Rig) -> str:
 
 
 # ── records ──
+
+
+async def test_end_found_by_a_deadline_of_another_action_is_told(chat: Rig) -> None:
+    """A late deadline of a long forgotten action reads the conversation, and ends the changed record."""
+    (action,) = await chat.asks(1)
+    await delete(chat, f"action/{action.pending_action_id}")
+    context, ids = chat.worker.context, ("late deadline",)
+    deadline = ActionDeadline(kind="expiry", event_id=ids[0], action_id="gone")
+    body = received_body(context.keyring, CHAT, body_of(deadline), await chat.store.now())
+    await chat.store.accept([Incoming(conversation=CHAT, event_ids=ids, body=body, decides=True)])
+    await chat.worker.engine.due()
+    await chat.work()
+    assert [text for text in chat.platform.texts() if GONE in text and action.code in text]
 
 
 async def test_old_record_put_back_after_the_effect_is_not_run(chat: Rig, invoices: Invoices) -> None:

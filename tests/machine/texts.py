@@ -12,6 +12,7 @@ __all__ = [
     "DONE_BY_PERMISSION",
     "REFUSED",
     "REPLACED",
+    "TOO_LATE",
     "UNDELIVERED",
     "VOTE_COUNTED",
     "Asked",
@@ -50,6 +51,7 @@ CHANGED = "I have changed it:"
 REFUSED = ("Not done: ", "Not done. ")
 UNDELIVERED = "This did not arrive in time"
 REPLACED = "Changed meanwhile"
+TOO_LATE = "This came too late to count"
 VOTE_COUNTED = "Your yes is counted"
 BEGUN_BY_PERMISSION = "I am doing it, as you allowed until"
 DONE_BY_PERMISSION = "Done under your permission"

@@ -85,7 +85,7 @@ class Thing:
     release: int
     """The release of the question."""
     doubts: int
-    """The witness's number of doubts at the first showing."""
+    """The witness's number of doubts at the ask."""
     codes: dict[str, str] = field(default_factory=dict)
     """Place -> the code that answers there."""
     standing_code: str = ""

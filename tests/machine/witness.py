@@ -16,6 +16,7 @@ from tests.machine.texts import (
     DONE_BY_PERMISSION,
     REFUSED,
     REPLACED,
+    TOO_LATE,
     UNDELIVERED,
     VOTE_COUNTED,
     Asked,
@@ -66,6 +67,8 @@ class Witness:
         self.asked_by: dict[str, str] = {}
         self.asked_in: dict[str, str] = {}
         self.asked_at: dict[str, float] = {}
+        self.asked_doubts: dict[str, int] = {}
+        """Invoice -> the number of doubts at the ask."""
         self.copies_of: dict[str, int] = {}
         """Invoice -> the number of wanted copies."""
         self.wanted: Counter[str] = Counter()
@@ -101,6 +104,11 @@ class Witness:
         self._unsure: list[Shown] = []
 
     @property
+    def lost_an_index(self) -> bool:
+        """True after a change of an index: no part of the gateway then ends the ballots of a lost action."""
+        return any("index" in thing.changed for thing in self.things)
+
+    @property
     def troubles(self) -> int:
         return self.doubts + self.setbacks
 
@@ -111,6 +119,7 @@ class Witness:
         self.asked_by |= dict.fromkeys(invoices, person)
         self.asked_in |= dict.fromkeys(invoices, place)
         self.asked_at |= dict.fromkeys(invoices, at)
+        self.asked_doubts |= dict.fromkeys(invoices, self.doubts)
         self.wanted.update(invoices)
 
     def says_but(self, person: str, place: str) -> None:
@@ -234,6 +243,9 @@ class Witness:
             mine[-1].changing, mine[-1].given_up = self.doubts, True
         for told in ends_in(text) if not things else ():
             self._note_end(place, told, at)
+        if text.startswith(TOO_LATE):
+            for thing in self.things:
+                thing.said_no = None if place in (thing.place, *thing.codes) else thing.said_no
         return len(self.shown) - 1
 
     def _note_end(self, place: str, told: Told, at: float) -> None:
@@ -241,7 +253,7 @@ class Witness:
             self.violations.append(f"{told.tool} {told.invoice}: told done under a permission before it was")
         if told.end not in ("not done", "tampered"):
             return
-        named = [thing for thing in self._about(place, told) if not thing.ended]
+        named = [thing for thing in self._about(place, told) if not thing.ended and not self._has_unseen(thing)]
         for thing in named[:1]:
             thing.ended = told.end != "tampered" or place == thing.place  # one ballot is not the others
             others = {person: when for person, when in thing.refused_by.items() if person != thing.requester}
@@ -300,7 +312,8 @@ class Witness:
                     self.violations.append(f"{tool} {invoice}: its question changed")
                 return thing
         asked_in = self.asked_in[invoice] if tool in ASKED_ELSEWHERE else place
-        thing = Thing(asked_in, tool, invoice, folder, self.asked_by[invoice], self.release, self.doubts, {place: code})
+        doubts = self.asked_doubts.get(invoice, self.doubts)
+        thing = Thing(asked_in, tool, invoice, folder, self.asked_by[invoice], self.release, doubts, {place: code})
         self.things.append(thing)
         if sum(each.invoice == invoice for each in self.things) > self.wanted[invoice]:
             self.violations.append(f"{tool} {invoice}: asked though nobody wanted it again")
@@ -395,7 +408,8 @@ class Witness:
             self._inside.remove(thing)
         if returned:
             self._returned.add((tool, invoice))
-        self._finished.append(Finished((tool, invoice), at, self.troubles, len(self.shown)))
+        if returned or tool != "archive":  # an idempotent tool is tried again
+            self._finished.append(Finished((tool, invoice), at, self.troubles, len(self.shown)))
 
     def _check_order(self, effect: Effect) -> None:
         done = {(each.tool, each.invoice) for each in self.effects}
@@ -458,7 +472,10 @@ class Witness:
         """Return True if the message of the question that replaced this one was dropped."""
         after = self.things[self.things.index(thing) + 1 :]
         like = [each for each in after if (each.tool, each.place) == (thing.tool, thing.place)]
-        return thing.given_up and any(self._is_late(each) for each in like)
+        here = [message for message in self.shown if message.place == thing.place and not message.things]
+        told = {each.invoice for message in here for each in ends_in(message.text) if each.tool == thing.tool}
+        never_shown = told - {each.invoice for each in self.things}
+        return thing.given_up and (bool(never_shown) or any(self._is_late(each) for each in like))
 
     def _is_told_elsewhere(self, thing: Thing, place: str) -> bool:
         for message in self.shown:
@@ -507,6 +524,10 @@ class Witness:
                 if len(counted) > sum(each.tried[place] for each in same) + again:
                     self.violations.append(f"{thing.tool} {thing.invoice}: a yes was counted twice in {place}")
 
+    def _has_unseen(self, thing: Thing) -> bool:
+        """Return True if the call was asked once more without a shown question: an end may be about that question."""
+        return self.wanted[thing.invoice] > self._count_same(thing)
+
     def _count_same(self, thing: Thing) -> int:
         return sum((each.tool, each.invoice) == (thing.tool, thing.invoice) for each in self.things)
 
@@ -519,7 +540,7 @@ class Witness:
         for thing in self.things:
             what = (thing.tool, thing.invoice)
             permitted = any(self.permissions.is_used_by(each.key) for each in self.effects if each.invoice == what[1])
-            if self._count_same(thing) > 1 or permitted:
+            if self._count_same(thing) > 1 or self._has_unseen(thing) or permitted:
                 continue
             told = [end for message in self.shown if (end := self._end_of(thing, message)) is not None]
             happened = any((effect.tool, effect.invoice) == what for effect in self.effects)

@@ -499,7 +499,7 @@ class World:
             violations += [
                 f"{action.preview} is {action.state} for ever"
                 for action in actions.by_id.values()
-                if not action.settled
+                if not action.settled and not (action.ballot_of is not None and self.witness.lost_an_index)
             ]
         self.jump(FOLDED_AFTER_SECONDS)  # outcomes without a later message are folded in
         await self.work_off()

@@ -179,8 +179,11 @@ class Decisions:
 
 
 def _address(actions: ConversationActions, stored: Event | InternalEvent) -> Address | None:
-    """Return the address for replies to an event, or None for an absent action."""
+    """Return the address for replies to an event. About an absent action, the conversation's own.
+
+    The replies may be about other actions, found changed without the key.
+    """
     if isinstance(stored, Event | Notification | FollowUp):
         return stored.address
     action = actions.get(stored.action_id)
-    return action.address if action is not None else None
+    return action.address if action is not None else actions.index.address
