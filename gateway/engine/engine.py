@@ -66,7 +66,7 @@ class Engine:
         self._actions = actions or ActionExecutor(context)
         self._delivery = PartSender(context)
         turns = TurnRunner(context, self._decisions)
-        memory = MemoryRunner(context)
+        self._memory = memory = MemoryRunner(context)
         self.runtime = BotRuntime(context, self._decisions, turns, memory, self._actions, self._delivery)
         """The engine for the bot's own code."""
         self._turns: WorkerPool | None = None
@@ -86,8 +86,10 @@ class Engine:
             most = self.context.rules.limits.turns.all or 1
             self._turns = turns = WorkerPool(self.context.tasks, "turn", most, self.runtime.work_lane, yields=True)
             actions = self._pool("action", _ACTIONS, self._action)
-            works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
-            works += [self._sweep_executors(), self._expire()]
+            # The work on memories has workers of its own, so that it delays no answer.
+            memories = WorkerPool(self.context.tasks, "memory", self._memory.most, self._memory.run, yields=True)
+            works += [self._work("turn", turns), self._work("memory", memories), self._work("action", actions)]
+            works += [self._sweep_files(), self._sweep_executors(), self._expire()]
             # Each channel has a pool of its own, so that a slow platform delays no other.
             self.context.sending = {
                 channel: self._pool("out", self._sends, self._delivery.run) for channel in self.context.channels

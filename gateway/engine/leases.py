@@ -34,6 +34,8 @@ def prefetch(context: EngineContext, kind: Kind) -> Prefetch:
         case "turn":
             last = lines_read(context.bot.agent.memory)
             return Prefetch(records=(keys.INDEX, *context.turn_reads), log=keys.TRANSCRIPT, last=last)
+        case "memory":
+            return Prefetch()
         case "out":
             return Prefetch(records=(keys.INDEX,))
         case "action":

@@ -38,7 +38,7 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Incoming, Lease
 from gateway.stored import keys
 from gateway.stored.events import DecisionRequested, body_of
-from gateway.stored.memory_events import conversation_lane, is_memory_lane, person_lane
+from gateway.stored.memory_events import conversation_lane, person_lane
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK
 
@@ -169,9 +169,6 @@ class BotRuntime:
 
         Raises the error of a turn without a waiting call.
         """
-        if is_memory_lane(lease.lane):
-            await self._memory.run(lease)
-            return
         call = self._calls.get(lease.lane)
         try:
             outcome = await self._turns.run(lease)
@@ -247,7 +244,7 @@ class BotRuntime:
         lanes = [conversation_lane(conversation)] if turn_memories(agent) else []
         lanes += [person_lane(context.bot.name, person)] if agent.config.knowledge_memory is not None else []
         for lane in lanes:
-            lease = await lease_lane(context, "turn", only=lane, wait_seconds=_MEMORY_WAIT_SECONDS)
+            lease = await lease_lane(context, "memory", only=lane, wait_seconds=_MEMORY_WAIT_SECONDS)
             if lease is not None:
                 await self._memory.run(lease)
 

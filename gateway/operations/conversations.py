@@ -87,6 +87,7 @@ class ConversationCommands(StoreCommands):
             conversation=waiting.conversation,
             event_ids=(f"replay/{dead_id}",),
             body=replay_body(self._keyring, waiting),
+            kind=waiting.kind,
         )
         reason = "put aside by the operator"
         return Dead(dead_id=dead_id, conversation=waiting.conversation, reason=reason, incoming=incoming)

@@ -21,7 +21,7 @@ from gateway.providers.base import ModelMessage
 from gateway.store.base import Store
 from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
-from gateway.stored.memory_events import conversation_lane, is_memory_lane, person_lane
+from gateway.stored.memory_events import conversation_lane, person_lane
 from gateway.stored.people import PeopleOf
 from gateway.tools.pending_action import PendingAction
 
@@ -163,8 +163,7 @@ class Conversations:
     async def _transcripts(self) -> set[str]:
         """Return the conversations with a transcript. Older conversations have no record of people."""
         prefix = keys.transcript("")
-        names = {key.name.removeprefix(prefix) for key in await self._store.logs(f"{prefix}{self._bot}/")}
-        return {name for name in names if not is_memory_lane(name)}
+        return {key.name.removeprefix(prefix) for key in await self._store.logs(f"{prefix}{self._bot}/")}
 
     async def _transcript(self, conversation: str) -> Sequence[LogEntry]:
         return self._genuine(conversation, await self._lines(self._key(conversation, keys.transcript)))

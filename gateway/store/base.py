@@ -97,8 +97,8 @@ class ConversationStore(Protocol):
 
         A lane is ready when work waits, the due time has come, and no unlapsed lease holds the lane. The work of a turn
         is (a) a waking event without a pointer, with the events before, or (b) a note of the age
-        `FOLDED_AFTER_SECONDS`. The work of an outbox is a part. The work of an action is an id in
-        `Transaction.actions`. A cancelled caller holds no lease: the next caller can lease the lane.
+        `FOLDED_AFTER_SECONDS`. The work of a memory lane is an event. The work of an outbox is a part. The work of an
+        action is an id in `Transaction.actions`. A cancelled caller holds no lease: the next caller can lease the lane.
         """
         ...
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from channels import Json
-from gateway.store.types import Dead, Incoming, QueuedPart, Written
+from gateway.store.types import MAILBOXES, Dead, Incoming, QueuedPart, Written
 
 T = TypeVar("T")
 
@@ -209,6 +209,7 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
         "keep_seconds": incoming.keep_seconds,
         "stamp": None if incoming.stamp is None else micros(incoming.stamp),
         "collects": incoming.collects,
+        "kind": incoming.kind,
         "about": incoming.about,
     }
 
@@ -218,7 +219,7 @@ def _incoming_from_json(value: dict[str, Any]) -> Incoming:
     marks = [value[name] for name in ("decides", "wakes", "refusable", "collects")]
     event = Incoming(**value | {"event_ids": ids, "stamp": None if stamp is None else moment(stamp)})
     names = (event.conversation, *ids, event.about or "")
-    if not (isinstance(event.body, dict) and _are(str, names) and _are(bool, marks)):
+    if not (isinstance(event.body, dict) and _are(str, names) and _are(bool, marks) and event.kind in MAILBOXES):
         raise TypeError("not an event")
     if not 0 < event.keep_seconds <= _LONGEST_SECONDS:
         raise TypeError("not a time to keep ids")

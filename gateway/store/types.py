@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast, get_args
 
 from channels import Json
 
-Kind = Literal["turn", "action", "out"]
-"""The kind of a lane: a conversation's waiting events, an action to execute, or a conversation's outbox."""
+MailboxKind = Literal["turn", "memory"]
+"""The kind of a mailbox's lane: the events of a conversation, or the work on memories beside it."""
+Kind = MailboxKind | Literal["action", "out"]
+"""The kind of a lane: waiting events (`MailboxKind`), an action to execute, or a conversation's outbox."""
+MAILBOXES: tuple[MailboxKind, ...] = get_args(MailboxKind)
+KINDS: tuple[Kind, ...] = ("turn", "memory", "action", "out")
 
 FOLDED_AFTER_SECONDS = 600.0
 """Age at which a note alone makes the conversation ready for a turn, without the next message."""
@@ -107,6 +111,9 @@ class Incoming:
     wakes: bool = True
     """Makes the conversation ready for a turn. False for a note. A note is never refused, does not count towards the
     limits, and alone makes the conversation ready only after `FOLDED_AFTER_SECONDS`."""
+    kind: MailboxKind = "turn"
+    """The lane of the mailbox. All events of a conversation are of one kind. Only a turn has notes, events to decide
+    and events that collect."""
     about: str | None = None
     """Subject of a note. A later note on the same subject replaces the earlier note, unless a lease has the latter.
     Only for notes."""
@@ -131,6 +138,7 @@ class Waiting:
     pointed: bool
     """The decision lane has a pointer to the event."""
     collects: bool = False
+    kind: MailboxKind = "turn"
     tries: int = 0
     """Number of failed or dead turns with this event."""
 

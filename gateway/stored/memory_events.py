@@ -2,10 +2,10 @@
 
 The commit of the turn hands over the events. The bodies are sealed like the bodies of `events`.
 
-There is a memory lane beside each conversation, and one for each person. A memory lane is the mailbox of a conversation
-without a channel. The events are processed under an ordinary turn lease, so two workers never fill the same memory at
-once. The turns of the conversation do not wait for the memory lane. A person's lane also stores the questions waiting
-for the person in groups.
+There is a memory lane beside each conversation, and one for each person. A memory lane is a mailbox of the kind
+`memory`, with a name of its own. A lease covers the processing, so two workers never fill the same memory at once. The
+turns of the conversation do not wait for the memory lane. A person's lane also stores the questions waiting for the
+person in groups.
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ def person_lane(bot: str, person: str) -> str:
 def forget_lane(bot: str, person: str) -> str:
     """Return the lane for forgetting a person at the person's own request."""
     return f"{bot}/{Address(channel=_CHANNEL, account='forget', place=person)}"
-
-
-def is_memory_lane(lane: str) -> bool:
-    """Return True for the name of a memory lane."""
-    return lane.partition("/")[2].startswith(f"{_CHANNEL}:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ CLOSED = {
     "provider": {"openai"},
     "model": {"test-model"},
     "outcome": {"ok", "error", "sent", "failed", "suppressed"},
-    "kind": {"input", "cached", "cache_write", "output", "turn", "action", "out"},
+    "kind": {"input", "cached", "cache_write", "output", "turn", "memory", "action", "out"},
     "tool": {"list_invoices", "delete_invoice", "send_invoice_pdf", "archive_invoice", "unknown"},
     "intent": {"confirm", "cancel"},
     "state": {"done", "failed", "unknown", "ready", "leased", "parked", "undelivered", "shown", "approved"},

@@ -45,8 +45,7 @@ from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
 from gateway.privacy.expiry import Expiry
 from gateway.store.base import Store
-from gateway.store.types import Kind, Lease
-from gateway.stored.memory_events import is_memory_lane
+from gateway.store.types import KINDS, Kind, Lease
 from gateway.testing import ScriptedProvider
 from gateway.testing.doubles import FaultyStore
 from gateway.tools.pending_action import PendingAction
@@ -168,13 +167,10 @@ class Worker:
         return lease
 
     async def turn(self, *, deadline_seconds: float = 60.0) -> Outcome | None:
-        """Run the turn of the longest-ready lane."""
+        """Run the longest-ready turn."""
         return await self.turn_of(await self.lease("turn"), deadline_seconds=deadline_seconds)
 
     async def turn_of(self, lease: Lease, *, deadline_seconds: float = 60.0) -> Outcome | None:
-        if is_memory_lane(lease.lane):
-            await self.memory.run(lease)
-            return None
         return await TurnRunner(self.context, self.decisions, deadline_seconds=deadline_seconds).run(lease)
 
     async def deliver(self) -> None:
@@ -261,16 +257,17 @@ class Rig:
 
     async def work(self) -> None:
         """Do all possible work now, effects included."""
-        worker, kinds = self.worker, cast("tuple[Kind, ...]", ("turn", "action", "out"))
+        worker = self.worker
         runs: dict[str, Any] = {
             "turn": worker.turn_of,
+            "memory": worker.memory.run,
             "action": worker.engine._actions.run,
             "out": worker.delivery.run,
         }
         idle = 0
         while (stats := await self.store.stats()).ready:
             idle += 1
-            for kind in kinds:
+            for kind in KINDS:
                 lease = await self.store.lease("w", [kind], pool=Platform.name, prefetch=prefetch(worker.context, kind))
                 if lease is not None:
                     idle = 0
@@ -318,14 +315,17 @@ class Rig:
         return [letter.reason for letter in await self.store.dead_letters()]
 
     async def turns(self) -> None:
-        """Send the waiting parts, then run a turn, until no lane is ready."""
+        """Send the waiting parts and fill the memories, then run a turn, until no lane is ready."""
         while await self.ready():
             sending = await self.store.lease(
                 self.worker.context.worker, ["out"], pool=Platform.name, prefetch=prefetch(self.worker.context, "out")
             )
+            remembering = await self.store.lease(self.worker.context.worker, ["memory"])
             if sending is not None:
                 await self.worker.delivery.run(sending)
-            else:
+            if remembering is not None:
+                await self.worker.memory.run(remembering)
+            if sending is None and remembering is None:
                 await self.worker.turn()
 
 

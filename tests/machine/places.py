@@ -87,7 +87,7 @@ Places = Callable[[], OnSqlite | OnRedis]
 
 _LEASES_AGE = """
 for _, base in ipairs(KEYS) do
-  for kind, way in pairs({ turn = 'turn', action = 'action', out = 'out/test' }) do
+  for kind, way in pairs({ turn = 'turn', memory = 'memory', action = 'action', out = 'out/test' }) do
     for _, index in ipairs({ 'held', 'idle' }) do
       local name = base .. ':' .. index .. ':' .. way
       for _, lane in ipairs(redis.call('ZRANGE', name, 0, -1)) do

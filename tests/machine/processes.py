@@ -32,6 +32,7 @@ from gateway.engine.delivery.sender import PartSender
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import prefetch
+from gateway.engine.memory.jobs import MemoryRunner
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
@@ -132,6 +133,7 @@ class Worker:
         self.context.sending = {"test": WorkerPool(self.context.tasks, "out", 64, delivery.run)}
         self._runs: dict[Kind, Callable[[Any], Awaitable[Any]]] = {
             "turn": turns.run,
+            "memory": MemoryRunner(self.context).run,
             "action": actions.run,
             "out": delivery.run,
         }

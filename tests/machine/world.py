@@ -200,7 +200,7 @@ class World:
 
     async def work_off(self) -> None:
         """Do all possible work."""
-        kinds: tuple[Kind, ...] = ("turn", "action", "out")
+        kinds: tuple[Kind, ...] = ("turn", "memory", "action", "out")
         for number in range(200):
             await self.workers[0].keep_time()
             if any([await self.step(number % 2, kind) for kind in kinds]):

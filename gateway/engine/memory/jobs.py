@@ -41,9 +41,6 @@ log = logging.getLogger("askfirst.memory")
 _BACKOFF_SECONDS: Final = (30.0, 120.0, 600.0, 3600.0)
 """The waits after consecutive failures. After the last retry the events are consumed. The event of the next turn then
 does the work."""
-_CROWDED_SECONDS: Final = 1.0
-"""The least wait of a lane while this process works the most lanes allowed at once."""
-
 _FORGET_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 """The waits before a forgetting is retried, while an answer is unsent, a turn or an action of the person runs, or the
 store is unavailable."""
@@ -52,33 +49,21 @@ _ANSWER_TRIES: Final = 4
 
 
 class MemoryRunner:
-    """Works the events of memory lanes. At most a quarter of the limit of concurrent turns run at once."""
+    """Works the events of memory lanes: at most a quarter of the limit of concurrent turns at once."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._most = max(1, (context.rules.limits.turns.all or 4) // 4)
-        self._running = 0
-        self._put_off = 0
-        """The lanes put off since a lane last began. Each further lane waits longer, to limit the load of many
-        lanes."""
+        self.most = max(1, (context.rules.limits.turns.all or 4) // 4)
+        self._room = asyncio.Semaphore(self.most)
 
     async def run(self, lease: Lease) -> None:
         """Work all events of this lane. After a failure the events stay for a later retry."""
-        if self._running >= self._most:
-            transaction = _given_back(lease)
-            wait = timedelta(seconds=_CROWDED_SECONDS * (1 + self._put_off / self._most))
-            self._put_off += 1
-            transaction.due = await self._context.store.now() + wait
-            await self._context.commit(transaction)
-            return
-        self._running, self._put_off = self._running + 1, 0
         try:
             with HeldLease(self._context, lease):
-                await self._work(lease)
+                async with self._room:
+                    await self._work(lease)
         except Fenced:
             log.warning("the memory lane %s is worked by another worker", lease.lane)
-        finally:
-            self._running -= 1
 
     async def _work(self, lease: Lease) -> None:
         events = self._events(lease)

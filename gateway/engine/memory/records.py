@@ -120,4 +120,6 @@ async def hand_to_lanes(
     now = await context.store.now()
     for lane, event in events:
         body = context.keyring.stamped("event", lane, memory_body_of(event))
-        transaction.hand_over.append(Incoming(conversation=lane, event_ids=(event.event_id,), body=body, stamp=now))
+        transaction.hand_over.append(
+            Incoming(conversation=lane, event_ids=(event.event_id,), body=body, kind="memory", stamp=now)
+        )

@@ -66,7 +66,8 @@ class DataOfPerson:
         lane = forget_lane(context.bot.name, person)
         event = ForgetDue(event_id=f"forget/{secrets.token_hex(8)}", conversation=self._conversation, person=person)
         body = context.keyring.stamped("event", lane, memory_body_of(event))
-        await context.store.accept([Incoming(conversation=lane, event_ids=(event.event_id,), body=body)])
+        incoming = Incoming(conversation=lane, event_ids=(event.event_id,), body=body, kind="memory")
+        await context.store.accept([incoming])
         return Reply(text=say("forget_begun", language))
 
     async def _ask_for_code(self, command: str, said: str, language: str) -> Reply | None:

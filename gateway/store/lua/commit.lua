@@ -61,7 +61,7 @@ local changes = {
     take_pointer(conversation, seq)
     redis.call('HSET', key('event', seq), 'pointed', 0)
     if redis.call('HGET', key('event', seq), 'wakes') == '1' then
-      make_ready(conversation, seq)
+      make_ready('turn', conversation, seq)
     else
       redis.call('ZREM', key('stamps'), seq)
       rest(conversation)

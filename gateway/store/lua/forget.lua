@@ -2,7 +2,7 @@
 -- delete, each without the base
 -- Removes all of these, or none while a lane is leased. Returns the leased lane, or '' and the counts of removed items.
 local lanes, records, logs, counts, timers, letters, others = list(), list(), list(), list(), list(), list(), list()
-local KINDS = { 'turn', 'out', 'action' }
+local KINDS = { 'turn', 'memory', 'out', 'action' }
 for _, lane in ipairs(lanes) do
   for _, kind in ipairs(KINDS) do
     local state = read_lane(kind, lane)

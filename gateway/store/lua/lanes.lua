@@ -50,7 +50,7 @@ local function save_lane(kind, lane, state)
 end
 
 local function has_work(kind, lane)
-  local work = { turn = 'wakes', action = 'launch', out = 'out' }
+  local work = { turn = 'wakes', memory = 'wakes', action = 'launch', out = 'out' }
   return redis.call('EXISTS', key(work[kind], lane)) == 1
 end
 
@@ -132,7 +132,7 @@ end
 
 -- Adds a try to the unconsumed events or parts of an ended lease.
 local function count_try(kind, lane, upto)
-  if kind == 'turn' then
+  if kind == 'turn' or kind == 'memory' then
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', key('mail', lane), '-inf', upto)) do
       redis.call('HINCRBY', key('event', seq), 'tries', 1)
     end

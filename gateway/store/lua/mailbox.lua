@@ -1,8 +1,8 @@
 -- Mailboxes and outboxes.
 --
 -- seen:<event id>        the moment until which the id is remembered
--- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, about (the subject of a
---                        note)
+-- event:<seq>            hash: conversation, kind (of the lane), stamp, body, pointed, wakes, collects, tries, about
+--                        (the subject of a note)
 -- mail:<conversation>    the seqs of all events, in order; wakes:<conversation>: of the waking events without a pointer
 -- points, points:<c>     the seqs of events with a pointer: of all conversations, and of a single conversation
 -- stamps                 the seqs of all events by stamp, without notes (neither waking nor with a pointer)
@@ -16,6 +16,7 @@ local function read_event()
   local marks = tonumber(argument())
   event.decides, event.wakes = bit.band(marks, 1) > 0, bit.band(marks, 2) > 0
   event.collects, event.refusable = bit.band(marks, 4) > 0, bit.band(marks, 8) > 0
+  event.kind = bit.band(marks, 16) > 0 and 'memory' or 'turn'
   event.is_note, event.about = not event.decides and not event.wakes, argument()
   event.keep, event.ids = tonumber(argument()), list()
   return event
@@ -43,9 +44,9 @@ local function remember(event)
   return fresh
 end
 
-local function make_ready(conversation, seq, collects)
+local function make_ready(kind, conversation, seq, collects)
   redis.call('SADD', key('wakes', conversation), seq)
-  wake('turn', conversation, nil, collects)
+  wake(kind, conversation, nil, collects)
 end
 
 local function take_pointer(conversation, seq)
@@ -54,7 +55,7 @@ local function take_pointer(conversation, seq)
 end
 
 local function remove_event(conversation, seq)
-  local found = redis.call('HMGET', key('event', seq), 'pointed', 'about')
+  local found = redis.call('HMGET', key('event', seq), 'pointed', 'about', 'kind')
   if found[1] == '1' then take_pointer(conversation, seq) end
   if found[2] and redis.call('HGET', key('about', conversation), found[2]) == seq then
     redis.call('HDEL', key('about', conversation), found[2])
@@ -63,7 +64,7 @@ local function remove_event(conversation, seq)
   redis.call('ZREM', key('mail', conversation), seq)
   redis.call('ZREM', key('stamps'), seq)
   redis.call('SREM', key('wakes', conversation), seq)
-  clear_if_idle('turn', conversation)
+  clear_if_idle(found[3] or 'turn', conversation)
 end
 
 -- Replaces the earlier note on the same subject, unless a lease has the earlier note.
@@ -77,8 +78,8 @@ end
 local function deliver(event)
   local seq = text(tick())
   local stamp = event.stamp or now
-  redis.call('HSET', key('event', seq), 'conversation', event.conversation, 'stamp', stamp, 'body', event.body,
-    'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'collects', event.collects and 1 or 0,
+  redis.call('HSET', key('event', seq), 'conversation', event.conversation, 'kind', event.kind, 'stamp', stamp,
+    'body', event.body, 'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'collects', event.collects and 1 or 0,
     'tries', 0)
   if event.is_note and event.about ~= '' then
     redis.call('HSET', key('event', seq), 'about', event.about)
@@ -90,7 +91,7 @@ local function deliver(event)
     redis.call('ZADD', key('points'), seq, seq)
     redis.call('ZADD', key('points', event.conversation), seq, seq)
   elseif event.wakes then
-    make_ready(event.conversation, seq, event.collects)
+    make_ready(event.kind, event.conversation, seq, event.collects)
   else
     rest(event.conversation)
   end
@@ -103,7 +104,8 @@ local function accept(event)
 end
 
 local function show_event(seq)
-  local found = redis.call('HMGET', key('event', seq), 'conversation', 'stamp', 'body', 'pointed', 'collects', 'tries')
+  local found = redis.call('HMGET', key('event', seq), 'conversation', 'stamp', 'body', 'pointed', 'collects', 'kind',
+    'tries')
   return { seq, unpack(found) }
 end
 

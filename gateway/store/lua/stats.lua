@@ -3,7 +3,7 @@
 -- has the kinds of timers, each followed by the count.
 local ready, leased, parked = 0, 0, 0
 local all = redis.call('SMEMBERS', key('ways'))
-for _, kind in ipairs({ 'turn', 'action', 'out' }) do all[#all + 1] = kind end
+for _, kind in ipairs({ 'turn', 'memory', 'action', 'out' }) do all[#all + 1] = kind end
 for _, index in ipairs(all) do
   local function count(set, from, to) return redis.call('ZCOUNT', key(set, index), from, to) end
   ready = ready + count('free', '-inf', now) + count('held', '-inf', real)

@@ -88,7 +88,7 @@ def event_arguments(event: Incoming) -> list[Value]:
         to_bytes(event.conversation),
         "" if event.stamp is None else micros(event.stamp),
         encode(event.body),
-        event.decides | event.wakes << 1 | event.collects << 2 | event.refusable << 3,
+        event.decides | event.wakes << 1 | event.collects << 2 | event.refusable << 3 | (event.kind == "memory") << 4,
         "" if event.about is None else to_bytes(event.about),
         span(event.keep_seconds),
         len(ids),
@@ -200,7 +200,7 @@ def _operations(transaction: Transaction, partition_of: Callable[[str], str]) ->
 
 def read_waiting(shown: Sequence[Any]) -> Waiting:
     """Return an event, from `show_event` in mailbox.lua."""
-    seq, conversation, stamp, body, pointed, collects, tries = shown
+    seq, conversation, stamp, body, pointed, collects, kind, tries = shown
     return Waiting(
         seq=int(seq),
         conversation=text_of(conversation),
@@ -208,6 +208,7 @@ def read_waiting(shown: Sequence[Any]) -> Waiting:
         body=decode_body(body),
         pointed=pointed == b"1",
         collects=collects == b"1",
+        kind="memory" if kind == b"memory" else "turn",
         tries=int(tries),
     )
 

@@ -21,7 +21,7 @@ _EXPIRED = (
     f"DELETE FROM cell WHERE name IN (SELECT name FROM cell WHERE arrival <= :now LIMIT {_ROWS})",  # noqa: S608
     f"DELETE FROM spent WHERE name IN (SELECT name FROM spent WHERE ends <= :now LIMIT {_ROWS})",  # noqa: S608
     "DELETE FROM lane WHERE id IN (SELECT id FROM lane WHERE ready_at IS NULL AND worker IS NULL AND due <= :now "  # noqa: S608
-    f"AND tries = 0 AND died = 0 AND kind IN ('turn', 'action', 'out') LIMIT {_ROWS}) "
+    f"AND tries = 0 AND died = 0 AND kind IN ('turn', 'memory', 'action', 'out') LIMIT {_ROWS}) "
     "AND NOT (kind = 'turn' AND EXISTS (SELECT 1 FROM step WHERE conversation = lane))",
 )
 

@@ -18,8 +18,10 @@ from gateway.store.types import FOLDED_AFTER_SECONDS, Kind
 FOLDED_AFTER = span(FOLDED_AFTER_SECONDS)
 """`FOLDED_AFTER_SECONDS` in microseconds."""
 
+_MAIL = "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed LIMIT 1"
 _WORK: dict[Kind, str] = {
-    "turn": "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed LIMIT 1",
+    "turn": _MAIL,
+    "memory": _MAIL,
     "action": "SELECT 1 FROM launch WHERE action_id = ? LIMIT 1",
     "out": "SELECT 1 FROM part WHERE conversation = ? LIMIT 1",
 }

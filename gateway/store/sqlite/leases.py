@@ -13,7 +13,7 @@ from gateway.store.sqlite import lanes, records
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.records import PARTITION
 from gateway.store.sqlite.rows import EVENT_COLUMNS, numbered_parts, waiting_from_row
-from gateway.store.types import Control, Key, Kind, Lease, Prefetch, QueuedPart, Waiting
+from gateway.store.types import MAILBOXES, Control, Key, Kind, Lease, Prefetch, QueuedPart, Waiting
 
 _EVENTS = 100
 _PARTS = 20
@@ -76,7 +76,7 @@ class _Work(NamedTuple):
 
 
 def _work(db: sqlite3.Connection, kind: Kind, lane: str) -> _Work:
-    if kind == "turn":
+    if kind in MAILBOXES:
         found = db.execute(
             f"SELECT {EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT {_EVENTS}",  # noqa: S608
             (lane,),
@@ -198,7 +198,7 @@ def is_held(db: sqlite3.Connection, at: Moment, conversation: str) -> bool:
 
 def _count_try(db: sqlite3.Connection, kind: Kind, lane: str, upto: int | None) -> None:
     """Add a try to the unconsumed events or parts of an ended lease."""
-    if kind == "turn":
+    if kind in MAILBOXES:
         db.execute("UPDATE event SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))
     elif kind == "out":
         db.execute("UPDATE part SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))

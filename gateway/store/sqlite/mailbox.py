@@ -25,7 +25,7 @@ from gateway.store.sqlite import lanes
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.rows import EVENT_COLUMNS, waiting_from_row
 from gateway.store.transaction import Timer
-from gateway.store.types import Dead, Incoming, Mailbox, QueuedPart, Waiting, conversation_limit
+from gateway.store.types import Dead, Incoming, Mailbox, MailboxKind, QueuedPart, Waiting, conversation_limit
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ log = logging.getLogger("askfirst.store")
 _TIMERS = 500
 """The most timers fired in a transaction."""
 _MOST_ROWS = 64
-"""The most rows of a statement. Every SQLite accepts 999 values (https://sqlite.org/limits.html); a row has seven."""
+"""The most rows of a statement. Every SQLite accepts 999 values (https://sqlite.org/limits.html); a row has eight."""
 
 
 class Arrival(NamedTuple):
@@ -49,6 +49,7 @@ class Arrival(NamedTuple):
     conversation: str
     stamp: int | None
     body: str
+    kind: MailboxKind = "turn"
     about: str | None = None
 
     @property
@@ -70,6 +71,7 @@ def arrival(event: Incoming) -> Arrival:
         conversation=event.conversation,
         stamp=None if event.stamp is None else micros(event.stamp),
         body=encode(event.body),
+        kind=event.kind,
         about=event.about,
     )
 
@@ -185,12 +187,13 @@ def _deliver(db: sqlite3.Connection, at: Moment, events: Sequence[Arrival]) -> N
     notes = [event for event in events if event.is_note]
     events = _last_about_each(db, events, notes) if notes else events
     for some in _portions(events):
-        marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(some))
+        marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(some))
         rows = [
             value
             for event in some
             for value in (
                 event.conversation,
+                event.kind,
                 at.now if event.stamp is None else event.stamp,
                 event.body,
                 event.decides,
@@ -200,13 +203,15 @@ def _deliver(db: sqlite3.Connection, at: Moment, events: Sequence[Arrival]) -> N
             )
         ]
         db.execute(
-            f"INSERT INTO event (conversation, stamp, body, pointed, wakes, collects, about) VALUES {marks}",  # noqa: S608
+            f"INSERT INTO event (conversation, kind, stamp, body, pointed, wakes, collects, about) VALUES {marks}",  # noqa: S608
             rows,
         )
     awake = [event for event in events if event.wakes and not event.decides]
     for collects in (True, False):
-        names = (event.conversation for event in awake if event.collects is collects)
+        names = (event.conversation for event in awake if event.kind == "turn" and event.collects is collects)
         lanes.wake_turns(db, at, names, collects=collects)
+    for conversation in dict.fromkeys(event.conversation for event in awake if event.kind == "memory"):
+        lanes.wake(db, at, "memory", conversation)
     for conversation in dict.fromkeys(event.conversation for event in notes):
         lanes.rest(db, at, conversation)
 

@@ -8,13 +8,13 @@ from typing import Any
 from gateway.store.codec import decode_body, stamp_of
 from gateway.store.types import QueuedPart, Waiting
 
-EVENT_COLUMNS = "seq, conversation, stamp, CAST(body AS BLOB), pointed, collects, tries"
+EVENT_COLUMNS = "seq, conversation, stamp, CAST(body AS BLOB), pointed, collects, kind, tries"
 """The body is read as bytes: SQLite refuses to return invalid text as text."""
 
 
 def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
     """Return the event of a row of `EVENT_COLUMNS`."""
-    seq, conversation, stamp, body, pointed, collects, tries = row
+    seq, conversation, stamp, body, pointed, collects, kind, tries = row
     return Waiting(
         seq=seq,
         conversation=conversation,
@@ -22,6 +22,7 @@ def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
         body=decode_body(body),
         pointed=bool(pointed),
         collects=bool(collects),
+        kind=kind,
         tries=tries,
     )
 

@@ -34,6 +34,7 @@ CREATE INDEX seen_until ON seen (until);
 CREATE TABLE event (                   -- the mailboxes, and through `pointed` the decision lane
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     conversation TEXT NOT NULL,
+    kind TEXT NOT NULL,                -- of the lane: turn or memory
     stamp INTEGER NOT NULL,
     body TEXT NOT NULL,
     pointed INTEGER NOT NULL,

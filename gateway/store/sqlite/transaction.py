@@ -85,14 +85,16 @@ def _clear_if_idle(db: sqlite3.Connection, at: Moment, transaction: Transaction,
 
 
 def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
-    touched: set[str] = set()
+    touched: set[tuple[Kind, str]] = set()
     for conversation, seq in transaction.consume:
-        gone = db.execute("DELETE FROM event WHERE seq = ? AND conversation = ?", (seq, conversation))
-        if gone.rowcount != 1:
+        gone = db.execute(
+            "DELETE FROM event WHERE seq = ? AND conversation = ? RETURNING kind", (seq, conversation)
+        ).fetchall()
+        if not gone:
             raise Conflict(f"event {seq} of {conversation} waits no longer")
-        touched.add(conversation)
-    for conversation in touched:
-        _clear_if_idle(db, at, transaction, "turn", conversation)
+        touched.add((gone[0][0], conversation))
+    for kind, conversation in touched:
+        _clear_if_idle(db, at, transaction, kind, conversation)
     for conversation, seq in transaction.drop_pointers:
         freed = db.execute(
             "UPDATE event SET pointed = 0 WHERE seq = ? AND conversation = ? AND pointed = 1 RETURNING wakes",

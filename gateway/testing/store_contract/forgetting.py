@@ -90,7 +90,7 @@ class ForgettingContract:
         lease = await take(store, prefetch=Prefetch(records=("r",), log="log", last=9))
         assert (lease.steps, lease.tries, lease.died, len(lease.events), lease.lines) == ((), 0, False, 1, ("3",))
 
-    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    @pytest.mark.parametrize("kind", ["turn", "memory", "out", "action"])
     async def test_a_lane_that_is_leased_is_not_forgotten(self, store: Store, kind: Any) -> None:
         await store.commit(transaction(store, puts={"r/c": Put(1)}, **makes_ready(kind, "c")))
         lease = await take(store, kind)

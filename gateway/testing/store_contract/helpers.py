@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from channels import Json
 from gateway.store.base import Store
 from gateway.store.transaction import Transaction
-from gateway.store.types import Incoming, Kind, Lease, QueuedPart, Waiting
+from gateway.store.types import MAILBOXES, Incoming, Kind, Lease, QueuedPart, Waiting
 
 many_histories = settings(
     derandomize=True,
@@ -45,8 +45,8 @@ def part(part_id: str, conversation: str = "c", **body: Json) -> QueuedPart:
 
 def makes_ready(kind: Kind, *lanes: str) -> dict[str, Any]:
     """Return the fields of a transaction for making these lanes ready, in this order."""
-    if kind == "turn":
-        return {"accept": [event(lane) for lane in lanes]}
+    if kind in MAILBOXES:
+        return {"accept": [event(lane, kind=kind) for lane in lanes]}
     if kind == "out":
         return {"parts": [part(f"p {lane}", lane) for lane in lanes]}
     return {"actions": [*lanes]}

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from gateway.store.base import Store
 from gateway.store.clock_steps import elapsed_seconds
 from gateway.store.errors import Conflict, StoreError, TooLate
-from gateway.store.types import Control, Kind, Lease
+from gateway.store.types import KINDS, MAILBOXES, Control, Kind, Lease
 from gateway.testing.store_contract.helpers import later, transaction
 from gateway.testing.store_contract.plain import BURST, Lane, LeaseQuery, Plain
 
-KINDS: tuple[Kind, ...] = ("turn", "action", "out")
 PASSES = 60.0
 """Seconds of each step of time. Other moments are between two steps."""
 SOON, LATER, KEPT = 30.0, 90.0, 100.0
@@ -78,7 +77,8 @@ OTHERS: Rules = HOLDING | {
     "queue": st.tuples(ab, few),
     "send": st.tuples(ab, few),
     "launch": st.tuples(ab),
-    "lease": leases("out", "action"),
+    "remember": st.tuples(ab),
+    "lease": leases("out", "action", "memory"),
 }
 KEEPING: Rules = {
     "accept": TURNS["accept"],
@@ -148,7 +148,7 @@ class HistoryState:
         self.name = name
         self.patience = patience
         self.began = store.offset_seconds
-        self.plain = Plain(lanes=[Lane(kind, f"{name}/{each}", each) for kind in KINDS for each in "ab"])
+        self.plain = Plain(lanes=[Lane(kind, self.lane_name(kind, each), each) for kind in KINDS for each in "ab"])
         self.numbers = count()
         self.waiter: Waiter | None = None
         self.doomed: Doom | None = None
@@ -156,8 +156,11 @@ class HistoryState:
     def named(self, name: str) -> str:
         return f"{self.name}/{name}"
 
+    def lane_name(self, kind: Kind, name: str) -> str:
+        return self.named(f"{name} memory" if kind == "memory" else name)
+
     def lane(self, kind: Kind, name: str) -> Lane:
-        return self.plain.lane(kind, self.named(name))
+        return self.plain.lane(kind, self.lane_name(kind, name))
 
     def holders(self) -> list[tuple[Lane, Lease]]:
         return [(lane, lane.held) for lane in self.plain.lanes if lane.held is not None]
@@ -232,7 +235,7 @@ class HistoryState:
         lane.take(lease)
         assert (lease.tries, lease.died) == (lane.tries, lane.died)
         assert [(found.body["n"], found.pointed, found.collects, found.tries) for found in lease.events] == [
-            (item.name, item.pointed, item.collects, item.tries) for item in lane.items if lane.kind == "turn"
+            (item.name, item.pointed, item.collects, item.tries) for item in lane.items if lane.kind in MAILBOXES
         ]
         assert [(found.part_id, found.tries) for found in lease.parts] == [
             (item.name, item.tries) for item in lane.items if lane.kind == "out"

@@ -10,13 +10,13 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.errors import Conflict, Fenced
-from gateway.store.types import Control, Incoming, Waiting
+from gateway.store.types import KINDS, Control, Incoming, Waiting
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 
 class LanesContract:
     async def test_empty_store_has_no_ready_lane(self, store: Store) -> None:
-        assert await store.lease("w", ["turn", "action", "out"]) is None
+        assert await store.lease("w", [*KINDS]) is None
         assert await store.lease("w", ["turn"], wait_seconds=0.02) is None
 
     async def test_the_lane_that_was_ready_first_is_taken_first(self, store: Store) -> None:

@@ -350,9 +350,10 @@ class WaitingContract:
         async with waiting(store, kind):
             await store.replay("l")
 
-    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    @pytest.mark.parametrize("kind", ["turn", "memory", "out", "action"])
     async def test_lease_wait_ends_when_a_lane_is_given_back(self, store: Store, kind: Kind) -> None:
         await arrive(store)
+        await arrive(store, "m", kind="memory")
         await store.commit(transaction(store, parts=[pooled()], actions=["act"]))
         held = await take(store, kind, pool="slow", lease_seconds=60)
         async with waiting(store, kind, pool="slow"):
@@ -372,13 +373,13 @@ class WaitingContract:
         async with waiting(store, "turn"):
             store.offset_seconds = 3601
 
-    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    @pytest.mark.parametrize("kind", ["turn", "memory", "out", "action"])
     async def test_several_waiting_leases_hear_of_one_transaction(self, store: Store, kind: Kind) -> None:
         lanes = ["c", near(store, "d"), near(store, "e")]
         async with several(store, kind, lanes):
             await store.commit(transaction(store, **makes_ready(kind, *lanes)))
 
-    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    @pytest.mark.parametrize("kind", ["turn", "memory", "out", "action"])
     async def test_several_waiting_leases_hear_of_different_partitions(self, store: Store, kind: Kind) -> None:
         lanes = apart(store)
         async with several(store, kind, lanes):
@@ -390,7 +391,7 @@ class WaitingContract:
         async with several(store, "turn", lanes):
             assert all(await store.accept([event(lane) for lane in lanes]))
 
-    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    @pytest.mark.parametrize("kind", ["turn", "memory", "out", "action"])
     async def test_several_waiting_leases_hear_of_lanes_given_back(self, store: Store, kind: Kind) -> None:
         lanes = ["c", near(store, "d"), near(store, "e")]
         await store.commit(transaction(store, **makes_ready(kind, *lanes)))
@@ -398,7 +399,7 @@ class WaitingContract:
         async with several(store, kind, lanes):
             await asyncio.gather(*(store.commit(transaction(store, of=lease, finish="failed")) for lease in held))
 
-    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    @pytest.mark.parametrize("kind", ["turn", "memory", "out", "action"])
     async def test_only_one_lease_wait_gets_a_lane_falling_due(self, store: Store, kind: Kind) -> None:
         await store.commit(transaction(store, **makes_ready(kind, "c")))
         held = await take(store, kind, lease_seconds=3600)

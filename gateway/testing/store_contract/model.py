@@ -87,6 +87,13 @@ class History(HistoryState):
         await self.commit(name, actions=[self.named(name)])
         self.lane("action", name).launch(Item(next(self.numbers)), self.plain.at)
 
+    async def remember(self, name: str) -> None:
+        body = next(self.numbers)
+        assert await self.store.accept([event(self.lane_name("memory", name), kind="memory", body={"n": body})]) == [
+            True
+        ]
+        self.lane("memory", name).put(Item(body), self.plain.at)
+
     async def signal(self, name: str, many: int) -> None:
         words = [f"word {next(self.numbers)}" for _ in range(many)]
         await self.commit(name, signals=[(self.named(name), word) for word in words])
@@ -340,8 +347,10 @@ class History(HistoryState):
             changes: dict[str, Any] = {"cancel": [conversation], "sent": sent, "actions": [conversation]}
             arriving = [event(conversation, body={"n": -1})]
             await store.commit(transaction(store, conversation=conversation, accept=arriving, **changes))
-            for kind in ("turn", "action"):
-                lease = await self.ask(LeaseQuery((kind,), conversation), wait_seconds=self.patience)
+            await store.accept([event(self.lane_name("memory", name), kind="memory", body={"n": -1})])
+            for kind in ("turn", "action", "memory"):
+                query = LeaseQuery((kind,), self.lane_name(kind, name))
+                lease = await self.ask(query, wait_seconds=self.patience)
                 assert lease is not None
                 await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gateway.store.types import FOLDED_AFTER_SECONDS, Kind, Lease, Stats
+from gateway.store.types import FOLDED_AFTER_SECONDS, MAILBOXES, Kind, Lease, Stats
 
 Moment = tuple[float, int]
 """Seconds of the history, and the number of the step. Lanes made ready by the same step have no order."""
@@ -239,7 +239,7 @@ class Plain:
                 timed.lane.put(timed.item, self.at)
 
     def stats(self) -> Stats:
-        mail = [item for lane in self.lanes if lane.kind == "turn" for item in lane.items]
+        mail = [item for lane in self.lanes if lane.kind in MAILBOXES for item in lane.items]
         waits = [lane for lane in self.lanes if lane.held is None and lane.ready is not None and not lane.rests]
         return Stats(
             waiting=sum(not item.is_note for item in mail),

@@ -27,7 +27,7 @@ from gateway.observe.teller import Teller
 from gateway.observe.watchdog import Watchdog
 from gateway.store import errors
 from gateway.store.base import Store
-from gateway.store.types import Stats
+from gateway.store.types import KINDS, Stats
 from gateway.web.limits import ClientLimits, handler_args, limit_bodies
 from gateway.web.metrics.definitions import OTHER, Definitions, WithoutCreated
 from gateway.web.metrics.reader import EventCounts
@@ -198,7 +198,6 @@ _CACHED_SECONDS: Final = 1.0
 
 _STATES: Final = {"undelivered": "undelivered", "expiry": "shown", "unlaunched": "approved"}
 """Timer kind of an open action -> state of the action. Each open action has exactly one of these timers."""
-_LANES: Final = ("turn", "action", "out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +280,7 @@ class ProcessGauges:
             "leases_held",
             "Leases that this process holds: of running turns, running actions, outboxes that are sent.",
             "kind",
-            {kind: held[kind] for kind in _LANES},
+            {kind: held[kind] for kind in KINDS},
         )
         watchdog = self._watchdog
         yield _gauge("loop_lag_seconds", "Time by which callbacks of the event loop run late.", watchdog.lag.seconds)

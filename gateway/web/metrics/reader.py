@@ -11,6 +11,7 @@ from prometheus_client import Counter
 from gateway.agent.checking import CallFailed
 from gateway.observe import StopReason, events
 from gateway.observe.reader import EventReader
+from gateway.store.types import KINDS
 from gateway.tools.pending_action import Reason
 from gateway.web.metrics.definitions import OTHER, UNKNOWN, Closed, Definitions, Series, first_models
 
@@ -29,7 +30,6 @@ _REJECTED: Final = {
 _OWN: Final = "default"
 """Label of a model chosen by the provider itself."""
 _STATUSES: Final = range(100, 600)
-_LANES: Final = ("turn", "action", "out")
 
 
 class EventCounts(EventReader):
@@ -53,7 +53,7 @@ class EventCounts(EventReader):
             metrics.delivery_retries.labels(channel)
             for outcome in ("sent", "failed", "suppressed"):
                 metrics.deliveries.labels(channel, outcome)
-        for kind in _LANES:
+        for kind in KINDS:
             metrics.leases_lost.labels(kind)
             metrics.takeovers.labels(kind)
         for why in ("unknown", "forged", "undeliverable"):
