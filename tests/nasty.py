@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable
 from typing import Final
@@ -40,6 +41,8 @@ async def held_seconds(work: Awaitable[object]) -> float:
 
     Threads count, because they hold the interpreter; the time of other programs does not.
     """
+    gc.collect()
+    gc.freeze()  # the objects of all tests before would make each full collection a stall
     longest, before = 0.0, time.process_time()
 
     async def beat() -> None:
@@ -57,4 +60,5 @@ async def held_seconds(work: Awaitable[object]) -> float:
         await asyncio.sleep(0.011)
     finally:
         beating.cancel()
+        gc.unfreeze()
     return longest

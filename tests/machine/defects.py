@@ -386,10 +386,11 @@ def permission_for_what_is_asked_again(patch: pytest.MonkeyPatch) -> None:
 def permission_for_a_child(patch: pytest.MonkeyPatch) -> None:
     """A permission covers a replacement of a question."""
 
-    def is_covered(actions: ConversationActions, action: PendingAction, tool: Tool) -> bool:
-        return any(standing.covers(each, action, tool) for each in standing.permissions_of(actions, action.requester))
+    def giver(actions: ConversationActions, action: PendingAction, tool: Tool) -> PendingAction | None:
+        held = standing.permissions_of(actions, action.requester)
+        return next((each for each in held if standing.covers(each, action, tool)), None)
 
-    patch.setattr(standing, "is_covered", is_covered)
+    patch.setattr(standing, "_giver", giver)
 
 
 def permission_for_a_repetition(patch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ class Finished:
     at: float
     troubles: int
     shown: int
-    """The number of messages then."""
+    """The number of messages before the report."""
 
 
 @dataclass(eq=False)

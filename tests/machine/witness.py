@@ -402,14 +402,17 @@ class Witness:
             self._inside.append(thing)
         return thing
 
-    def ends(self, thing: Thing | None, tool: str, invoice: str, at: float, *, returned: bool) -> None:
-        """Note the end of a call that began at `at`. Without `returned` the call was cut off."""
+    def ends(self, thing: Thing | None, tool: str, invoice: str, at: float, since: int, *, returned: bool) -> None:
+        """Note the end of a call that began at `at`, after `since` messages.
+
+        Without `returned` the call was cut off, maybe by a process that has reported the end already.
+        """
         if thing is not None:
             self._inside.remove(thing)
         if returned:
             self._returned.add((tool, invoice))
         if returned or tool != "archive":  # an idempotent tool is tried again
-            self._finished.append(Finished((tool, invoice), at, self.troubles, len(self.shown)))
+            self._finished.append(Finished((tool, invoice), at, self.troubles, len(self.shown) if returned else since))
 
     def _check_order(self, effect: Effect) -> None:
         done = {(each.tool, each.invoice) for each in self.effects}

@@ -257,6 +257,7 @@ class World:
         self, name: str, invoice: str, ctx: ToolContext, release: int, *, folder: str = "", copies: int = 1
     ) -> str:
         thing, returned, at = self.witness.begins(name, invoice), False, await self.now()
+        since = len(self.witness.shown)
         folder, key = str(self.folder) if name in ("move", "stamp") else folder, ctx.idempotency_key
         effect = Effect(tool=name, invoice=invoice, folder=folder, key=key, release=release, copies=copies)
         try:
@@ -265,7 +266,7 @@ class World:
             returned = True
             return told
         finally:
-            self.witness.ends(thing, name, invoice, at, returned=returned)
+            self.witness.ends(thing, name, invoice, at, since, returned=returned)
 
     async def _done(self, effect: Effect) -> str:
         name, invoice = effect.tool, effect.invoice
