@@ -28,9 +28,11 @@ from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult
+from gateway.pending.words import is_answer
 from gateway.privacy.conversations import Conversations
 from gateway.providers.base import Provider, Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
+from gateway.tools.confirm import VERBS
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER, Executors, Factory
 
@@ -169,6 +171,10 @@ class ChannelAgent:
             wrong["language"] = f"should be a language tag such as 'en' or 'pt-BR', not {language!r}"
         if strict and (alone := unasked(agent.reach.values())) is not None:
             wrong["strict=True"] = f"refuses it: {alone}"
+        for tool, _ in agent.reach.values():
+            verb = tool.confirm.verb if tool.confirm is not None else None
+            if verb is not None and verb not in VERBS and is_answer(verb):
+                wrong[f"tool {tool.name!r}"] = f"has the verb {verb!r}, which is an answer somewhere: name another"
         if wrong:
             raise WrongOption("ChannelAgent", wrong)
         self.agent, self.store, self.language, self.greeting = agent, store, language, greeting

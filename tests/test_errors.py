@@ -34,7 +34,15 @@ from gateway.privacy.conversations import UnknownConversation
 from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault, TranscriptionFailed
 from gateway.providers.lenient import FailedAnswer
 from gateway.store.errors import MailboxFull
-from gateway.tools.errors import Problem, ToolBusy, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
+from gateway.tools.errors import (
+    Problem,
+    ToolBusy,
+    ToolError,
+    ToolExecutionError,
+    ToolFailed,
+    ToolTimeout,
+    ToolValidationError,
+)
 from gateway.tools.function import GoesOn
 from tests.pending.records import record
 
@@ -64,6 +72,7 @@ MADE: dict[type, Make] = {
     TelegramError: by("timed_out"),
     TooManyRequests: by(2.5),
     ToolBusy: by("pay", "invoice-7"),
+    ToolFailed: by("exit 3", person="locked"),
     ToolExecutionError: by("pay", sqlite3.OperationalError("no such table: invoices")),
     ToolTimeout: by("pay", 2.5),
     ToolValidationError: by("pay", Problem("amount", "is missing", "Ask for it."), expected="amount: number"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +21,12 @@ from channels import AskfirstError, MissingSetting
 from gateway.agent import Agent
 from gateway.channel_agent import ChannelAgent
 from gateway.config.environment import hide_secrets
+from gateway.config.options import WrongOption
 from gateway.config.settings import Settings
+from gateway.tools import ToolValidationError
 
-_OURS = tuple(str(Path(package.__file__ or "").parent) for package in (gateway, channels))
+_NOT_THEIRS = (*(str(Path(package.__file__ or "").parent) for package in (gateway, channels)), "<frozen importlib")
+"""The beginnings of the files of frames that are not the author's."""
 
 
 class NoBot(AskfirstError):
@@ -88,6 +92,8 @@ class BotRef:
             raise NoBot(f"{self.written} cannot be loaded:\n{authors_traceback(error)}") from error
         except MissingSetting:  # its text has the mend, and an operator has to do it
             raise
+        except (WrongOption, ToolValidationError) as error:  # its text has the mend, and the author has to do it
+            raise NoBot(f"{self.written} cannot be loaded: {error}{_authors_place(error)}") from error
         except Exception as error:
             raise NoBot(f"{self.written} cannot be loaded:\n{authors_traceback(error)}") from error
 
@@ -115,12 +121,20 @@ def _run(name: str, file: Path) -> ModuleType:
     return module
 
 
+def _authors_place(error: Exception) -> str:
+    """Return the author's own last line on the way to the error, in brackets."""
+    libraries = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "purelib", "platlib"))
+    on_the_way = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in on_the_way if not frame.filename.startswith((*_NOT_THEIRS, *libraries))]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
 def authors_traceback(error: Exception) -> str:
     """Return the traceback without the frames of Askfirst and of the import machinery."""
     summary = traceback.TracebackException.from_exception(error)
     for part in _chain(summary):
         part.stack = traceback.StackSummary.from_list(
-            [frame for frame in part.stack if not frame.filename.startswith((*_OURS, "<frozen importlib"))]
+            [frame for frame in part.stack if not frame.filename.startswith(_NOT_THEIRS)]
         )
     return "".join(summary.format()).rstrip()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from difflib import get_close_matches
 from math import isfinite
 from string import Formatter
 from typing import Literal, TypeAlias, TypeGuard
@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, TypeGuard
 from pydantic_core import to_jsonable_python
 
 from channels import Json, Person
-from gateway.config.options import checked
+from gateway.config.options import WrongOption, checked
 from gateway.tools.escape import shown
 from gateway.tools.pending_action import PendingAction, canonical_json
 
@@ -22,7 +22,8 @@ VERBS = frozenset(
     """approve archive block book buy cancel change close create delete deploy drop keep leave merge move pay publish
     refund reject restore send share skip stop transfer update""".split()  # noqa: SIM905
 )
-"""The values of `Confirm(verb=)`. The forms, by language, are in gateway/pending/words."""
+"""The verbs with words in gateway/pending/words. A question of any other verb takes plain answers only."""
+_VERB = re.compile(r"[^\W\d_]+(-[^\W\d_]+)*")
 NO_VERBS = frozenset({"cancel", "drop", "keep", "leave", "reject", "skip", "stop"})
 """Verbs also used for saying no.
 
@@ -181,11 +182,14 @@ class Confirm:
     - `approvers`: the people deciding instead of the requester.
     - `probe`: an async function of the arguments, for finding out whether an effect of unknown outcome happened.
     - `done`: a template over the arguments and ``{result}`` for the answer.
+    - `failed`: a template over the arguments and ``{reason}`` for a failure: the `person` of ToolFailed, or "It did not
+      work." in the person's language.
     - `after`: with ``"resume"`` the model continues after the decision.
     - `volatile`: True if the result of the preview function may change between the question and the launch: the results
       are then not compared.
-    - `verb`: the verb of the question, one of `gateway.pending.VERBS`; None: the first word of the template. An answer
-      with another verb ("yes, delete it" to a payment) does not count.
+    - `verb`: the verb of the question, a word; None: the first word of the template. An answer with another verb ("yes,
+      delete it" to a payment) does not count. A verb outside `gateway.pending.VERBS` takes a plain yes or no, the
+      button and the code.
     - `standing`: the permission offered with a yes, by a separate button or code: matching calls are not asked for a
       while; None: none. Not together with `approvers`.
     - `on_item_failure`: with ``"stop"`` the later items of a plan do not run when this call has failed, or may have.
@@ -200,25 +204,24 @@ class Confirm:
         approvers: Approvers | None = None,
         probe: ProbeFunction | None = None,
         done: str | None = None,
+        failed: str | None = None,
         after: Literal["receipt", "resume"] = "receipt",
         volatile: bool = False,
         verb: str | None = None,
         standing: Standing | None = None,
         on_item_failure: Literal["continue", "stop"] = "continue",
     ) -> None:
-        """Raises ValueError for a `ttl_seconds` not positive and finite, for an unknown verb, and for `standing` beside
-        `approvers`, because each approver would have to give the permission."""
+        """Raises ValueError for a `ttl_seconds` not positive and finite, and for `standing` beside `approvers`, because
+        each approver would have to give the permission. Raises WrongOption for a `verb` other than a word."""
         if standing is not None and approvers is not None:
             raise ValueError("standing= does not go with approvers=: each of them would have to give the permission")
         if ttl_seconds is not None and not (isfinite(ttl_seconds) and ttl_seconds > 0):
             raise ValueError(f"ttl_seconds must be a positive number of seconds, not {ttl_seconds!r}")
-        if verb is not None and verb not in VERBS:
-            near = get_close_matches(verb, VERBS, n=1)
-            hint = f"did you mean {near[0]!r}? Known" if near else "known"
-            raise ValueError(f"verb={verb!r} is none of the verbs of questions; {hint}: {', '.join(sorted(VERBS))}")
+        if verb is not None and not _VERB.fullmatch(verb):
+            raise WrongOption("Confirm", {"verb": f"should be a single word such as 'restart', not {verb!r}"})
         self.verb = verb
         self.ask, self.ttl_seconds, self.approvers = ask, ttl_seconds, approvers
-        self.probe, self.done, self.after, self.volatile = probe, done, after, volatile
+        self.probe, self.done, self.failed, self.after, self.volatile = probe, done, failed, after, volatile
         self.standing, self.on_item_failure = standing, on_item_failure
 
 

@@ -61,7 +61,15 @@ class ToolExecutionError(ToolError):
 
 
 class ToolFailed(ToolError):
-    """Raised by a failed tool. The model gets the text; for any other error, only the type and the place."""
+    """Raised by a failed tool. The model gets `text`; for any other error, only the type and the place.
+
+    `person`: the reason for the person who confirmed the call, in the person's language. Quoted, at most 300
+    characters.
+    """
+
+    def __init__(self, text: str, *, person: str | None = None) -> None:
+        super().__init__(text)
+        self.person = person
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -301,7 +301,17 @@ class Tool:
         """
         if self._done is None:
             return None
-        return await _escaped(partial(_done_text, self._done, args, result), len(canonical_json(dict(args))))
+        done = self._done
+        return await _escaped(lambda: _filled(done, args, result=_result_text(result)), len(canonical_json(dict(args))))
+
+    async def failed_text(self, args: Mapping[str, Json], reason: str) -> str | None:
+        """Return the tool's text for a failed confirmed call, as Markdown; None without ``failed=``.
+
+        The values are shown as in a question. `reason` is Markdown.
+        """
+        if self._failed is None:
+            return None
+        return await _escaped(partial(_filled, self._failed, args, reason=reason), len(canonical_json(dict(args))))
 
     def _at_most(self, seconds: float | None) -> float | None:
         return min((each for each in (self.timeout_seconds, seconds) if each is not None), default=None)
@@ -361,15 +371,19 @@ class Tool:
         return Confirm(confirm)
 
     def _read_templates(self, lock: str | None) -> None:
-        """Read the lock template, and the template or function of the question, of ``done=`` and of ``probe=``."""
+        """Read the lock template, and the templates or functions of the question."""
         names, confirm = self._arguments.names, self.confirm
-        ask, done, probe = (confirm.ask, confirm.done, confirm.probe) if confirm else (None, None, None)
+        ask, probe = (confirm.ask, confirm.probe) if confirm else (None, None)
+        done, failed = (confirm.done, confirm.failed) if confirm else (None, None)
         try:
             self._lock = Template(lock, names) if lock is not None else None
             self._ask = (
                 Template(ask, names) if isinstance(ask, str) else Function(ask, self.name) if ask is not None else None
             )
             self._done = Template(done, [*names, "result"]) if done is not None else None
+            if failed is not None and "{reason}" in failed and "reason" in names:
+                raise ValueError(f"{failed!r}: {{reason}} is why it failed, and an argument too: rename the argument")
+            self._failed = Template(failed, [*names, "reason"]) if failed is not None else None
             self._probe = Function(probe, self.name) if probe is not None else None
             self.template_hash = hashlib.sha256(ask.encode()).hexdigest() if isinstance(ask, str) else ""
             """SHA-256 of the confirm template; empty without one."""
@@ -439,9 +453,9 @@ async def _escaped(written: Callable[[], str], length: int) -> str:
     return written() if length <= QUICK else await in_thread(written, threads=FILES)
 
 
-def _done_text(done: Template, args: Mapping[str, Json], result: Any) -> str:
-    values = {name: plain(shown(value, bare=False)) for name, value in args.items()}
-    return done.render({**values, "result": _result_text(result)})
+def _filled(template: Template, args: Mapping[str, Json], **more: str) -> str:
+    """Return the template with the arguments as in a question, and more values, as Markdown."""
+    return template.render({**{name: plain(shown(value, bare=False)) for name, value in args.items()}, **more})
 
 
 def _result_text(result: Any) -> str:

@@ -146,6 +146,29 @@ def test_missing_bot_is_refused_without_a_traceback(here: Path, bot: str, code: 
     assert "Traceback" not in result.stderr
 
 
+WRONG = {
+    "verb": (
+        'Confirm("Go?", verb="two words")',
+        "Confirm: verb should be a single word such as 'restart', not 'two words'",
+    ),
+    "answer": ('Agent([tool(confirm=Confirm(verb="ok"))(go)])', "ChannelAgent: tool 'go' has the verb 'ok'"),
+    "definition": ('tool(confirm="Go {where}?")(go)', "Tool 'go': 'Go {where}?' names {where}"),
+}
+
+
+def test_a_wrong_option_is_told_in_a_line(here: Path) -> None:
+    (here / "head.py").write_text('def go() -> None:\n    """Go."""\n')
+    wrong = {}
+    for name, (written, said) in WRONG.items():
+        head = "from askfirst import Agent, ChannelAgent, Confirm, tool\nfrom head import go\n"
+        (here / f"{name}.py").write_text(f"{head}\nbot = ChannelAgent({written})\n")
+        lines = previewed(f"{name}.py", "go").stderr.splitlines()
+        told = f"Error: {name}.py cannot be loaded: {said}"
+        if len(lines) != 1 or not lines[0].startswith(told) or not lines[0].endswith(f"({name}.py, line 4)"):
+            wrong[name] = lines
+    assert wrong == {}
+
+
 def test_error_in_the_file_shows_only_the_authors_frames(here: Path) -> None:
     (here / "helper.py").write_text("def help():\n    return 1 / 0\n")
     (here / "broken.py").write_text("from helper import help\n\nhelp()\n")
@@ -164,7 +187,7 @@ def test_invalid_tool_is_reported_at_the_authors_line(here: Path) -> None:
     (here / "broken.py").write_text("from gateway import tool\n\n@tool\ndef act(x):\n    'Act.'\n")
     result = previewed("broken.py", "act")
     assert result.exit_code == 1
-    assert 'broken.py", line 3' in result.stderr
+    assert "(broken.py, line 3)" in result.stderr
     assert "gateway/tools" not in result.stderr
     assert "x: has no annotation" in result.stderr
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator
 
-from gateway import Agent, ChannelAgent, Confirm, NothingDone, Preview, ToolContext, tool
+from gateway import Agent, ChannelAgent, Confirm, NothingDone, Preview, ToolContext, ToolFailed, tool
 from gateway.engine.engine import Engine
 from gateway.engine.execution.effects import Effects
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
@@ -117,6 +117,43 @@ async def test_finding_13_late_thread_result_settles_its_action(
         await process.late.ended()
         assert (await told(chat))[-1].startswith(end)
         assert (await stored(chat)).state == ("failed" if error else "done")
+
+
+LOCKED = "“INV\\-1” is still there. "
+FAILURES: list[tuple[str | None, Exception, str]] = [
+    (None, ToolFailed("key sk-1"), "This was confirmed, but it failed."),
+    (None, ValueError("key sk-1"), "This was confirmed, but it failed."),
+    (None, ToolFailed("key sk-1", person="exit *3*"), "Delete “INV\\-1” did not work: “exit \\*3\\*”"),
+    (None, ToolFailed("key sk-1", person=" "), "This was confirmed, but it failed."),
+    (None, ToolFailed("key sk-1", person="a" * 301), f"Delete “INV\\-1” did not work: “{'a' * 300}”"),
+    ("{invoice_id} is still there. {reason}", ToolFailed("key sk-1", person="Locked"), f"{LOCKED}“Locked”"),
+    ("{invoice_id} is still there. {reason}", ToolFailed("key sk-1"), f"{LOCKED}It did not work."),
+    ("{invoice_id} is still there. {reason}", ValueError("key sk-1"), f"{LOCKED}It did not work."),
+    ("Ask Eve.", ToolFailed("key sk-1", person="Locked"), "Ask Eve."),
+]
+
+
+def failing(failed: str | None, error: Exception) -> Tool:
+    @tool(confirm=Confirm("Delete {invoice_id}?", failed=failed))
+    def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        raise error
+
+    return delete_invoice
+
+
+async def test_a_failure_tells_the_reason_and_asks_anew() -> None:
+    wrong = []
+    for failed, error, said in FAILURES:
+        async with ChatDriver(bot(failing(failed, error))) as chat:
+            await chat.says("ana", "delete INV-1")
+            await chat.presses("ana", "Confirm")
+            if not chat.last.text.startswith(said) or "sk-1" in chat.last.text or chat.last.buttons != ["Ask again"]:
+                wrong.append((failed, error, chat.last.text, chat.last.buttons))
+            await chat.presses("ana", "Ask again")
+            if chat.last.buttons != ["Confirm", "Cancel", "Change"]:
+                wrong.append((failed, error, chat.last.text, chat.last.buttons))
+    assert wrong == []
 
 
 async def test_finding_13_no_second_attempt_while_the_first_runs(slow: Callable[..., Slow], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import tomllib
 from collections.abc import Iterable
@@ -9,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from gateway import Agent, ChannelAgent, tool
+from gateway.config.options import WrongOption
 from gateway.pending import VERBS, ReplyParser
 from gateway.pending.folding import fold
 from gateway.pending.reading import read_code, reads_as_answer
 from gateway.pending.words import verb_of, words_of
-from gateway.tools import Confirm
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from gateway.tools import Confirm, unclear
 from gateway.tools.confirm import NO_VERBS
 from gateway.wording import LANGUAGES, say
+from tests.stored import action_of
 
 PARSER = ReplyParser()
 FOLDER = Path(__file__).parent / "corpus"
@@ -134,6 +139,46 @@ def test_the_first_word_of_a_template_is_its_verb() -> None:
     assert [case for case in questions if (verb_of(case[1], case[0]) or "") != case[2]] == []
 
 
-def test_an_unknown_verb_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"did you mean 'delete'\? Known: approve, archive"):
-        Confirm("Delete?", verb="delet")
+def restarting(verb: str) -> ChannelAgent:
+    @tool(confirm=Confirm("Restart {service}?", verb=verb))
+    def restart(service: str) -> str:
+        """Restart a service."""
+        return f"{service} is restarted."
+
+    call = ToolCall("restart", {"service": "web"})
+    return ChannelAgent(Agent([restart], provider=ScriptedProvider([call, "I see.", "I see."])))
+
+
+@pytest.mark.parametrize("verb", ["", "7", "re start", "start-", "delete!"])
+def test_a_verb_is_a_single_word(verb: str) -> None:
+    with pytest.raises(WrongOption, match="should be a single word such as 'restart'"):
+        Confirm("Restart?", verb=verb)
+
+
+def test_an_answer_of_any_language_is_no_verb() -> None:
+    taken = []
+    for verb in ("ok", "OK", "no", "yes", "end", "start", "quit", "stopall", "sim", "Nein", "да", "はい"):
+        with contextlib.suppress(WrongOption):
+            restarting(verb)
+            taken.append(verb)
+    assert taken == []
+
+
+@pytest.mark.parametrize("verb", ["restart", "neu-starten"])
+async def test_a_verb_without_words_takes_plain_answers_only(verb: str) -> None:
+    read = {}
+    for said in ("yes", "yes please", "ok CODE", "no", "yes, restart it", "restart it", "yes, delete it", verb):
+        async with ChatDriver(restarting(verb)) as chat:
+            await chat.says("ana", "restart web")
+            code = chat.last.text.partition("**OK ")[2][:4]
+            await chat.says("ana", said.replace("CODE", code))
+            [(_, record)] = await chat.engine.context.store.scan("action/")
+            read[said] = action_of(record.value).state
+    assert read == dict.fromkeys(("yes", "yes please", "ok CODE"), "done") | {"no": "closed"} | dict.fromkeys(
+        ("yes, restart it", "restart it", "yes, delete it", verb), "pending"
+    )
+
+
+def test_a_verb_without_words_is_told_as_advice() -> None:
+    told = {verb: list(unclear(restarting(verb).agent.reach.values())) for verb in ("restart", "stop")}
+    assert [verb for verb, advice in told.items() if any("has no words" in each for each in advice)] == ["restart"]

@@ -262,6 +262,10 @@ def good(a: str) -> None:
     """Right."""
 
 
+def with_reason(reason: str) -> None:
+    """Right."""
+
+
 def undescribed(a: str) -> None: ...
 
 
@@ -291,6 +295,8 @@ async def asks_for(b: str) -> Any:
         (good, {"injected_kwargs": {"b": 1}}, r"\['b'\]"),
         (good, {"confirm": "Delete {b}?"}, "not an argument"),
         (good, {"confirm": Confirm(done="{b}")}, "not an argument"),
+        (good, {"confirm": Confirm(failed="{b}")}, "not an argument"),
+        (with_reason, {"confirm": Confirm(failed="{reason}")}, "rename the argument"),
         (good, {"lock": "x:{b}"}, "not an argument"),
         (good, {"confirm": asks_for}, r"takes \['b'\]"),
         (good, {"confirm": Confirm(probe=asks_for)}, r"takes \['b'\]"),

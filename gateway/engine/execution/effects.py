@@ -37,7 +37,7 @@ from gateway.tools import (
     leaves_open,
     serialise,
 )
-from gateway.tools.escape import link
+from gateway.tools.escape import link, plain, shown
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
@@ -46,6 +46,8 @@ log = logging.getLogger("askfirst.actions")
 _TIMEOUT_SECONDS = 60.0
 _MOST_SAID = 2000
 """The most characters of a failed tool's own error text for the model."""
+_MOST_REASON = 300
+"""The most characters of a failure's reason for the person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Effects:
                 )
             except ToolError as error:
                 failure = cause_of(error)
-                end = self._failure(action, tool, error)
+                end = await self._failure(action, tool, error)
             else:
                 end = await self._success(action, tool, result, emitted)
         took = milliseconds_since(began)
@@ -160,7 +162,7 @@ class Effects:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return self._failure(action, tool, error)
+            return await self._failure(action, tool, error)
         return await self._success(action, tool, result, emitted)
 
     async def _success(
@@ -198,11 +200,11 @@ class Effects:
             guarding = Guarding(guardrails=guardrails, context=context, events=events, tools={})
             checked = await guarding.check("tool_results", outcome, action.kind)
             outcome = WITHHELD if isinstance(checked, Blocked) else checked
-            shown = await guarding.check("output", text) if text else text
-            text = "" if isinstance(shown, Blocked) else shown
+            told = await guarding.check("output", text) if text else text
+            text = "" if isinstance(told, Blocked) else told
         return outcome, text
 
-    def _failure(self, action: PendingAction, tool: Tool, error: BaseException) -> EffectResult:
+    async def _failure(self, action: PendingAction, tool: Tool, error: BaseException) -> EffectResult:
         cause = cause_of(error)
         name, says = type(cause).__name__, describe_error(cause)
         log.warning("action %s (%s): %s", action.pending_action_id, action.kind, says)
@@ -217,5 +219,16 @@ class Effects:
         if isinstance(cause, ToolBusy):
             log.error("action %s (%s): the lock %r is not free", action.pending_action_id, action.kind, cause.key)
             key = "busy"
-        text = say(key, action.language, preview=statement(action.preview)) if key is not None else None
-        return EffectResult("failed", outcome, text=text)
+        if key is not None:
+            return EffectResult("failed", outcome, text=say(key, action.language, preview=statement(action.preview)))
+        reason = cause.person if isinstance(cause, ToolFailed) else None
+        return EffectResult("failed", outcome, text=await self._failed_text(action, tool, reason or ""))
+
+    async def _failed_text(self, action: PendingAction, tool: Tool, reason: str) -> str | None:
+        """Return the text about a failure, past the guards: the tool's own, or with the reason; else None."""
+        language = action.language
+        why = plain(shown(reason[:_MOST_REASON], bare=False)) if reason.strip() else ""
+        text = await tool.failed_text(action.args, why or say("did_not_work", language))
+        if text is None and why:
+            text = say("failed_because", language, preview=statement(action.preview), reason=why)
+        return (await self._guarded(action, tool, "", text))[1] or None if text else None

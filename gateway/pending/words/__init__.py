@@ -49,6 +49,7 @@ __all__ = [
     "Words",
     "common",
     "heads",
+    "is_answer",
     "languages",
     "prepare",
     "safe_words",
@@ -143,6 +144,13 @@ def safe_words(lang: str) -> tuple[str, str]:
     """Return the yes and the no to be typed with the code of a prompt. No carrier acts on these words."""
     typed = heads().typed
     return typed.get(_name(lang)) or typed["en"]
+
+
+def is_answer(word: str) -> bool:
+    """Return True for a word that any language, or a carrier, reads as an answer or an opt-out."""
+    text = fold(word)
+    everywhere = {*common().with_code.values(), *CARRIER_WORDS}.union(*common().everywhere.values())
+    return text in everywhere or text in heads().readings
 
 
 def verb_of(question: str, lang: str) -> str | None:
