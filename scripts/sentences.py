@@ -99,6 +99,8 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "cancelled_because": "refused, with a reason",
         "cancelled_you_because": "the same, by a person without a name in a chat of their own",
         "failed": "the tool raised",
+        "failed_because": "the tool raised `ToolFailed` with `person=`, and has no `failed=`",
+        "did_not_work": "the `{reason}` of `failed=` when the tool named none",
         "unknown": "a timeout, a broken connection, or a process that ended in the middle",
         "unknown_repeated": "the same, after more than one launch",
         "nothing_done": "the tool raised `NothingDone`",

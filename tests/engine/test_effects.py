@@ -123,9 +123,9 @@ LOCKED = "“INV\\-1” is still there. "
 FAILURES: list[tuple[str | None, Exception, str]] = [
     (None, ToolFailed("key sk-1"), "This was confirmed, but it failed."),
     (None, ValueError("key sk-1"), "This was confirmed, but it failed."),
-    (None, ToolFailed("key sk-1", person="exit *3*"), "Delete “INV\\-1” did not work: “exit \\*3\\*”"),
+    (None, ToolFailed("key sk-1", person="exit *3*"), "This did not work (“exit \\*3\\*”): Delete “INV\\-1”"),
     (None, ToolFailed("key sk-1", person=" "), "This was confirmed, but it failed."),
-    (None, ToolFailed("key sk-1", person="a" * 301), f"Delete “INV\\-1” did not work: “{'a' * 300}”"),
+    (None, ToolFailed("key sk-1", person="a" * 301), f"This did not work (“{'a' * 300}”): Delete “INV\\-1”"),
     ("{invoice_id} is still there. {reason}", ToolFailed("key sk-1", person="Locked"), f"{LOCKED}“Locked”"),
     ("{invoice_id} is still there. {reason}", ToolFailed("key sk-1"), f"{LOCKED}It did not work."),
     ("{invoice_id} is still there. {reason}", ValueError("key sk-1"), f"{LOCKED}It did not work."),
