@@ -32,7 +32,6 @@ from gateway.pending.words import is_answer
 from gateway.privacy.conversations import Conversations
 from gateway.providers.base import Provider, Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
-from gateway.tools.confirm import VERBS
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER, Executors, Factory
 
@@ -172,8 +171,8 @@ class ChannelAgent:
         if strict and (alone := unasked(agent.reach.values())) is not None:
             wrong["strict=True"] = f"refuses it: {alone}"
         for tool, _ in agent.reach.values():
-            verb = tool.confirm.verb if tool.confirm is not None else None
-            if verb is not None and verb not in VERBS and is_answer(verb):
+            verb = tool.confirm.unread_verb if tool.confirm is not None else None
+            if verb is not None and is_answer(verb):
                 wrong[f"tool {tool.name!r}"] = f"has the verb {verb!r}, which is an answer somewhere: name another"
         if wrong:
             raise WrongOption("ChannelAgent", wrong)

@@ -41,7 +41,6 @@ async def held_seconds(work: Awaitable[object]) -> float:
 
     Threads count, because they hold the interpreter; the time of other programs does not.
     """
-    gc.collect()
     gc.freeze()  # the objects of all tests before would make each full collection a stall
     longest, before = 0.0, time.process_time()
 

@@ -18,7 +18,7 @@ from gateway.pending.standing import is_covered
 from gateway.pending.tokens import make_action_id, make_code, make_salt
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
-from gateway.tools.confirm import VERBS, asked_with, differing, frozen
+from gateway.tools.confirm import asked_with, differing, frozen
 from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
 
 QUOTA = 5
@@ -277,8 +277,10 @@ def _verb(tool: Tool, language: str) -> str | None:
     None for a verb without words: then only plain answers count.
     """
     rule = tool.confirm
-    if rule is None or rule.verb is not None:
-        return rule.verb if rule is not None and rule.verb in VERBS else None
+    if rule is None or rule.unread_verb is not None:
+        return None
+    if rule.verb is not None:
+        return rule.verb
     return verb_of(rule.ask, language) if isinstance(rule.ask, str) else None
 
 

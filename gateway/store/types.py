@@ -16,7 +16,7 @@ MailboxKind = Literal["turn", "memory"]
 Kind = MailboxKind | Literal["action", "out"]
 """The kind of a lane: waiting events (`MailboxKind`), an action to execute, or a conversation's outbox."""
 MAILBOXES: tuple[MailboxKind, ...] = get_args(MailboxKind)
-KINDS: tuple[Kind, ...] = ("turn", "memory", "action", "out")
+KINDS: tuple[Kind, ...] = (*MAILBOXES, "action", "out")
 
 FOLDED_AFTER_SECONDS = 600.0
 """Age at which a note alone makes the conversation ready for a turn, without the next message."""

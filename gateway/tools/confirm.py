@@ -224,6 +224,11 @@ class Confirm:
         self.probe, self.done, self.failed, self.after, self.volatile = probe, done, failed, after, volatile
         self.standing, self.on_item_failure = standing, on_item_failure
 
+    @property
+    def unread_verb(self) -> str | None:
+        """The named verb, if no language has words for it: the question takes plain answers only."""
+        return self.verb if self.verb not in VERBS else None
+
 
 class Template:
     """A text with ``{name}`` fields, checked when the tool is defined.

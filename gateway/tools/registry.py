@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, overload, runtime_checkable
 
-from gateway.tools.confirm import VERBS
 from gateway.tools.errors import Problem, ToolValidationError
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.tool import Tool
@@ -136,10 +135,11 @@ def unclear(tools: Iterable[Governed]) -> Iterator[str]:
     A parameter without a type and a tool without a description are errors of the definition already.
     """
     for tool in (each.tool for each in tools if not each.tool.origin):
-        if tool.confirm is not None and tool.confirm.verb is not None and tool.confirm.verb not in VERBS:
+        verb = tool.confirm.unread_verb if tool.confirm is not None else None
+        if verb is not None:
             yield (
-                f"{tool.name}: its verb {tool.confirm.verb!r} has no words. The question takes a plain yes or no, the "
-                "button and the code"
+                f"{tool.name}: its verb {verb!r} has no words. The question takes a plain yes or no, the button and "
+                "the code"
             )
         named = tool.parameters.get("properties") or {}
         fields = {name: field for name, field in named.items() if isinstance(field, dict)}

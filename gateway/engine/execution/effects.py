@@ -193,16 +193,19 @@ class Effects:
         """
         if tool.screen_output:
             outcome = (await screen_aside(outcome)).text
-        guardrails = self._context.bot.agent.config.guardrails
-        if guardrails:
-            events = begin_run(self._context.events, action.pending_action_id, clock=self._context.wall_clock)
-            context = self.tool_context(action)
-            guarding = Guarding(guardrails=guardrails, context=context, events=events, tools={})
+        guarding = self._guarding(action)
+        if guarding is not None:
             checked = await guarding.check("tool_results", outcome, action.kind)
             outcome = WITHHELD if isinstance(checked, Blocked) else checked
-            told = await guarding.check("output", text) if text else text
-            text = "" if isinstance(told, Blocked) else told
-        return outcome, text
+        return outcome, await _past_guards(guarding, text)
+
+    def _guarding(self, action: PendingAction) -> Guarding | None:
+        """Return the guards of the bot's agent for the texts about an action; None without guards."""
+        guardrails = self._context.bot.agent.config.guardrails
+        if not guardrails:
+            return None
+        events = begin_run(self._context.events, action.pending_action_id, clock=self._context.wall_clock)
+        return Guarding(guardrails=guardrails, context=self.tool_context(action), events=events, tools={})
 
     async def _failure(self, action: PendingAction, tool: Tool, error: BaseException) -> EffectResult:
         cause = cause_of(error)
@@ -231,4 +234,10 @@ class Effects:
         text = await tool.failed_text(action.args, why or say("did_not_work", language))
         if text is None and why:
             text = say("failed_because", language, preview=statement(action.preview), reason=why)
-        return (await self._guarded(action, tool, "", text))[1] or None if text else None
+        return await _past_guards(self._guarding(action), text) or None if text else None
+
+
+async def _past_guards(guarding: Guarding | None, text: str) -> str:
+    """Return a text for a person past the guards; "" for a withheld text."""
+    checked = await guarding.check("output", text) if guarding is not None and text else text
+    return "" if isinstance(checked, Blocked) else checked

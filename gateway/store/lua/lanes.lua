@@ -49,6 +49,11 @@ local function save_lane(kind, lane, state)
   end
 end
 
+-- Returns true for a kind of lane with a mailbox.
+local function is_mailbox(kind)
+  return kind == 'turn' or kind == 'memory'
+end
+
 local function has_work(kind, lane)
   local work = { turn = 'wakes', memory = 'wakes', action = 'launch', out = 'out' }
   return redis.call('EXISTS', key(work[kind], lane)) == 1
@@ -132,7 +137,7 @@ end
 
 -- Adds a try to the unconsumed events or parts of an ended lease.
 local function count_try(kind, lane, upto)
-  if kind == 'turn' or kind == 'memory' then
+  if is_mailbox(kind) then
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', key('mail', lane), '-inf', upto)) do
       redis.call('HINCRBY', key('event', seq), 'tries', 1)
     end

@@ -10,7 +10,7 @@ local function take_lane(kind, lane, worker, long, log, last, ...)
     count_try(kind, lane, state.upto)
   end
   local events, parts, steps = {}, {}, {}
-  if kind == 'turn' or kind == 'memory' then
+  if is_mailbox(kind) then
     redis.call('DEL', key('signals', lane))
     for i, seq in ipairs(redis.call('ZRANGE', key('mail', lane), 0, EVENTS - 1)) do
       events[i] = show_event(seq)

@@ -79,8 +79,8 @@ local function deliver(event)
   local seq = text(tick())
   local stamp = event.stamp or now
   redis.call('HSET', key('event', seq), 'conversation', event.conversation, 'kind', event.kind, 'stamp', stamp,
-    'body', event.body, 'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'collects', event.collects and 1 or 0,
-    'tries', 0)
+    'body', event.body, 'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0,
+    'collects', event.collects and 1 or 0, 'tries', 0)
   if event.is_note and event.about ~= '' then
     redis.call('HSET', key('event', seq), 'about', event.about)
     replace_note(event.conversation, event.about, seq)
