@@ -401,7 +401,7 @@ class ChannelAgent:
             return "changed"
         policy = self.policy(tool.name)
         denied = policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
-        return "changed" if denied or asks_more(tool, action) else None
+        return "changed" if denied or asks_more(tool.approvers, action) else None
 
     @contextlib.asynccontextmanager
     async def attached(self, runtime: Runtime) -> AsyncIterator[None]:

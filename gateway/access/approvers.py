@@ -20,20 +20,20 @@ def check_approvers(
     """Check that the channel of every approver is on, and that the allow-list admits the approver.
 
     Logs a warning for each approver that can never answer. Raises MissingSetting when too few approvers of a tool are
-    left to confirm an action, unless `refuse` is False.
+    left to confirm an action, unless `refuse` is False. People named by a function are not checked: they are unknown.
     """
     refused: list[str] = []
     for tool in tools:
-        rule = tool.confirm.approvers if tool.confirm is not None else None
-        if rule is None:
+        rule = tool.approvers
+        if rule is None or rule.listed is None:
             continue
         silent = {
             person: why
-            for person in rule.people
+            for person in rule.listed
             if (why := _kept_off(tool, Person.parse(person)) or _silent(Person.parse(person), channels, allowed))
         }
         lines = [f"tool {tool.name}: its approver {person} can never answer: {why}" for person, why in silent.items()]
-        left = len(rule.people) - len(silent) + rule.requester
+        left = len(rule.listed) - len(silent) + rule.requester
         if left >= rule.need or not refuse:
             for line in lines:
                 log.warning("%s", line)

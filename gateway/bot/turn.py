@@ -32,6 +32,7 @@ from gateway.observe.results import AgentResult, StopReason
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ModelMessage
 from gateway.tools import PendingConfirmation, ToolContext
+from gateway.tools.confirm import Approvers, NoApprovers
 from gateway.tools.context import ReceivedAttachment
 from gateway.tools.escape import link, plain
 from gateway.tools.pending_action import Ballot, PendingAction
@@ -275,14 +276,17 @@ class ActionProposer:
         from gateway.pending.words.plan import MOST_ITEMS
 
         turn = self._turn
-        elsewhere = [person for ask in asks for person in asked_elsewhere(ask.tool, str(turn.person), turn.address)]
         if len(asks) > MOST_ITEMS:
             return [f"Not asked: at most {MOST_ITEMS} calls are confirmed at once. Split them."] * len(asks)
+        rules = await _rules(asks)
+        named = [rule for rule in rules.values() if isinstance(rule, Approvers)]
+        elsewhere = [person for rule in named for person in asked_elsewhere(rule, str(turn.person), turn.address)]
         ballots = await turn.find_ballots(elsewhere) if elsewhere else {}
         actions = await turn.actions()
         plan = make_action_id() if len(asks) > 1 else None
         changing = self.changing
-        verdicts = await self._within_quota(actions, asks, [self._child(actions, ask, ballots, plan) for ask in asks])
+        proposed = [self._child(actions, ask, rules.get(ask.tool.name), ballots, plan) for ask in asks]
+        verdicts = await self._within_quota(actions, asks, proposed)
         if not any(isinstance(verdict, Asked) and verdict.action.replaces is not None for verdict in verdicts):
             self.changing = changing  # the child was refused, so its question is still being changed
         return verdicts
@@ -307,10 +311,17 @@ class ActionProposer:
         return allowed
 
     def _child(
-        self, actions: ConversationActions, ask: Ask, ballots: Mapping[str, Ballot], plan: str | None
+        self,
+        actions: ConversationActions,
+        ask: Ask,
+        rule: Approvers | NoApprovers | None,
+        ballots: Mapping[str, Ballot],
+        plan: str | None,
     ) -> Verdict:
         """Propose a call. The first new call of the changed action's tool replaces the action's question."""
-        verdict = self._verdict(actions, ask, ballots, plan, changing=self.changing)
+        if isinstance(rule, NoApprovers):
+            return str(rule)
+        verdict = self._verdict(actions, ask, rule, ballots, plan, changing=self.changing)
         if isinstance(verdict, Asked) and verdict.action.replaces is not None:
             self.changing = None
         return verdict
@@ -319,6 +330,7 @@ class ActionProposer:
         self,
         actions: ConversationActions,
         ask: Ask,
+        rule: Approvers | None,
         ballots: Mapping[str, Ballot],
         plan: str | None,
         *,
@@ -342,10 +354,10 @@ class ActionProposer:
             ballots=ballots,
             plan=plan,
             changing=changing,
+            approvers=rule,
         )
         if isinstance(proposed, ProposalRefused):
             if proposed.unreached:
-                rule = ask.tool.confirm.approvers if ask.tool.confirm is not None else None
                 self.unreached[rule.name if rule is not None else None] = None
             return proposed.why
         if isinstance(ask.tool, StashedTool):
@@ -359,6 +371,18 @@ class ActionProposer:
             user_prompt=say("prompt_shown", turn.language),
         )
         return Asked(confirmation=confirmation, action=as_asked(proposed))
+
+
+async def _rules(asks: Sequence[Ask]) -> Mapping[str, Approvers | NoApprovers]:
+    """Return tool name -> the tool's rule with the people named now, or the error of the author's function."""
+    found: dict[str, Approvers | NoApprovers] = {}
+    for tool in {ask.tool.name: ask.tool for ask in asks}.values():
+        if tool.approvers is not None:
+            try:
+                found[tool.name] = await tool.approvers.named()
+            except NoApprovers as error:
+                found[tool.name] = error
+    return found
 
 
 def _taken_over(turn: Turn, action: PendingAction) -> PendingAction:

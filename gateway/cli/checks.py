@@ -230,7 +230,7 @@ def tools(agent: ChannelAgent) -> Iterator[Finding]:
 
 def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
     """Check that the approvers of the tools can answer."""
-    tools = [tool for tool, _ in agent.agent.reach.values() if tool.confirm is not None and tool.confirm.approvers]
+    tools = [tool for tool, _ in agent.agent.reach.values() if tool.approvers is not None]
     try:
         channels = settings.channels_on()
     except MissingSetting:

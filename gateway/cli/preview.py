@@ -63,7 +63,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
     """
     args, language = tool.validate(given), bot.language or "en"
     _check_policy(bot, tool, args)
-    asks_others = tool.confirm is not None and tool.confirm.approvers is not None
+    asks_others = tool.approvers is not None
     address = Address(channel=_PERSON.channel, account=_PERSON.account, place="preview", group=asks_others)
     async with in_memory(bot) as engine:
         context = ToolContext(
@@ -86,6 +86,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
             language=language,
             turn_started=actions.now,
             answer_window_seconds=bot.answer_window_seconds,
+            approvers=await tool.approvers.named() if tool.approvers is not None else None,
         )
         if isinstance(proposed, ProposalRefused):
             raise AskfirstError(proposed.why)

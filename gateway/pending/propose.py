@@ -18,7 +18,7 @@ from gateway.pending.standing import is_covered
 from gateway.pending.tokens import make_action_id, make_code, make_salt
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
-from gateway.tools.confirm import asked_with, differing, frozen
+from gateway.tools.confirm import Approvers, asked_with, differing, frozen
 from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
 
 QUOTA = 5
@@ -65,9 +65,11 @@ def propose_action(
     proposed: Sequence[PendingAction] = (),
     ballots: Mapping[str, Ballot] = MappingProxyType({}),
     again: bool = False,
+    approvers: Approvers | None = None,
 ) -> PendingAction | ProposalRefused:
     """Return a new action for a tool call, or the equal open action.
 
+    `approvers` is the tool's rule with the people named for this question; None: the tool has a list or no rule.
     `ballots` has a ballot for each person of `asked_elsewhere` within reach. `plan` is the id of the plan of a reply's
     calls. `changing` is the open action to be replaced by a new action of the same tool. `again`: the person has
     pressed to ask again. `proposed` are the earlier new actions of the turn. A new action `supersedes` the open action
@@ -77,18 +79,20 @@ def propose_action(
         preview = frozen(preview)
     except ValueError as error:
         return ProposalRefused(f"Not asked: its preview cannot be kept as it is: {error}")
+    rule = approvers or tool.approvers
     mine = _waiting(actions, proposed, requester := str(person))
     twins = [action for action in mine if _is_call(action, tool, args)]
-    if equal := next((twin for twin in twins if _is_equal(twin, tool, preview)), None):
+    if equal := next((twin for twin in twins if _is_equal(twin, tool, rule, preview)), None):
         return equal
     replaces = changing.pending_action_id if changing is not None and changing.kind == tool.name else None
     if (why := _refused_before(actions, tool, args, requester, turn_started, again=again)) is not None:
         return ProposalRefused(why)
-    sent = _ballots(tool, requester, address, ballots, conversation=actions.conversation)
-    if (lacking := _lacks_approvers(tool, requester, sent)) is not None:
+    sent = _ballots(rule, requester, address, ballots, conversation=actions.conversation)
+    if (lacking := _lacks_approvers(rule, requester, sent)) is not None:
         return lacking
     action = _new_action(
         tool,
+        rule,
         args,
         preview,
         taken=codes_of([*actions.open, *proposed]),
@@ -121,8 +125,8 @@ def _refused_before(
     again: bool,
 ) -> str | None:
     """Return the error for a recently refused call, else None."""
-    asks_others = tool.confirm is not None and tool.confirm.approvers is not None
-    if asks_others and not again and actions.index.approvers_refused(tool.name, requester, actions.now) is not None:
+    by_others = tool.approvers is not None and not again
+    if by_others and actions.index.approvers_refused(tool.name, requester, actions.now) is not None:
         return _REFUSED_BY_APPROVER
     if actions.index.refused_since(turn_started, same_ask(tool.name, args, requester)):
         return _REFUSED_ALREADY
@@ -157,36 +161,36 @@ def _after(now: datetime, proposed: Sequence[PendingAction]) -> datetime:
     return max([now, *(before.requested_at + _A_MOMENT for before in proposed)])
 
 
-def asked_elsewhere(tool: Tool, requester: str, address: Address) -> list[str]:
+def asked_elsewhere(rule: Approvers | None, requester: str, address: Address) -> list[str]:
     """Return the approvers and stand-ins to ask in their own chats, not in this conversation."""
-    approvers, _ = _approvers(tool, requester)
+    approvers, _ = _approvers(rule, requester)
     elsewhere = [person for person in approvers or () if not _is_here(person, requester, address)]
-    return [*elsewhere, *_standins(tool, requester)]
+    return [*elsewhere, *_standins(rule, requester)]
 
 
-def _lacks_approvers(tool: Tool, requester: str, ballots: Sequence[Ballot]) -> ProposalRefused | None:
+def _lacks_approvers(rule: Approvers | None, requester: str, ballots: Sequence[Ballot]) -> ProposalRefused | None:
     """Return the refusal for an unmet approver rule, else None."""
-    approvers, need = _approvers(tool, requester)
+    approvers, need = _approvers(rule, requester)
     if approvers is None:
         return None
     if len(approvers) < need:
         return ProposalRefused("Not asked: too few people other than the one who asked may approve this.")
     lost = sum(ballot.state == "lost" for ballot in ballots)
-    if len(approvers) + len(_standins(tool, requester)) - lost >= need:
+    if len(approvers) + len(_standins(rule, requester)) - lost >= need:
         return None
     why = "Not asked, and nothing was done: too many of the people who have to approve this cannot be reached now."
     return ProposalRefused(why, unreached=True)
 
 
 def _ballots(
-    tool: Tool, requester: str, address: Address, found: Mapping[str, Ballot], *, conversation: str
+    rule: Approvers | None, requester: str, address: Address, found: Mapping[str, Ballot], *, conversation: str
 ) -> tuple[Ballot, ...]:
     """Return the ballots of a new action. A stand-in is only named, unless too few approvers can be reached.
 
     A person needs no ballot if this conversation is their own chat.
     """
-    approvers, need = _approvers(tool, requester)
-    elsewhere, standins = asked_elsewhere(tool, requester, address), _standins(tool, requester)
+    approvers, need = _approvers(rule, requester)
+    elsewhere, standins = asked_elsewhere(rule, requester, address), _standins(rule, requester)
     ballots = [found.get(person, Ballot(person=person, state="lost")) for person in elsewhere]
     ballots = [ballot for ballot in ballots if ballot.conversation != conversation]
     lost = sum(ballot.state == "lost" and ballot.person not in standins for ballot in ballots)
@@ -205,13 +209,13 @@ def _is_here(person: str, requester: str, address: Address) -> bool:
     return in_group or person == requester
 
 
-def _standins(tool: Tool, requester: str) -> tuple[str, ...]:
-    rule = tool.confirm.approvers if tool.confirm is not None else None
+def _standins(rule: Approvers | None, requester: str) -> tuple[str, ...]:
     return tuple(person for person in rule.standin if person != requester) if rule is not None else ()
 
 
 def _new_action(
     tool: Tool,
+    rule: Approvers | None,
     args: dict[str, Json],
     preview: Preview,
     *,
@@ -230,8 +234,7 @@ def _new_action(
 ) -> PendingAction:
     """Return the record of a new question, without its digest. `taken`: the codes of the other questions."""
     code = make_code(taken)
-    approvers, need = _approvers(tool, str(person))
-    rule = tool.confirm.approvers if tool.confirm is not None else None
+    approvers, need = _approvers(rule, str(person))
     return PendingAction(
         pending_action_id=make_action_id(),
         salt=make_salt(),
@@ -260,7 +263,7 @@ def _new_action(
         ttl_seconds=_ttl_seconds(tool, address, others=approvers is not None),
         answer_window_seconds=answer_window_seconds,
         requested_at=at,
-        standins=_standins(tool, str(person)),
+        standins=_standins(rule, str(person)),
         remind_seconds=rule.remind_seconds if rule is not None else None,
         ballots=ballots,
         plan=plan,
@@ -284,12 +287,17 @@ def _verb(tool: Tool, language: str) -> str | None:
     return verb_of(rule.ask, language) if isinstance(rule.ask, str) else None
 
 
-def asks_more(tool: Tool, action: PendingAction) -> bool:
-    """Return True if the tool now requires other approvers or more votes than at the ask."""
-    approvers, need = _approvers(tool, action.requester)
+def asks_more(rule: Approvers | None, action: PendingAction) -> bool:
+    """Return True if the tool's rule now requires other approvers or more votes than at the ask.
+
+    Without a list in the rule, the list of the ask counts.
+    """
+    if rule is not None and rule.listed is None:
+        return rule.need > action.need or not action.approvers
+    approvers, need = _approvers(rule, action.requester)
     if approvers is None:
         return False
-    may_vote = {*approvers, *_standins(tool, action.requester)}
+    may_vote = {*approvers, *_standins(rule, action.requester)}
     return need > action.need or not {*(action.approvers or [action.requester]), *action.standins} <= may_vote
 
 
@@ -304,9 +312,9 @@ def _is_call(action: PendingAction, tool: Tool, args: Mapping[str, Json]) -> boo
     return action.kind == tool.name and canonical_json(dict(action.args)) == canonical_json(dict(args))
 
 
-def _is_equal(twin: PendingAction, tool: Tool, preview: Preview) -> bool:
+def _is_equal(twin: PendingAction, tool: Tool, rule: Approvers | None, preview: Preview) -> bool:
     """Return True if an open action of the same call asks the same question as a new action would."""
-    if tool.volatile or not tool.matches(twin) or asks_more(tool, twin):
+    if tool.volatile or not tool.matches(twin) or asks_more(rule, twin):
         return False
     return not differing(asked_with(twin), preview)
 
@@ -318,12 +326,11 @@ def _ttl_seconds(tool: Tool, address: Address, *, others: bool) -> float:
     return _TTL_APPROVERS_SECONDS if others else _TTL_SECONDS.get(address.channel, _TTL_DEFAULT_SECONDS)
 
 
-def _approvers(tool: Tool, requester: str) -> tuple[tuple[str, ...] | None, int]:
+def _approvers(rule: Approvers | None, requester: str) -> tuple[tuple[str, ...] | None, int]:
     """Return the people that may approve a call, and the required number of votes; None: the requester decides."""
-    rule = tool.confirm.approvers if tool.confirm is not None else None
     if rule is None:
         return None, 1
-    people = dict.fromkeys(person for person in rule.people if rule.requester or person != requester)
+    people = dict.fromkeys(person for person in rule.listed or () if rule.requester or person != requester)
     if rule.requester:
         people[requester] = None
     return tuple(people), rule.need

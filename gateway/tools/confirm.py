@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +16,13 @@ from typing import Literal, TypeAlias, TypeGuard
 
 from pydantic_core import to_jsonable_python
 
-from channels import Json, Person
+from channels import AskfirstError, Json, Person
 from gateway.config.options import WrongOption, checked
+from gateway.logs import describe_error
 from gateway.tools.escape import shown
 from gateway.tools.pending_action import PendingAction, canonical_json
+
+log = logging.getLogger("askfirst.approvers")
 
 VERBS = frozenset(
     """approve archive block book buy cancel change close create delete deploy drop keep leave merge move pay publish
@@ -50,7 +56,15 @@ AskFunction: TypeAlias = Callable[..., Awaitable[Preview | str]]
 ProbeFunction: TypeAlias = Callable[..., Awaitable[Literal["done", "not_done", "unknown"]]]
 
 
+NamePeople: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
+
 _LONGEST_NAME = 80
+_NAMED_WITHIN_SECONDS = 5.0
+"""The longest wait for an author's function that names approvers."""
+
+
+class NoApprovers(AskfirstError):
+    """The author's function named no approvers. The text goes to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +75,12 @@ class Approvers:
     a rule impossible to meet.
     """
 
-    people: Sequence[str]
-    """Persons, like ``telegram:123:456``. Duplicates and surrounding spaces are removed."""
+    people: Sequence[str] | NamePeople
+    """Persons, like ``telegram:123:456``. Duplicates and surrounding spaces are removed.
+
+    An async function is called once at each question, for 5 seconds at most. The question keeps the returned list until
+    the end. If the function fails or returns no person, nothing is asked, and the model is told.
+    """
     need: int = 1
     requester: bool = False
     """True if the requester may be an approver, too."""
@@ -82,13 +100,43 @@ class Approvers:
             raise ValueError(f"remind_seconds must be a positive number of seconds, not {self.remind_seconds!r}")
         if self.name is not None and not (isinstance(self.name, str) and 0 < len(self.name.strip()) <= _LONGEST_NAME):
             raise ValueError(f"Approvers(name=...) is a text of 1 to {_LONGEST_NAME} characters: how people call them")
-        people, standin = _written(self.people), _written(self.standin)
-        if twice := [person for person in standin if person in people]:
+        if self.need < 1:
+            raise ValueError(f"Approvers(need=...) is 1 or more, not {self.need}")
+        object.__setattr__(self, "standin", _written(self.standin))
+        if callable(self.people):
+            if not inspect.iscoroutinefunction(self.people):
+                raise ValueError("Approvers(people=...) is a list of persons, or an async function")
+            return
+        people = _written(self.people)
+        if twice := [person for person in self.standin if person in people]:
             raise ValueError(f"{twice[0]} is an approver and a stand-in")
-        if not 1 <= self.need <= len(people) + self.requester:
+        if self.need > len(people) + self.requester:
             raise ValueError(f"{self.need} approvers are needed, and {len(people)} are named")
         object.__setattr__(self, "people", people)
-        object.__setattr__(self, "standin", standin)
+
+    @property
+    def listed(self) -> Sequence[str] | None:
+        """The people of the list; None while only a function names the people."""
+        return None if callable(self.people) else self.people
+
+    async def named(self) -> Approvers:
+        """Return the rule with a list of people: the function's list at this moment. Raises NoApprovers."""
+        if not callable(self.people):
+            return self
+        try:
+            async with asyncio.timeout(_NAMED_WITHIN_SECONDS):
+                found = await self.people()
+            if isinstance(found, str):
+                raise TypeError("the function returned one text, not a list of persons")
+            people = _written(found)
+        except Exception as error:  # the author's code: a failure ends no turn
+            log.error("the function of Approvers(people=...) failed: %s", describe_error(error))
+            raise NoApprovers("Not asked: the people who approve this cannot be found now. Try later.") from error
+        if not people or self.need > len(people) + self.requester:
+            log.error("the function of Approvers(people=...) named %s people: %s are needed", len(people), self.need)
+            raise NoApprovers("Not asked: too few people may approve this now.")
+        standin = tuple(person for person in self.standin if person not in people)
+        return replace(self, people=people, standin=standin)
 
 
 def _written(people: Sequence[str]) -> tuple[str, ...]:

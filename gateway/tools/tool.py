@@ -15,7 +15,7 @@ from channels import Json
 from channels.cancellable_threads import FILES, in_thread
 from gateway.config.options import checked
 from gateway.tools.arguments import Arguments
-from gateway.tools.confirm import AskFunction, Confirm, Preview, Standing, Template, as_text, frozen
+from gateway.tools.confirm import Approvers, AskFunction, Confirm, Preview, Standing, Template, as_text, frozen
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import QUICK, plain, shown
@@ -195,6 +195,11 @@ class Tool:
     def compares_previews(self) -> bool:
         """True if a function makes the previews, and two previews are compared."""
         return not self.volatile and isinstance(self._ask, Function)
+
+    @property
+    def approvers(self) -> Approvers | None:
+        """The rule for the people deciding instead of the requester; None: the requester decides."""
+        return self.confirm.approvers if self.confirm is not None else None
 
     def serves(self, channel: str) -> bool:
         """Return True if the tool may be called and confirmed in the chats of this channel."""

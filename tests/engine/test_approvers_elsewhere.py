@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.stored.events import BallotNews, body_of
 from gateway.testing import ChatDriver, FakeClock
+from gateway.tools import confirm
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig, until
@@ -250,6 +253,62 @@ async def test_time_ends_in_all_chats(invoices: Invoices) -> None:
         await chat.says("ben", f"OK {code(chat, 'ben')}")
         await chat.says("cat", f"OK {code(chat, 'cat')}")
         assert invoices.deleted == ["42"]
+
+
+async def test_function_names_the_approvers_once_a_question(invoices: Invoices) -> None:
+    rota = [[BEN, CAT], [DAN], [CAT]]
+
+    async def on_call() -> list[str]:
+        return rota.pop(0)
+
+    approvers = Approvers(people=on_call, standin=[CAT])
+    async with ChatDriver(invoices.bot(confirm=Confirm(ASK, approvers=approvers))) as chat:
+        await chat.says("ana", "delete 42")
+        await chat.says("ana", "delete 43")
+        assert [len(said(chat, person)) for person in ("ben", "cat", "dan")] == [1, 1, 1]
+        await chat.says("ben", f"OK {code(chat, 'ben')}")
+        assert invoices.deleted == ["42"], "the list of the question counts, not a later one"
+        await press(chat, "dan", "Cancel")
+        await press(chat, "ana", "Ask the people who decide again")
+        await chat.says("cat", f"OK {code(chat, 'cat')}")
+        assert (invoices.deleted, rota) == (["42", "43"], [])
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ([], "too few people"),
+        ([BEN], "too few people"),
+        (["nobody"], "cannot be found now"),
+        (BEN, "cannot be found now"),
+        (RuntimeError("the rota's password is 1234"), "cannot be found now"),
+    ],
+    ids=str,
+)
+async def test_function_that_names_too_few_asks_nobody(
+    named: Any, told: str, invoices: Invoices, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def on_call() -> list[str]:
+        if isinstance(named, Exception):
+            raise named
+        return cast("list[str]", named)
+
+    approvers = Approvers(people=on_call, need=2)
+    async with ChatDriver(invoices.bot(confirm=Confirm(ASK, approvers=approvers))) as chat:
+        await chat.says("ana", "delete 42")
+        assert [message.place for message in chat.messages] == ["ana"] and told in newest(chat, "ana")
+        assert "Approvers(people=...)" in caplog.text and "1234" not in caplog.text
+
+
+async def test_function_that_hangs_asks_nobody(invoices: Invoices, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirm, "_NAMED_WITHIN_SECONDS", 0.01)
+
+    async def on_call() -> list[str]:
+        return [str(await asyncio.Event().wait())]
+
+    async with ChatDriver(invoices.bot(confirm=Confirm(ASK, approvers=Approvers(people=on_call)))) as chat:
+        await chat.says("ana", "delete 42")
+        assert "cannot be found now" in newest(chat, "ana")
 
 
 async def test_pending_lists_the_questions_for_the_approver(chat: ChatDriver) -> None:

@@ -190,7 +190,7 @@ def vote_counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 def removed_approver_counts(patch: pytest.MonkeyPatch) -> None:
     """The approvers of the question count, even after removal."""
-    patch.setattr(propose, "asks_more", lambda tool, action: False)
+    patch.setattr(propose, "asks_more", lambda rule, action: False)
 
 
 def ballot_left_open(patch: pytest.MonkeyPatch) -> None:

@@ -428,7 +428,8 @@ def test_a_duration_must_be_positive_and_finite(ttl_seconds: float) -> None:
         ({"people": ["x:y:bob", "x:y:bob ", "\tx:y:bob"], "need": 2}, "2 approvers are needed, and 1"),
         ({"people": ["x:a%3Ab:bob", "x:a%3ab:bob"], "need": 2}, "2 approvers are needed, and 1"),
         ({"people": ["slack:T1:U7", " x:y: "]}, "not a person: 'x:y:'"),
-        ({"people": ["slack:T1:U7"], "need": 0}, "0 approvers"),
+        ({"people": ["slack:T1:U7"], "need": 0}, "1 or more, not 0"),
+        ({"people": lambda: ["slack:T1:U7"]}, "or an async function"),
     ],
 )
 def test_approver_rule_that_cannot_be_met_is_refused(options: dict[str, Any], words: str) -> None:

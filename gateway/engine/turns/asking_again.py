@@ -12,7 +12,7 @@ from gateway.pending.prompt import statement
 from gateway.pending.propose import ProposalRefused, asked_elsewhere, propose_action
 from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
-from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, NoApprovers
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
@@ -35,9 +35,10 @@ async def ask_again(
         if veto is not None:
             return _cannot(before, tool_context.language, veto.reason)
         preview = await tool.preview(args, tool_context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
-    except (ValueError, ToolError, InterceptorFailed):
+        rule = await tool.approvers.named() if tool.approvers is not None else None
+    except (ValueError, ToolError, InterceptorFailed, NoApprovers):
         return _cannot(before, tool_context.language)
-    elsewhere = asked_elsewhere(tool, str(person), before.address)
+    elsewhere = asked_elsewhere(rule, str(person), before.address)
     proposed = propose_action(
         actions,
         tool,
@@ -50,6 +51,7 @@ async def ask_again(
         answer_window_seconds=before.answer_window_seconds,
         ballots=await find_ballots(context, elsewhere),
         again=True,
+        approvers=rule,
     )
     if isinstance(proposed, ProposalRefused):
         return _cannot(before, tool_context.language)
