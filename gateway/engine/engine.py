@@ -215,7 +215,8 @@ class Engine:
     async def _repeat(self, name: str, step: Callable[[], Awaitable[float]], *, times: int = 1) -> None:
         """Repeat a step for ever, in `times` concurrent loops. The step returns the seconds until the next step.
 
-        A failure ends no loop. Failures are logged once, until a step succeeds again.
+        A failure ends no loop. Failures are logged once, until a step succeeds again. A cancellation waits for the
+        end of all loops: each may still have to give a lease back.
         """
         failing = False
 
@@ -235,7 +236,9 @@ class Engine:
                     failing = True
                 await asyncio.sleep(wait)
 
-        await asyncio.gather(*(repeat() for _ in range(times)))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(times):
+                group.create_task(repeat())
 
     async def due(self, older_than_seconds: float = 0.0) -> float | None:
         """Fire the due timers and work the due decisions. Return the seconds until the next timer, or None."""

@@ -294,6 +294,26 @@ async def test_outcome_of_an_action_is_sent_before_the_process_ends(chat: Rig, i
     assert (await chat.store.stats()).parts == 0
 
 
+async def test_stopping_waits_until_every_loop_gave_its_lease_back(chat: Rig) -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+
+    async def step() -> float:
+        begun.append(number := len(begun))
+        try:
+            return await asyncio.Future[float]()
+        finally:
+            for _ in range(5 * number):
+                await asyncio.sleep(0)
+            ended.append(number)
+
+    repeating = asyncio.create_task(chat.worker.engine._repeat("step", step, times=3))
+    await until(lambda: len(begun) == 3)
+    repeating.cancel()
+    await asyncio.wait([repeating])
+    assert ended == begun
+
+
 async def test_others_are_sent_to_while_a_turn_is_waited_for(chat: Rig, invoices: Invoices) -> None:
     await working_engine(chat, invoices)
     stopping = await begun_to_stop(chat)
