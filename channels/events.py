@@ -30,6 +30,8 @@ class Person:
     """The platform's hint, a BCP 47 tag."""
     is_bot: bool = False
     """True for bots, channel posts and anonymous admins. These never decide an action."""
+    is_guest: bool = field(default=False, compare=False)
+    """True for a person of another workspace in a shared channel (Slack Connect). The platform does not always tell."""
 
     def __str__(self) -> str:
         """Return the written form, used everywhere and unique for each person: ``telegram:123:456``."""

@@ -129,7 +129,7 @@ class PayloadReader:
             case "message" if subtype == "message_changed":
                 return self._edited(event_id, account, event, bot_user)
             case "message" | "app_mention" if subtype in _WRITTEN:
-                return self._message(event_id, account, event, bot_user)
+                return self._message(event_id, account, callback.get("team_id"), event, bot_user)
             case "message":
                 return _NOTHING
             case "reaction_added" | "reaction_removed":
@@ -137,7 +137,7 @@ class PayloadReader:
             case _:
                 return _NOT_UNDERSTOOD
 
-    def _message(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
+    def _message(self, event_id: str, account: str, here: str | None, event: Event, bot_user: str | None) -> Parsed:
         channel, user, ts, thread_ts = event.get("channel"), event.get("user"), event.get("ts"), event.get("thread_ts")
         if event.get("bot_id") or (user and (user == bot_user or _is_system(user))):
             return _NOTHING
@@ -157,7 +157,7 @@ class PayloadReader:
             # Slack reports a mention in a channel that the bot reads twice: as a message and as a mention.
             event_ids=(event_id, f"{channel}/{ts}"),
             address=self._address(account, channel, _thread(channel, ts, thread_ts)),
-            person=self._person(account, user),
+            person=self._person(account, user, home=event.get("user_team"), here=here),
             sent_at=moment(ts),
             text=words,
             command=command,
@@ -231,7 +231,13 @@ class PayloadReader:
                 # Slack gives a press no id, so one is built.
                 event_ids=(f"{user['id']}/{place}/{message_id}/{action.get('action_id', '')}/{action['action_ts']}",),
                 address=address,
-                person=self._person(account, user["id"], user.get("username") or user.get("name")),
+                person=self._person(
+                    account,
+                    user["id"],
+                    user.get("username") or user.get("name"),
+                    home=user.get("team_id"),
+                    here=team["id"] if team else None,
+                ),
                 sent_at=moment(action["action_ts"]),
                 answer_to=_answer_to(actions.get("response_url"), address.thread),
                 token=action.get("value") or "",
@@ -246,8 +252,21 @@ class PayloadReader:
     def _address(self, account: str, place: str, thread: str | None = None) -> Address:
         return Address(channel=self._channel, account=account, place=place, thread=thread, group=not _is_direct(place))
 
-    def _person(self, account: str, user_id: str | None, name: str | None = None) -> Person:
-        return Person(channel=self._channel, account=account, user_id=user_id or "", name=name or None)
+    def _person(
+        self,
+        account: str,
+        user_id: str | None,
+        name: str | None = None,
+        *,
+        home: str | None = None,
+        here: str | None = None,
+    ) -> Person:
+        """Return a person. `home` is the person's own workspace. `here` is the workspace of an organisation's event."""
+        own = here if account.startswith("E") else account
+        is_guest = home is not None and home != own
+        return Person(
+            channel=self._channel, account=account, user_id=user_id or "", name=name or None, is_guest=is_guest
+        )
 
 
 def _answer_to(url: str | None, thread: str | None) -> str | None:

@@ -78,6 +78,8 @@ class Event(TypedDict, total=False):
     channel: str | None
     channel_type: str | None
     user: str | None
+    user_team: str | None
+    """The author's own workspace, in a channel shared by several."""
     bot_id: str | None
     text: str | None
     ts: str | None

@@ -10,6 +10,7 @@ from channels.catalogue import names, settings_of
 from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.tools import Tool
+from gateway.tools.approver_places import are_enough, place_of
 
 log = logging.getLogger("askfirst.access")
 
@@ -27,18 +28,16 @@ def check_approvers(
         rule = tool.approvers
         if rule is None or rule.listed is None:
             continue
-        silent = {
-            person: why
-            for person in rule.listed
-            if (why := _kept_off(tool, Person.parse(person)) or _silent(Person.parse(person), channels, allowed))
-        }
+        silent = {person: why for person in rule.listed if (why := _why_silent(tool, person, channels, allowed))}
         lines = [f"tool {tool.name}: its approver {person} can never answer: {why}" for person, why in silent.items()]
-        left = len(rule.listed) - len(silent) + rule.requester
-        if left >= rule.need or not refuse:
+        left = {*rule.listed} - silent.keys()
+        if are_enough(left, rule.need - rule.requester) or not refuse:
             for line in lines:
                 log.warning("%s", line)
         else:
-            refused += [f"{line} ({rule.need} must say yes, and only {left} can)" for line in lines]
+            refused += [
+                f"{line} ({rule.need} must say yes, and only {len(left) + rule.requester} can)" for line in lines
+            ]
     if refused:
         raise MissingSetting("Approvers", "\n- ".join(["some tools could never be confirmed", *refused]))
 
@@ -54,19 +53,19 @@ def check_channels(tools: Iterable[Tool]) -> None:
         raise MissingSetting("channels= of a tool", "\n- ".join([there_are, *wrong]))
 
 
-def _kept_off(tool: Tool, person: Person) -> str | None:
-    return None if tool.serves(person.channel) else f"its channels= have no {person.channel}"
-
-
-def _silent(person: Person, channels: Collection[str], allowed: AllowList) -> str | None:
-    """Return the reason why this person could never answer, with the remedy. None: the person can answer."""
-    if person.channel == DirectChannel.name:
+def _why_silent(tool: Tool, approver: str, channels: Collection[str], allowed: AllowList) -> str | None:
+    """Return the reason why this approver could never answer, with the remedy. None: the approver can answer."""
+    place = place_of(approver)
+    channel = place.channel if place is not None else Person.parse(approver).channel
+    if not tool.serves(channel):
+        return f"its channels= have no {channel}"
+    if channel == DirectChannel.name:
         return None
-    if person.channel not in names():
-        return f"there is no channel {person.channel}, only {', '.join(names())}"
-    if person.channel not in channels:
-        wanted = [setting.name for setting in settings_of(person.channel) if setting.needed_for]
-        return f"{person.channel} is not on: set {' and '.join(wanted)}" if wanted else f"{person.channel} is not on"
-    if not allowed(person):
-        return f"ASKFIRST_ALLOW does not let them in: add {person}"
+    if channel not in names():
+        return f"there is no channel {channel}, only {', '.join(names())}"
+    if channel not in channels:
+        wanted = [setting.name for setting in settings_of(channel) if setting.needed_for]
+        return f"{channel} is not on: set {' and '.join(wanted)}" if wanted else f"{channel} is not on"
+    if place is None and not allowed(Person.parse(approver)):
+        return f"ASKFIRST_ALLOW does not let them in: add {approver}"
     return None

@@ -10,6 +10,7 @@ from channels import Reply
 from gateway.bot.turn import Outcome, Turn, without_buttons
 from gateway.memory import RESET, to_entries
 from gateway.tools import ToolContext
+from gateway.tools.approver_places import written_place
 from gateway.tools.escape import plain
 from gateway.wording import say
 
@@ -89,7 +90,10 @@ class BotCommands:
             case "forget":
                 outcome.replies = [await turn.own_data.forget(turn.messages[0].text, turn.language)]
             case "whoami" if command not in self._own:
-                outcome.replies = [Reply(text=say("whoami", turn.language, person=f"`{turn.person}`"))]
+                lines = [say("whoami", turn.language, person=f"`{turn.person}`")]
+                if turn.address.group:
+                    lines.append(f"`{written_place(turn.address)}`")
+                outcome.replies = [Reply(text="\n\n".join(lines))]
             case "pair" if command not in self._own and turn.admit is not None:
                 outcome.replies = [Reply(text=await turn.admit(turn.messages[0].text, turn.language))]
             case _:

@@ -1,4 +1,4 @@
-"""The private chats of approvers, for asking each approver."""
+"""The chats of approvers, for asking each approver there: private chats, and groups that approve."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from channels import Address, CanOpen, OptedOut, Person, SendError, Unreachable
 from channels.direct import DirectChannel, own_place
 from gateway.access.suppression import check_suppression
 from gateway.engine.context import EngineContext
+from gateway.tools.approver_places import place_of
 from gateway.tools.pending_action import Ballot
 
 log = logging.getLogger("askfirst.approvers")
@@ -28,7 +29,7 @@ async def find_ballots(context: EngineContext, people: Iterable[str]) -> dict[st
 async def _find(context: EngineContext, person: str) -> Ballot:
     try:
         async with asyncio.timeout(_OPEN_SECONDS):
-            address = await _private_chat(context, Person.parse(person))
+            address = await _chat(context, person)
         conversation = context.conversation(address)
         await check_suppression(context.store, conversation)
     except (OptedOut, Unreachable) as refusal:
@@ -41,6 +42,16 @@ async def _find(context: EngineContext, person: str) -> Ballot:
         return Ballot(person=person, conversation=conversation, address=address)
     log.warning("approver %s cannot be reached: %s", person, why)
     return Ballot(person=person, state="lost")
+
+
+async def _chat(context: EngineContext, approver: str) -> Address:
+    """Return the address of the chat to ask an approver in. Raises LookupError and SendError."""
+    place = place_of(approver)
+    if place is None:
+        return await _private_chat(context, Person.parse(approver))
+    if place.channel not in context.channels:
+        raise LookupError(f"{place.channel} is not on here")
+    return place
 
 
 async def _private_chat(context: EngineContext, person: Person) -> Address:

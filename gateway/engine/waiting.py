@@ -12,6 +12,7 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.stored.memory_events import MemoryEvent, QuestionWaits, person_lane
+from gateway.tools.approver_places import place_of
 from gateway.tools.pending_action import PendingAction
 
 _MOST: Final = 20
@@ -28,7 +29,8 @@ async def hand_to_people(
         return
     events: list[tuple[str, MemoryEvent]] = []
     for action in asked:
-        for person in sorted({action.requester, *action.approvers} - action.elsewhere):
+        people = {each for each in action.approvers if place_of(each) is None}
+        for person in sorted({action.requester, *people} - action.elsewhere):
             event = QuestionWaits(
                 event_id=f"waits/{action.pending_action_id}/{person}",
                 action_id=action.pending_action_id,

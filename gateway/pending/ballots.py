@@ -150,16 +150,18 @@ def report(
     at: datetime,
     *,
     name: str | None = None,
+    voter: str = "",
 ) -> None:
-    """Hand the news of this ballot over to its action. `name` is the name of the voter."""
+    """Hand the news of this ballot over to its action. `voter` is the person of a vote, `name` the person's name."""
     if ballot.ballot_of is None:
         return
-    once = f"{what}/{at.isoformat()}" if what in ("confirm", "cancel") else what
+    once = f"{what}/{at.isoformat()}/{voter}" if what in ("confirm", "cancel") else what
     news = BallotNews(
         event_id=f"{once}/{ballot.pending_action_id}",
         action_id=ballot.ballot_of.action_id,
         person=ballot.approvers[0],
         name=name,
+        voter=voter,
         what=what,
         digest=ballot.digest,
         parser_version=ballot.parser_version,

@@ -25,6 +25,7 @@ from gateway.pending.selecting import LEAST_ITEMS, Selection
 from gateway.pending.settling import close, close_if_drifted, expire
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent
+from gateway.tools.approver_places import place_of
 from gateway.tools.confirm import NO_VERBS
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
@@ -95,8 +96,7 @@ def _press_all(
     """Apply a press for all questions of a message to the open questions within this person's rights."""
     shown = [found for action_id in dict.fromkeys(ids) if (found := actions.get(action_id)) is not None]
     items = [item for item in shown if item.open] or shown[:1]
-    may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
-    mine = [item for item in items if person is not None and may(item, str(person))]
+    mine = [item for item in items if person is not None and _may_answer(item, intent, person)]
     if not is_eligible(actions, (mine or items)[0], intent, person, at):
         return PressFeedback(key="not_yours")
     actions.note_decided(person, at)
@@ -282,7 +282,7 @@ def in_group(actions: ConversationActions, person: Person, language: str) -> boo
 
     Return False if no action is open.
     """
-    mine = actions.open_for(str(person))
+    mine = _open_for(actions, person)
     if len(mine) > 1:
         return _which(actions, actions.index.open, person, language)
     if mine:
@@ -296,7 +296,7 @@ def almost(actions: ConversationActions, person: Person, shown: Sequence[Showing
     `shown` are the bot's last messages. Return False if none of these messages consists only of a question to this
     person. Return False also while the person changes a question: the text is about another matter.
     """
-    mine = actions.open_for(str(person)) if actions.changed_by(str(person)) is None else []
+    mine = _open_for(actions, person) if actions.changed_by(str(person)) is None else []
     ids = {action_id for showing in shown if showing.alone for action_id in (*showing.shows, *showing.listed)}
     if ids.isdisjoint(action.pending_action_id for action in mine):
         return False
@@ -389,9 +389,21 @@ def _which(
 
     `intent`: the meaning of a number in answer to this list.
     """
-    named = [actions.get(entry.action_id) for entry in entries if _may_refuse(entry, person)]
-    ask_which(actions, [action for action in named if action is not None], language, intent=intent)
+    named = [found for entry in entries if (found := actions.get(entry.action_id)) is not None]
+    mine = [action for action in named if person is not None and _may_answer(action, "cancel", person)]
+    ask_which(actions, mine, language, intent=intent)
     return True
+
+
+def _open_for(actions: ConversationActions, person: Person) -> list[PendingAction]:
+    """Return the open actions that this person may answer in this conversation."""
+    return [action for action in actions.open if _may_answer(action, "cancel", person)]
+
+
+def _may_answer(action: PendingAction, intent: Intent, person: Person) -> bool:
+    """Return True if this person may give this answer in the conversation of the action."""
+    may_refuse = intent == "cancel" and str(person) == action.requester
+    return may_refuse or transitions.approver_of(action, person) is not None
 
 
 def _may_refuse(entry: IndexEntry, person: Person | None) -> bool:
@@ -405,26 +417,35 @@ def take_vote(
     person: Person,
     at: datetime,
     *,
+    approver: str,
     digest: str,
     remark: str,
 ) -> PressFeedback:
     """Apply a vote given in the approver's own chat at this time, and return the feedback for the approver.
 
-    `digest` is the digest of the shown question.
+    `approver` is the asked person, or the place where `person` has voted. `digest` is the digest of the shown question.
     """
     if action.settled:
         return PressFeedback(key=outcome_key(action, at), language=action.language)
-    if digest != action.digest or not is_eligible(actions, action, intent, person, at):
+    if digest != action.digest or not _may_vote(action, intent, person, approver):
+        refuse(actions, action, person, at)
         return PressFeedback(key="not_yours")
-    return apply(actions, action, intent, person, at, by_code=True, remark=remark)
+    return apply(actions, action, intent, person, at, by_code=True, remark=remark, approver=approver)
+
+
+def _may_vote(action: PendingAction, intent: Intent, person: Person, approver: str) -> bool:
+    """Return True if the list of the action still has this approver, and the person may vote as the approver."""
+    if intent == "cancel" and str(person) == action.requester:
+        return True
+    as_another = approver != str(person) and str(person) == action.requester
+    return not person.is_bot and not as_another and transitions.may_approve(action, approver)
 
 
 def is_eligible(
     actions: ConversationActions, action: PendingAction, intent: Intent, person: Person | None, at: datetime
 ) -> bool:
     """Return True if this person may give this answer; otherwise add the refusal to the audit."""
-    may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
-    if person is not None and not person.is_bot and may(action, str(person)):
+    if person is not None and not person.is_bot and _may_answer(action, intent, person):
         return True
     refuse(actions, action, person, at)
     return False
@@ -447,11 +468,12 @@ def apply(
     remark: str = "",
     together: bool = False,
     allows: bool = False,
+    approver: str | None = None,
 ) -> PressFeedback:
     """Apply the decision of an eligible person to this action. `by_code`: the person has given the action's code.
 
     `together`: the caller reports the refusals of several actions in a single message. `allows`: a yes also gives the
-    offered standing permission, at the launch.
+    offered standing permission, at the launch. `approver`: the place of a vote given there; None: as in this chat.
     """
     if action.ballot_of is not None:
         return _pass_on(actions, action, intent, person, at, by_code=by_code, remark=remark)
@@ -474,7 +496,9 @@ def apply(
     if not by_code and action.open and action.filed:
         ask_for_code(actions, action)
         return PressFeedback(key="say_code", values={"code": action.code}, told=True)
-    decided = replace(transitions.approve(action, decider, name, at), allows=allows)
+    if approver is None and person is not None:
+        approver = transitions.approver_of(action, person)
+    decided = replace(transitions.approve(action, decider, name, at, approver=approver), allows=allows)
     actions.put(decided, "decided" if decided.state == "approved" else "voted", decider, at)
     if decided.state != "approved":
         return PressFeedback(key="pressed_vote", values={"count": len(decided.votes), "need": decided.need})
@@ -493,24 +517,20 @@ def _pass_on(
     remark: str,
 ) -> PressFeedback:
     """Hand the vote of an eligible person over to the action of this ballot. The final answer comes from the action."""
-    if ballot.settled or ballot.vote == intent:
+    is_of_place = place_of(ballot.approvers[0]) is not None
+    if ballot.settled or (ballot.vote == intent and not is_of_place):
         return PressFeedback(key=outcome_key(ballot, at), language=ballot.language)
     if intent == "confirm" and not by_code and ballot.filed:
         ask_for_code(actions, ballot)
         return PressFeedback(key="say_code", values={"code": ballot.code}, told=True)
     voter, name = (str(person), person.name) if person is not None else ("", None)
-    voted = replace(
-        ballot,
-        state="approved",
-        vote=intent,
-        decided_at=at,
-        decided_by=voter,
-        decided_name=name,
-        remark=remark or None,
-    )
+    voted = ballot
+    if not is_of_place:  # in a place, each member has a vote
+        voted = replace(ballot, state="approved", vote=intent, decided_at=at, decided_by=voter, decided_name=name)
+    voted = replace(voted, remark=remark or None)
     actions.put(voted, "ballot_voted", voter, at)
-    if intent == "cancel":
+    if intent == "cancel" and voter != ballot.requester:
         actions.index = actions.index.refused_by_approver(ballot.kind, ballot.requester, at)
     actions.changes.no_longer_due(voted, "undelivered")
-    report(actions, voted, intent, at, name=name)
+    report(actions, voted, intent, at, name=name, voter=voter)
     return PressFeedback(key="vote_passed_on", told=True)

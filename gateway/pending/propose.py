@@ -18,6 +18,7 @@ from gateway.pending.standing import is_covered
 from gateway.pending.tokens import make_action_id, make_code, make_salt
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
+from gateway.tools.approver_places import are_enough, is_place, place_of
 from gateway.tools.confirm import Approvers, asked_with, differing, frozen
 from gateway.tools.pending_action import Ballot, PendingAction, StandingOffer, canonical_json, compute_args_digest
 
@@ -69,11 +70,9 @@ def propose_action(
 ) -> PendingAction | ProposalRefused:
     """Return a new action for a tool call, or the equal open action.
 
-    `approvers` is the tool's rule with the people named for this question; None: the tool has a list or no rule.
-    `ballots` has a ballot for each person of `asked_elsewhere` within reach. `plan` is the id of the plan of a reply's
-    calls. `changing` is the open action to be replaced by a new action of the same tool. `again`: the person has
-    pressed to ask again. `proposed` are the earlier new actions of the turn. A new action `supersedes` the open action
-    of the same call with another shown preview. The commit of the turn closes the replaced actions as ``changed``.
+    `ballots` has a ballot for each person of `asked_elsewhere` within reach. `plan` is the id of the plan of the calls.
+    `changing` is replaced by a new action of its tool. `proposed` are the earlier new actions of the turn. `again`: the
+    person has pressed to ask again. `approvers`: the rule with the people named by a function.
     """
     try:
         preview = frozen(preview)
@@ -91,14 +90,13 @@ def propose_action(
     if (lacking := _lacks_approvers(rule, requester, sent)) is not None:
         return lacking
     action = _new_action(
+        actions,
         tool,
         rule,
         args,
         preview,
-        taken=codes_of([*actions.open, *proposed]),
         supersedes=twins[-1].pending_action_id if twins else None,
         person=person,
-        conversation=actions.conversation,
         address=address,
         language=language,
         answer_window_seconds=answer_window_seconds,
@@ -106,9 +104,8 @@ def propose_action(
         plan=plan,
         replaces=replaces,
         proposed=proposed,
-        at=_after(actions.now, proposed),
+        again=again,
     )
-    action = replace(action, again=again)
     if not twins and (why := _over_quota(mine, plan, replaces)) and not is_covered(actions, action, tool):
         return ProposalRefused(why)
     shown = filed_if_long(actions, action)
@@ -173,10 +170,10 @@ def _lacks_approvers(rule: Approvers | None, requester: str, ballots: Sequence[B
     approvers, need = _approvers(rule, requester)
     if approvers is None:
         return None
-    if len(approvers) < need:
+    if not are_enough(approvers, need):
         return ProposalRefused("Not asked: too few people other than the one who asked may approve this.")
-    lost = sum(ballot.state == "lost" for ballot in ballots)
-    if len(approvers) + len(_standins(rule, requester)) - lost >= need:
+    lost = {ballot.person for ballot in ballots if ballot.state == "lost"}
+    if are_enough({*approvers, *_standins(rule, requester)} - lost, need):
         return None
     why = "Not asked, and nothing was done: too many of the people who have to approve this cannot be reached now."
     return ProposalRefused(why, unreached=True)
@@ -193,8 +190,8 @@ def _ballots(
     elsewhere, standins = asked_elsewhere(rule, requester, address), _standins(rule, requester)
     ballots = [found.get(person, Ballot(person=person, state="lost")) for person in elsewhere]
     ballots = [ballot for ballot in ballots if ballot.conversation != conversation]
-    lost = sum(ballot.state == "lost" and ballot.person not in standins for ballot in ballots)
-    if len(approvers or ()) - lost < need:
+    lost = {ballot.person for ballot in ballots if ballot.state == "lost"}
+    if not are_enough({*(approvers or ())} - lost, need):
         return tuple(ballots)
     return tuple(
         replace(ballot, state="named") if ballot.person in standins and ballot.state != "lost" else ballot
@@ -203,7 +200,12 @@ def _ballots(
 
 
 def _is_here(person: str, requester: str, address: Address) -> bool:
-    """Return True for the requester, and in a group for the people of its platform: all of them can answer there."""
+    """Return True for an approver who can answer in the chat of the requester.
+
+    These are the requester, in a group the people of its platform, and the group itself.
+    """
+    if place_of(person) is not None:
+        return is_place(person, address)
     known = Person.parse(person)
     in_group = address.group and (known.channel, known.account) == (address.channel, address.account)
     return in_group or person == requester
@@ -214,15 +216,14 @@ def _standins(rule: Approvers | None, requester: str) -> tuple[str, ...]:
 
 
 def _new_action(
+    actions: ConversationActions,
     tool: Tool,
     rule: Approvers | None,
     args: dict[str, Json],
     preview: Preview,
     *,
-    taken: set[str],
     supersedes: str | None,
     person: Person,
-    conversation: str,
     address: Address,
     language: str,
     answer_window_seconds: float,
@@ -230,9 +231,10 @@ def _new_action(
     plan: str | None,
     replaces: str | None,
     proposed: Sequence[PendingAction],
-    at: datetime,
+    again: bool,
 ) -> PendingAction:
-    """Return the record of a new question, without its digest. `taken`: the codes of the other questions."""
+    """Return the record of a new question, without its digest."""
+    taken = codes_of([*actions.open, *proposed])
     code = make_code(taken)
     approvers, need = _approvers(rule, str(person))
     return PendingAction(
@@ -250,7 +252,7 @@ def _new_action(
         requester=str(person),
         requester_name=person.name,
         requester_handle=person.handle,
-        conversation=conversation,
+        conversation=actions.conversation,
         address=address,
         language=language,
         approvers=approvers or (),
@@ -262,13 +264,14 @@ def _new_action(
         after=tool.confirm.after if tool.confirm is not None else "receipt",
         ttl_seconds=_ttl_seconds(tool, address, others=approvers is not None),
         answer_window_seconds=answer_window_seconds,
-        requested_at=at,
+        requested_at=_after(actions.now, proposed),
         standins=_standins(rule, str(person)),
         remind_seconds=rule.remind_seconds if rule is not None else None,
         ballots=ballots,
         plan=plan,
         place=1 + sum(before.plan == plan for before in proposed) if plan is not None else 0,
         replaces=replaces,
+        again=again,
         standing=_offer(tool, taken | {code}, plan),
         on_item_failure=tool.confirm.on_item_failure if tool.confirm is not None else "continue",
     )

@@ -16,7 +16,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from channels import Person
 from channels.errors import Portable
+from gateway.tools.approver_places import place_around
 from gateway.tools.pending_action import Detail, PendingAction, Reason, Vote
 
 APPROVED_FOR = timedelta(minutes=15)
@@ -46,6 +48,19 @@ def may_approve(action: PendingAction, person: str) -> bool:
     return person in action.approvers or any(
         ballot.person == person and ballot.state in ("asked", "shown") for ballot in action.ballots
     )
+
+
+def approver_of(action: PendingAction, person: Person) -> str | None:
+    """Return the approver as whom this person may vote: the person, or the place of the action; None for other people.
+
+    The requester votes for no place, unless the requester is an approver too.
+    """
+    if may_approve(action, str(person)):
+        return str(person)
+    people = action.ballot_of.people if action.ballot_of is not None else action.approvers
+    if str(person) == action.requester and str(person) not in people:
+        return None
+    return place_around(action.approvers, action.address, person)
 
 
 def may_refuse(action: PendingAction, person: str) -> bool:
@@ -113,15 +128,19 @@ def tighten(action: PendingAction, at: datetime, seconds: float) -> PendingActio
     return replace(action, expires_at=_earlier(action, at, seconds))
 
 
-def approve(action: PendingAction, person: str, name: str | None, at: datetime) -> PendingAction:
+def approve(
+    action: PendingAction, person: str, name: str | None, at: datetime, *, approver: str | None = None
+) -> PendingAction:
     """Return the action with the vote of this person, approved if the votes suffice.
+
+    `approver` is the place that the person votes for; None: the person is an approver.
 
     Raises WrongState if the action is not pending or has expired, and PermissionError for a person without the right to
     approve.
     """
     if not action.open or expired(action, at):
         raise WrongState(action, "be approved")
-    if not may_approve(action, person):
+    if not may_approve(action, approver or person):
         raise PermissionError(person)
     votes = action.votes
     if all(vote.person != person for vote in votes):

@@ -29,6 +29,7 @@ from gateway.pending.prompting import edit_prompt, filed_if_long, first_shown, s
 from gateway.pending.settling import close
 from gateway.pending.tokens import make_code
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
+from gateway.tools.approver_places import are_enough
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
@@ -135,8 +136,17 @@ def take_news(actions: ConversationActions, event: BallotNews, at: datetime) -> 
     elif event.what == "shown":
         _shown(actions, action, event.person, at)
     else:
-        voter = replace(Person.parse(event.person), name=event.name)
-        feedback = take_vote(actions, action, event.what, voter, at, digest=event.digest, remark=event.remark or "")
+        voter = replace(Person.parse(event.voter), name=event.name)
+        feedback = take_vote(
+            actions,
+            action,
+            event.what,
+            voter,
+            at,
+            approver=event.person,
+            digest=event.digest,
+            remark=event.remark or "",
+        )
         if not feedback.told:
             answer_ballot(actions, action, ballot, feedback.key, feedback.values, at)
 
@@ -193,7 +203,7 @@ def _lost(actions: ConversationActions, action: PendingAction, person: str, at: 
     gone = {ballot.person for ballot in lost.ballots if ballot.state == "lost"}
     able = {*lost.approvers, *lost.standins} - gone | {vote.person for vote in lost.votes}
     values = {"people": deciders(lost.approvers_name, lost.language)}
-    if len(able) < lost.need:
+    if not are_enough(able, lost.need):
         text = say("approvers_unreached", lost.language, actions.letters, **values)
         close(actions, actions.by_id[lost.pending_action_id], "undelivered", at)
         actions.say(f"{text}\n\n{ending(actions.by_id[lost.pending_action_id], at)}", tells=(lost.pending_action_id,))

@@ -114,6 +114,7 @@ class BallotNews:
     action_id: str
     """The id of the action."""
     person: str
+    """The approver: a person, or a place."""
     name: str | None = None
     what: Literal["shown", "lost", "held_back", "confirm", "cancel"]
     """``held_back``: this approver has refused a call of the same tool and requester within the last hour."""
@@ -121,6 +122,8 @@ class BallotNews:
     """The digest of the question shown by the ballot."""
     parser_version: str = ""
     remark: str | None = None
+    voter: str = ""
+    """The written form of the voting person: the approver, or a member of the place that approves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +305,7 @@ def _ballot_body(event: BallotAsked | BallotNews | BallotUpdate) -> dict[str, Js
                 "digest": event.digest,
                 "parser_version": event.parser_version,
                 "remark": event.remark,
+                "voter": event.voter,
             }
 
 
@@ -329,6 +333,7 @@ def _ballot_event(
                 digest=_text(body, "digest"),
                 parser_version=str(body.get("parser_version", "")),
                 remark=_optional(body, "remark"),
+                voter=str(body.get("voter", "")),
             )
     raise ValueError("not an event of a ballot")
 

@@ -16,9 +16,10 @@ from typing import Literal, TypeAlias, TypeGuard
 
 from pydantic_core import to_jsonable_python
 
-from channels import AskfirstError, Json, Person
+from channels import AskfirstError, Json
 from gateway.config.options import WrongOption, checked
 from gateway.logs import describe_error
+from gateway.tools.approver_places import are_enough, written
 from gateway.tools.escape import shown
 from gateway.tools.pending_action import PendingAction, canonical_json
 
@@ -78,6 +79,8 @@ class Approvers:
     people: Sequence[str] | NamePeople
     """Persons, like ``telegram:123:456``. Duplicates and surrounding spaces are removed.
 
+    ``place:slack:T1:C2`` is a group: the question is asked there, and each member may vote there, except the requester.
+
     An async function is called once at each question, for 5 seconds at most. The question keeps the returned list until
     the end. If the function fails or returns no person, nothing is asked, and the model is told.
     """
@@ -110,7 +113,7 @@ class Approvers:
         people = _written(self.people)
         if twice := [person for person in self.standin if person in people]:
             raise ValueError(f"{twice[0]} is an approver and a stand-in")
-        if self.need > len(people) + self.requester:
+        if not are_enough(people, self.need - self.requester):
             raise ValueError(f"{self.need} approvers are needed, and {len(people)} are named")
         object.__setattr__(self, "people", people)
 
@@ -132,7 +135,7 @@ class Approvers:
         except Exception as error:  # the author's code: a failure ends no turn
             log.error("the function of Approvers(people=...) failed: %s", describe_error(error))
             raise NoApprovers("Not asked: the people who approve this cannot be found now. Try later.") from error
-        if not people or self.need > len(people) + self.requester:
+        if not people or not are_enough(people, self.need - self.requester):
             log.error("the function of Approvers(people=...) named %s people: %s are needed", len(people), self.need)
             raise NoApprovers("Not asked: too few people may approve this now.")
         standin = tuple(person for person in self.standin if person not in people)
@@ -140,8 +143,8 @@ class Approvers:
 
 
 def _written(people: Sequence[str]) -> tuple[str, ...]:
-    """Return the written forms of these people, each once. Raises ValueError for a text naming no person."""
-    return tuple(dict.fromkeys(str(Person.parse(str(written).strip())) for written in people))
+    """Return the written forms of these people and places, each once. Raises ValueError for any other text."""
+    return tuple(dict.fromkeys(written(str(each).strip()) for each in people))
 
 
 _LONGEST_PERMISSION_SECONDS = 30 * 86400

@@ -285,7 +285,7 @@ async def test_function_names_the_approvers_once_a_question(invoices: Invoices) 
     ],
     ids=str,
 )
-async def test_function_that_names_too_few_asks_nobody(
+async def test_question_without_enough_named_people_is_not_asked(
     named: Any, told: str, invoices: Invoices, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def on_call() -> list[str]:
@@ -300,7 +300,7 @@ async def test_function_that_names_too_few_asks_nobody(
         assert "Approvers(people=...)" in caplog.text and "1234" not in caplog.text
 
 
-async def test_function_that_hangs_asks_nobody(invoices: Invoices, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_question_of_a_hanging_function_is_not_asked(invoices: Invoices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confirm, "_NAMED_WITHIN_SECONDS", 0.01)
 
     async def on_call() -> list[str]:

@@ -125,6 +125,7 @@ class FakeSlack:
         """Channel -> the error for any author there: not_in_channel, is_archived."""
         self._retry_seconds = retry_seconds
         self._names: dict[str, str] = {}
+        self._homes: dict[str, str] = {}
         self._channels: set[str] = set()
         self._ids = itertools.count(1)
         self._presses: dict[str, Press] = {}
@@ -204,9 +205,10 @@ class FakeSlack:
 
     # ── people ──
 
-    def person(self, name: str) -> str:
+    def person(self, name: str, *, team: str | None = None) -> str:
+        """A person of the workspace, or of another workspace in a shared channel (Slack Connect)."""
         user = f"U{next(self._ids):04}"
-        self._names[user] = name
+        self._names[user], self._homes[user] = name, team or self.team
         return user
 
     def channel(self) -> str:
@@ -261,6 +263,8 @@ class FakeSlack:
             message |= {"thread_ts": thread, "parent_user_id": self.bot_user if root else user}
         if files is not None:
             message |= {"subtype": "file_share", "files": files}
+        if self._homes.get(user, self.team) != self.team:
+            message |= {"user_team": self._homes[user], "source_team": self._homes[user]}
         await self.event({"type": "message", **message, "channel_type": kind, "event_ts": ts})
         if f"<@{self.bot_user}>" in text and kind == "channel":
             await self.event({"type": "app_mention", **message, "event_ts": ts})
@@ -303,7 +307,7 @@ class FakeSlack:
             shown["thread_ts"] = container["thread_ts"] = message.thread
         payload = {
             "type": "block_actions",
-            "user": {"id": by, "username": self._names[by], "name": self._names[by], "team_id": self.team},
+            "user": {"id": by, "username": self._names[by], "name": self._names[by], "team_id": self._homes[by]},
             "api_app_id": self.app_id,
             "container": container,
             "trigger_id": f"{press_id}.{self.team}",

@@ -20,6 +20,7 @@ from gateway.store.errors import Conflict
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 from gateway.stored import keys
+from gateway.tools.approver_places import place_around
 
 _FOLLOWED_SECONDS = 86_400.0
 """Seconds after the last message for the bot until a thread is no longer followed, or a kept message is dropped."""
@@ -93,11 +94,15 @@ class Addressing:
             return False
         read = await self._context.load_index(conversation)
         person = str(message.person)
-        return any(person in (entry.requester, *entry.approvers) for entry in read.index.open)
+        return any(
+            person in (entry.requester, *entry.approvers)
+            or place_around(entry.approvers, message.address, message.person) is not None
+            for entry in read.index.open
+        )
 
     def _overheard_key(self, message: Message, conversation: str) -> Key:
         """Return the key of the kept messages around a message. The first message of a thread belongs to the group."""
-        if _begins_thread(message):
+        if begins_thread(message):
             conversation = self._context.conversation(replace(message.address, thread=None))
         return keys.key(self._context.store, conversation, keys.overheard)
 
@@ -151,7 +156,7 @@ class Addressing:
         here, context = message.address, self._context
         store = context.store
         in_thread = self._overheard_key(message, conversation)
-        if not (begins and here.thread is not None and not _begins_thread(message)):
+        if not (begins and here.thread is not None and not begins_thread(message)):
             record = (await store.get([in_thread]))[in_thread]
             return tuple(text for _, text in _lines(context.unsealed(in_thread, record, conversation)))
         group = context.conversation(replace(here, thread=None))
@@ -174,7 +179,7 @@ def _is_addressed(message: Message, addressed: Json) -> bool:
     return message.reply_to is None or message.reply_to in _ids(addressed)
 
 
-def _begins_thread(message: Message) -> bool:
+def begins_thread(message: Message) -> bool:
     """Return True for the first message of a thread. This message belongs to the group itself."""
     return message.address.thread is not None and message.address.thread == message.message_id
 

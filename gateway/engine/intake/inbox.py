@@ -47,7 +47,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import OVERTAKING, named_actions
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.event_bodies import event_body
-from gateway.engine.intake.addressing import Addressing
+from gateway.engine.intake.addressing import Addressing, begins_thread
 from gateway.engine.reply_limits import note_refusal, once_a_minute, refusals
 from gateway.engine.strangers import Strangers
 from gateway.engine.turns.batch import is_plain
@@ -60,6 +60,7 @@ from gateway.store.errors import MailboxFull, Overloaded
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell, Incoming
 from gateway.stored import keys
+from gateway.tools.approver_places import place_around
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.inbox")
@@ -119,7 +120,7 @@ class Inbox:
             if _has_no_reader(event):
                 continue
             has_author = event.person is not None or not isinstance(event, _OF_A_PERSON)
-            if has_author and await self._strangers.may_talk(event.person):
+            if has_author and (await self._strangers.may_talk(event.person) or await self._votes_for_place(event)):
                 conversation = await self._conversation(event)
                 decisive = await self._decides(event, conversation)
                 meant = event if decisive else await self._addressing.event_for_bot(event, conversation)
@@ -194,13 +195,13 @@ class Inbox:
     async def _conversation(self, event: Event) -> str:
         """Return the conversation of an event. A moved group keeps the earlier conversation.
 
-        In a thread begun by a prompt, a press or a reply to the prompt belongs to the conversation of the prompt.
+        In a thread begun by a prompt, a press or a reply to the prompt belongs to the conversation of the prompt. So
+        does a message that begins a thread, if it has the code of a question of the group itself.
         """
         store, conversation = self._context.store, self._context.conversation(event.address)
-        thread = event.address.thread
-        if thread is not None and (isinstance(event, ButtonPress) or getattr(event, "reply_to", None) == thread):
+        if (thread := event.address.thread) is not None:
             around = self._context.conversation(replace(event.address, thread=None))
-            if (await self._context.load_index(around)).index.by_prompt(thread):
+            if await self._is_about_question_of(around, event, thread):
                 return around
         if not event.address.group:
             return conversation
@@ -211,6 +212,15 @@ class Inbox:
             return before
         before_move = (await store.get([key]))[key].value
         return before_move if isinstance(before_move, str) and before_move else conversation
+
+    async def _is_about_question_of(self, around: str, event: Event, thread: str) -> bool:
+        """Return True for a press or a reply beneath a prompt of the group, and for a code at the top of the group."""
+        if isinstance(event, ButtonPress) or getattr(event, "reply_to", None) == thread:
+            return bool((await self._context.load_index(around)).index.by_prompt(thread))
+        language = self._context.language(event.person)
+        if not isinstance(event, Message) or not begins_thread(event) or not decides(event, language):
+            return False
+        return bool(named_actions((await self._context.load_index(around)).index, event, language))
 
     async def _decides(self, event: Event, conversation: str) -> bool:
         """Return True for an event of the decision lane.
@@ -227,6 +237,16 @@ class Inbox:
             return False
         read = await self._context.load_index(conversation)
         return read.kind != "sealed" or bool(named_actions(read.index, event, language))
+
+    async def _votes_for_place(self, event: Event) -> bool:
+        """Return True for an answer to a question put to this group. The allow-list need not name the person."""
+        answers = isinstance(event, ButtonPress) or (isinstance(event, Message) and event.command is None)
+        if not answers or event.person is None or not event.address.group:
+            return False
+        conversation = await self._conversation(event)
+        asked = (await self._context.load_index(conversation)).index.open
+        around = [place_around(entry.approvers, event.address, event.person) for entry in asked]
+        return any(around) and await self._decides(event, conversation)
 
     async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:
         """Return True for an event above the rate of the person, the place or all together. It is not stored.

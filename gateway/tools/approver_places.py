@@ -1,0 +1,61 @@
+"""Places among the approvers of a rule: ``place:slack:T1:C2`` stands for the members who answer there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from channels import Address, Person
+
+_PREFIX = "place:"
+_WITHOUT_GROUPS = frozenset({"sms", "whatsapp", "webchat"})
+
+
+def place_of(approver: str) -> Address | None:
+    """Return the group named by an approver; None for a person."""
+    if not approver.startswith(_PREFIX):
+        return None
+    place = Address.parse(approver.removeprefix(_PREFIX))
+    return Address(channel=place.channel, account=place.account, place=place.place, group=True)
+
+
+def written(approver: str) -> str:
+    """Return the one written form of a person or a place. Raises ValueError for a text that names neither."""
+    if not approver.startswith(_PREFIX):
+        return str(Person.parse(approver))
+    place = place_of(approver)
+    if place is None or place.channel in _WITHOUT_GROUPS or Address.parse(approver.removeprefix(_PREFIX)).thread:
+        raise ValueError(f"not a place: {approver!r} (write place: and a Slack channel or a Telegram group)")
+    return written_place(place)
+
+
+def written_place(address: Address) -> str:
+    """Return the written form of the group of an address, as in a rule."""
+    return f"{_PREFIX}{replace(address, thread=None)}"
+
+
+def is_place(approver: str, address: Address) -> bool:
+    """Return True if an approver names the group of this address, in any of its threads."""
+    place = place_of(approver)
+    return place is not None and _group(place) == _group(address)
+
+
+def place_around(approvers: Collection[str], address: Address | None, person: Person) -> str | None:
+    """Return the approver that names the group of this address, if this person is a member who may vote there.
+
+    Bots, anonymous admins, and guests of another workspace may not.
+    """
+    if address is None or person.is_bot or person.is_guest:
+        return None
+    if (person.channel, person.account) != (address.channel, address.account):
+        return None
+    return next((approver for approver in approvers if is_place(approver, address)), None)
+
+
+def are_enough(approvers: Collection[str], need: int) -> bool:
+    """Return True if these approvers can give this number of votes. A place has any number of members."""
+    return len(approvers) >= need or any(place_of(approver) is not None for approver in approvers)
+
+
+def _group(address: Address) -> tuple[str, str, str]:
+    return address.channel, address.account, address.place
