@@ -24,6 +24,7 @@ from channels.channel import (
 from channels.errors import AskfirstError
 from channels.events import (
     Address,
+    AnswerStopped,
     Attachment,
     ButtonPress,
     ConversationMoved,
@@ -58,6 +59,7 @@ from channels.replies import Button, Json, Media, OpenMedia, Part, Receipt, Repl
 __all__ = [
     "Address",
     "Ambiguous",
+    "AnswerStopped",
     "AskfirstError",
     "Attachment",
     "Button",

@@ -171,6 +171,11 @@ class ButtonPress(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerStopped(Event):
+    """A press on the platform's own button to stop the answer being written. Open questions stay open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageEdited(Event):
     """A change of a message by its writer."""
 
@@ -217,10 +222,17 @@ class ConversationMoved(Event):
     came_from: Address
 
 
-_KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind
-    for kind in (Message, ButtonPress, MessageEdited, Reaction, DeliveryReport, OptOut, ConversationMoved)
-}
+_EVENTS = (
+    Message,
+    ButtonPress,
+    AnswerStopped,
+    MessageEdited,
+    Reaction,
+    DeliveryReport,
+    OptOut,
+    ConversationMoved,
+)
+_KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in _EVENTS}
 
 
 def event_to_json(event: Event) -> dict[str, object]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from channels.channel import Malformed, WebhookRequest
-from channels.events import Address, Attachment, ButtonPress, Event, Message, Person, kind_of
-from channels.webchat.payload import Press, SentFile, payload_from
+from channels.events import Address, AnswerStopped, Attachment, ButtonPress, Event, Message, Person, kind_of
+from channels.webchat.payload import Press, SentFile, Stop, payload_from
 from channels.webchat.verify import is_secure, session_of
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
@@ -21,7 +21,7 @@ def parse_event(request: WebhookRequest) -> Event:
     try:
         sent = payload_from(request.body)
     except ValidationError as error:
-        raise Malformed("neither a message nor a press of the chat page") from error
+        raise Malformed("neither a message nor a press nor a stop of the chat page") from error
     session = session_of(request.headers, secure=is_secure(request))
     address = address_of(session)
     person = Person(channel="webchat", account="local", user_id=session, language=language_of(request.headers))
@@ -30,6 +30,8 @@ def parse_event(request: WebhookRequest) -> Event:
         return ButtonPress(
             event_ids=event_ids, address=address, person=person, token=sent.token, message_id=sent.message_id
         )
+    if isinstance(sent, Stop):
+        return AnswerStopped(event_ids=event_ids, address=address, person=person)
     text = sent.text.replace("\0", "").strip()
     if not text and not sent.files:
         raise Malformed("a message without words")

@@ -1,9 +1,9 @@
-"""The requests of the page: a message or a press as JSON, and the query of a piece of a file."""
+"""The requests of the page: a message, a press or a stop as JSON, and the query of a piece of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
@@ -57,6 +57,12 @@ class Press(_Sent):
     message_id: _MessageId
 
 
+class Stop(_Sent):
+    """A press on the button to stop the answer being written."""
+
+    stop: Literal[True]
+
+
 class Piece(BaseModel):
     """The place of a request's body in a file during the upload."""
 
@@ -71,10 +77,10 @@ class Piece(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=255)]
 
 
-_PAYLOAD: TypeAdapter[SentMessage | Press] = TypeAdapter(SentMessage | Press)
+_PAYLOAD: TypeAdapter[SentMessage | Press | Stop] = TypeAdapter(SentMessage | Press | Stop)
 
 
-def payload_from(body: bytes) -> SentMessage | Press:
+def payload_from(body: bytes) -> SentMessage | Press | Stop:
     """Read the body of a request. Raises ValidationError for any other JSON and for bytes that are not JSON."""
     return _PAYLOAD.validate_json(body)
 

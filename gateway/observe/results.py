@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from channels.formatting import read_markdown, to_plain
 from gateway.artifacts import Artifact
 from gateway.observe.trace import AgentTrace
 from gateway.providers.base import ModelMessage, ToolCall, Usage
@@ -106,6 +107,11 @@ class AgentResult:
 
     record: RunRecord = field(default=StoredTrace(), compare=False, repr=False)
     """The source of `trace` and `reasoning`, computed on access."""
+
+    @property
+    def plain(self) -> str:
+        """The answer as plain text, without the marks and escapes of Markdown."""
+        return to_plain(read_markdown(self.content))
 
     @property
     def trace(self) -> AgentTrace:

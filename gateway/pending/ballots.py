@@ -51,7 +51,7 @@ def ask_ballots(
     """Hand the question over to the chat of each approver with an ``asked`` ballot. `only`: to these people alone."""
     for ballot in action.ballots:
         if ballot.state == "asked" and (only is None or ballot.person in only):
-            record = _ballot(action, ballot, at)
+            record = ballot_record(action, ballot, at)
             name = record.pending_action_id
             event = BallotAsked(event_id=f"ballot/{name}", action_id=name, record=record.to_json())
             actions.changes.hand_over(ballot.conversation, event, at)
@@ -102,7 +102,7 @@ def _update(
     actions.changes.hand_over(ballot.conversation, event, at)
 
 
-def _ballot(action: PendingAction, ballot: Ballot, at: datetime) -> PendingAction:
+def ballot_record(action: PendingAction, ballot: Ballot, at: datetime) -> PendingAction:
     """Return the record of the question to this person in their own chat, without a code."""
     return PendingAction(
         pending_action_id=ballot_id(action, ballot.person),

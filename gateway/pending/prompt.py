@@ -21,6 +21,8 @@ from gateway.tools.pending_action import Grant, PendingAction, StandingOffer, wh
 from gateway.wording import clock_time, date_and_time, duration, isolated, listing, say
 
 _QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
+_ON_ITS_WAY_SECONDS = 5.0
+"""The time that a message may take to arrive: a question with 15 minutes reads so a few seconds later too."""
 _LONGEST_QUESTION = 3_000
 """The most characters of Markdown of a question. A longer question is sent as a file."""
 _LONGEST_TITLE = 600
@@ -136,14 +138,15 @@ def prompt(
         asked = _shortened(action, letters) if action.filed else question(action)
         if action.ballot_of is not None:
             asked = f"{say('asks_approval', action.language, letters, name=asker(action))}\n\n{asked}"
-        blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=action.filed or not tokens.each)}")
+        words = action.filed or not tokens.each
+        blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=words, now=now)}")
         if action.standing is not None:
             blocks.append(offered(action, action.standing, letters))
-    shortest = min(_left_seconds(action, now) for action in actions if action.open)
-    left = letters(duration(shortest, language))
     if listed.words and listed.first + len(actions) > listed.total > 1:
         blocks.append(say("prompt_numbers", language, letters, numbers=f"1, {listed.total}"))
-    blocks.append(say("prompt_window", language, letters, duration=left))
+    if here := [action for action in actions if action.open and is_confirmed_here(action)]:
+        left = min(_left_seconds(action, now) for action in here)
+        blocks.append(say("prompt_window", language, letters, duration=letters(duration(left, language))))
     ended = tuple(settled(action, now or action.requested_at) for action in actions)
     return Reply(
         text="\n\n".join(blocks),
@@ -316,7 +319,10 @@ def _note(action: PendingAction, at: datetime, language: str) -> str:
 
 
 def decided_by(action: PendingAction) -> str:
-    """Return the name of the decider, as Markdown."""
+    """Return the name of the decider, as Markdown: for approvers asked elsewhere, the author's name for them."""
+    by_others = action.ballots and action.decided_by not in (None, action.requester)
+    if by_others and action.approvers_name and not is_in_group(action):
+        return deciders(action.approvers_name, action.language)
     if is_you(action):
         return say("you", action.language)
     if action.decided_name:
@@ -349,7 +355,9 @@ def outcome_key(action: PendingAction, at: datetime) -> str:
             return "vote_passed_on"
         case (("approved" | "running"), _):
             return "already_running"
-        case (("done" | "failed" | "unknown"), _):
+        case "failed", _:
+            return "did_not_work"
+        case (("done" | "unknown"), _):
             return f"already_{action.state}"
         case "closed", ("refused" | "withdrawn"):
             return "already_cancelled"
@@ -421,27 +429,32 @@ def _person(written: str) -> str:
 def _left_seconds(action: PendingAction, now: datetime | None) -> float:
     if now is None or action.expires_at is None:
         return action.ttl_seconds
-    return (action.expires_at - now).total_seconds()
+    return (action.expires_at - now).total_seconds() + _ON_ITS_WAY_SECONDS
 
 
-def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool) -> str:
+def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool, now: datetime | None) -> str:
+    """Return the sentences about the way to answer a question, and about the people deciding."""
     language = action.language
     yes, no = map(letters, safe_words(language))
     # "Reply NO to cancel" to "Cancel the order?" would say that a no cancels it.
     in_words = "prompt_words_do" if action.verb in NO_VERBS else "prompt_words"
     how = in_words if words else "prompt_code"
-    how = how if is_confirmed_here(action) else "prompt_refuse_only"
+    people = deciders(action.approvers_name, language)
+    if not is_confirmed_here(action):
+        left = letters(duration(_left_seconds(action, now), language))
+        asked = say("prompt_asked", language, letters, people=people, duration=left)
+        return f"{asked} {say('prompt_refuse_only', language, letters, no_word=no, code=action.code)}"
     answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
     need = action.need if action.ballot_of is None else action.ballot_of.need
     if action.approvers and (need > 1 or action.ballot_of is None):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
-        people = deciders(action.approvers_name, language)
         rule = say(key, language, letters, people=people, need=need)
         if action.ballot_of is None and asks_others(action):
             rule = f"{say('asked_by', language, letters, name=asker(action))} {rule}"
         return f"{answer} {rule}"
     if is_in_group(action):
-        return f"{answer} {say('prompt_requester_only', language, letters)}"
+        name = named(action.requester_name) if action.requester_name else asker(action)
+        return f"{answer} {say('prompt_requester_only', language, letters, name=name)}"
     return answer
 
 

@@ -287,7 +287,8 @@ def _verb(tool: Tool, language: str) -> str | None:
         return None
     if rule.verb is not None:
         return rule.verb
-    return verb_of(rule.ask, language) if isinstance(rule.ask, str) else None
+    template = tool.template_in(language)
+    return verb_of(template, language) if template is not None else None
 
 
 def asks_more(rule: Approvers | None, action: PendingAction) -> bool:

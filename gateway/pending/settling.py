@@ -12,7 +12,7 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import end_ballots, report
 from gateway.pending.plans import hold, items_of, launch_next, release
-from gateway.pending.prompt import decided_by, is_you, remark, statement, what_became
+from gateway.pending.prompt import decided_by, deciders, is_you, remark, statement, what_became
 from gateway.pending.prompting import again_button, edit_prompt, show_once_more
 from gateway.pending.standing import give
 from gateway.tools.pending_action import Detail, PendingAction, Reason, why_closed
@@ -240,9 +240,12 @@ def close(
 ) -> None:
     """Close an action before its effect. `tell` is the key of the sentence to send; None: only the prompt is edited."""
     closed = transitions.close(action, reason, at, detail=detail, by=by, name=name)
-    if tell == "cancelled_because" and is_you(closed):
+    if tell in ("cancelled", "cancelled_because") and transitions.was_refused(closed):
+        tell = tell.replace("cancelled", "not_approved")
+    elif tell == "cancelled_because" and is_you(closed):
         tell = "cancelled_you_because"
     values = {"preview": statement(action.preview), "name": decided_by(closed), "remark": remark(closed)}
+    values["people"] = deciders(closed.approvers_name, closed.language)
     _settled(actions, closed, reason, by, at, text=say(tell, action.language, **values) if tell else None)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from channels import (
@@ -31,6 +31,7 @@ from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.providers import Provider
 from gateway.testing.doubles import FakeClock, ScriptedProvider
+from gateway.tools.approver_places import place_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,12 +41,14 @@ class Shown:
     number: int
     """The number of the message, counted from 1, for `says(reply_to=...)`."""
     place: str
+    """The name of a person or of a #group; on another platform the written form, such as ``slack:T1:U7``."""
     text: str
     buttons: list[str] = field(default_factory=list)
     """The labels of the message's buttons."""
     artifacts: list[Media] = field(default_factory=list)
     edited: bool = False
     tokens: dict[str, str] = field(default_factory=dict, repr=False)
+    address: Address = field(default_factory=lambda: _address(""), repr=False)
 
 
 class _ChatChannel(DirectChannel):
@@ -54,9 +57,8 @@ class _ChatChannel(DirectChannel):
     name: ClassVar[str] = "test"
     capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
 
-    def __init__(self) -> None:
-        self.shown: list[Shown] = []
-        self.alerts: list[str] = []
+    def __init__(self, shown: list[Shown], alerts: list[str]) -> None:
+        self.shown, self.alerts = shown, alerts
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         if reply.edits is not None:
@@ -72,7 +74,10 @@ class _ChatChannel(DirectChannel):
             message.text, message.edited = text, True
             message.buttons, message.tokens = list(labels), labels
             return Receipt(message_id=str(message.number))
-        message = Shown(number=len(self.shown) + 1, place=address.place, text=text, buttons=list(labels), tokens=labels)
+        place = address.place if address.channel == _ChatChannel.name else str(address)
+        message = Shown(
+            number=len(self.shown) + 1, place=place, text=text, buttons=list(labels), tokens=labels, address=address
+        )
         if part.media is not None:
             message.artifacts.append(part.media)
         self.shown.append(message)
@@ -85,6 +90,9 @@ class _ChatChannel(DirectChannel):
 class ChatDriver:
     """A chat with a bot. A call with a turn past the end of a ScriptedProvider's script raises AssertionError.
 
+    A person is a name, ``ana``: the person ``test:bot:ana``. A person of another platform is the written form,
+    ``slack:T1:U7``, if an approver rule names somebody of this platform, or a tool's ``channels=`` the platform.
+
     ``async with ChatDriver(bot, provider=ScriptedProvider([...])) as chat: await chat.says("ana", "delete INV-42")``
     """
 
@@ -95,9 +103,10 @@ class ChatDriver:
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.clock = clock or FakeClock()
         self._provider = provider
-        self._channel = _ChatChannel()
+        self._shown: list[Shown] = []
+        self._alerts: list[str] = []
         self._numbers = itertools.count(1)
-        self._acted = ""
+        self._acted: Address | None = None
         self._stack: contextlib.AsyncExitStack | None = None
 
     async def __aenter__(self) -> Self:
@@ -105,7 +114,7 @@ class ChatDriver:
             if self._provider is not None:
                 own, self.bot.agent = self.bot.agent, self.bot.agent.using(self._provider)
                 stack.callback(setattr, self.bot, "agent", own)
-            channels = {_ChatChannel.name: self._channel}
+            channels = {name: _chat_channel(name, self._shown, self._alerts) for name in _channels(self.bot)}
             self.engine = await stack.enter_async_context(in_memory(self.bot, channels))
             self.engine.context.store.offset_seconds = self.clock.offset_seconds
             self.engine.start()
@@ -135,15 +144,15 @@ class ChatDriver:
         person, for words arriving late; None: the newest message. `mentions_bot` addresses a message in a group to the
         bot; in other chats every message is addressed to the bot.
         """
-        place = f"#{group}" if group is not None else person
-        seen = after if after is not None else self._newest(place)
+        address = _address(person) if group is None else _group(group)
+        seen = after if after is not None else self._newest(address)
         command, words = None, text
         if text.startswith("/"):
             command, _, words = text[1:].partition(" ")
         await self._take(
             Message(
                 event_ids=(f"message {(number := next(self._numbers))}",),
-                address=_place(place),
+                address=address,
                 person=_person(person),
                 message_id=f"own {number}",
                 text=words,
@@ -161,12 +170,12 @@ class ChatDriver:
 
         Raises LookupError when no message shows the button now.
         """
-        for message in reversed(self._channel.shown):
+        for message in reversed(self._shown):
             if label in message.tokens:
                 await self._take(
                     ButtonPress(
                         event_ids=(f"press {(number := next(self._numbers))}",),
-                        address=_place(message.place),
+                        address=message.address,
                         person=_person(person),
                         answer_to=f"press {number}",
                         token=message.tokens[label],
@@ -174,33 +183,37 @@ class ChatDriver:
                     ),
                 )
                 return
-        there = sorted({f"{each!r}" for message in self._channel.shown for each in message.tokens})
+        there = sorted({f"{each!r}" for message in self._shown for each in message.tokens})
         raise LookupError(f"no message shows a button {label!r} now, only {', '.join(there) or 'none at all'}")
 
     @property
     def messages(self) -> list[Shown]:
         """All messages of the bot, oldest first, in the present state."""
-        return list(self._channel.shown)
+        return list(self._shown)
 
     @property
     def alerts(self) -> list[str]:
         """The private answers to presses, oldest first."""
-        return list(self._channel.alerts)
+        return list(self._alerts)
 
     @property
     def last(self) -> Shown:
         """The newest message in the chat of the last message or press. Raises LookupError when there is none."""
-        for message in reversed(self._channel.shown):
-            if message.place == self._acted:
+        for message in reversed(self._shown):
+            if message.address == self._acted:
                 return message
         raise LookupError("the bot has said nothing yet")
 
-    def _newest(self, place: str) -> int | None:
-        return next((message.number for message in reversed(self._channel.shown) if message.place == place), None)
+    def _newest(self, address: Address) -> int | None:
+        return next((message.number for message in reversed(self._shown) if message.address == address), None)
 
     async def _take(self, event: Event) -> None:
-        self._acted = event.address.place
-        await self.engine.inbox.accept(self._channel, Parsed(events=(event,), response=WebhookResponse()))
+        self._acted = event.address
+        name = event.address.channel
+        channel = self.engine.context.channels.get(name)
+        if channel is None:
+            raise ValueError(f"nobody of {name} is played: no approvers= names one, and no channels= of a tool {name}")
+        await self.engine.inbox.accept(channel, Parsed(events=(event,), response=WebhookResponse()))
         await self._idle()
 
     async def _moved(self, offset_seconds: float) -> None:
@@ -217,13 +230,40 @@ class ChatDriver:
             provider.assert_followed()
 
 
-def _place(place: str) -> Address:
-    """A group's name begins with #; any other place is a person's own chat."""
-    return Address(channel=_ChatChannel.name, account="bot", place=place, group=place.startswith("#"))
+def _channels(bot: ChannelAgent) -> set[str]:
+    """Return the names of the platforms to play: the driver's own, and those that the bot's tools name."""
+    found = {_ChatChannel.name}
+    for tool, _ in bot.agent.reach.values():
+        rule = tool.approvers
+        found |= tool.channels or set()
+        for approver in (*(rule.listed or ()), *rule.standin) if rule is not None else ():
+            place = place_of(approver)
+            found.add(place.channel if place is not None else Person.parse(approver).channel)
+    return found - {DirectChannel.name}
 
 
-def _person(name: str) -> Person:
-    return Person(channel=_ChatChannel.name, account="bot", user_id=name, name=name.capitalize())
+def _chat_channel(name: str, shown: list[Shown], alerts: list[str]) -> _ChatChannel:
+    played: type[_ChatChannel] = type("_ChatChannel", (_ChatChannel,), {"name": name})
+    return played(shown, alerts)
+
+
+def _person(written: str) -> Person:
+    if written.count(":") < 2:
+        return Person(channel=_ChatChannel.name, account="bot", user_id=written, name=written.capitalize())
+    person = Person.parse(written)
+    return replace(person, name=person.user_id)
+
+
+def _address(person: str) -> Address:
+    """Return the address of a person's own chat."""
+    played = _person(person)
+    return Address(channel=played.channel, account=played.account, place=played.user_id)
+
+
+def _group(name: str) -> Address:
+    if name.count(":") < 2:
+        return Address(channel=_ChatChannel.name, account="bot", place=f"#{name}", group=True)
+    return replace(Address.parse(name), group=True)
 
 
 def _labels(buttons: Sequence[Button]) -> dict[str, str]:

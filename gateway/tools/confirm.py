@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import json
 import logging
@@ -22,6 +23,7 @@ from gateway.logs import describe_error
 from gateway.tools.approver_places import are_enough, written
 from gateway.tools.escape import shown
 from gateway.tools.pending_action import PendingAction, canonical_json
+from gateway.wording import FALLBACK, LANGUAGES, resolve
 
 log = logging.getLogger("askfirst.approvers")
 
@@ -226,9 +228,9 @@ def _check_at_most(option: str, value: float, most: int) -> None:
 class Confirm:
     """The rule for a tool's question before a call.
 
-    - `ask`: a template over the tool's arguments, or an async function of the tool's own arguments (and ToolContext),
-      with a Preview or a text as the result. A ValueError from the function goes to the model, and the person is not
-      asked. None: the tool's name and its arguments.
+    - `ask`: a template over the tool's arguments; language -> template; or an async function of the tool's own
+      arguments (and ToolContext), with a Preview or a text as the result. A ValueError from the function goes to the
+      model, and the person is not asked. None: the tool's name and its arguments.
     - `ttl_seconds`: how long a button or a code is valid; None: the channel's.
     - `approvers`: the people deciding instead of the requester.
     - `probe`: an async function of the arguments, for finding out whether an effect of unknown outcome happened.
@@ -249,7 +251,7 @@ class Confirm:
     @checked
     def __init__(
         self,
-        ask: str | AskFunction | None = None,
+        ask: str | Mapping[str, str] | AskFunction | None = None,
         *,
         ttl_seconds: float | None = None,
         approvers: Approvers | None = None,
@@ -315,6 +317,28 @@ class Template:
     def sentence(self, values: Mapping[str, Json]) -> str:
         """Return the template for a person. Texts among the values are quoted, and all values are escaped."""
         return self.render({name: shown(values[name], bare=False) for _, name in self._pieces if name is not None})
+
+
+class Templates:
+    """The question's template of a tool, one for each language."""
+
+    def __init__(self, ask: str | Mapping[str, str], names: Collection[str]) -> None:
+        """Raises ValueError for no template, a text that is no template, and a language without sentences."""
+        written = {"": ask} if isinstance(ask, str) else dict(ask)
+        if not written:
+            raise ValueError("confirm={} has no template: write a language and its template, like {'en': 'Pay?'}")
+        if unknown := [language for language in written if language not in {"", *LANGUAGES}]:
+            known = ", ".join(sorted(LANGUAGES))
+            raise ValueError(f"{unknown[0]!r} is no language of the questions: there are {known}")
+        self._templates = {language: Template(text, names) for language, text in written.items()}
+        hashed = ask.encode() if isinstance(ask, str) else canonical_json(written)
+        self.sha256 = hashlib.sha256(hashed).hexdigest()
+
+    def of(self, language: str | None) -> Template:
+        """Return the template of a language; without one, the English template or the first."""
+        templates = self._templates
+        first = next(iter(templates.values()))
+        return templates.get(resolve(language)) or templates.get(FALLBACK) or first
 
 
 def as_text(value: Json) -> str:

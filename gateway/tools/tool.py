@@ -15,7 +15,17 @@ from channels import Json
 from channels.cancellable_threads import FILES, in_thread
 from gateway.config.options import checked
 from gateway.tools.arguments import Arguments
-from gateway.tools.confirm import Approvers, AskFunction, Confirm, Preview, Standing, Template, as_text, frozen
+from gateway.tools.confirm import (
+    Approvers,
+    AskFunction,
+    Confirm,
+    Preview,
+    Standing,
+    Template,
+    Templates,
+    as_text,
+    frozen,
+)
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import QUICK, plain, shown
@@ -57,7 +67,7 @@ class Tool:
     """A function for a model to call. A direct call of the tool calls the function itself.
 
     - `name`, `description`: the function's name and the first paragraph of its docstring, unless given.
-    - `confirm`: how a person is asked first: True, a template, a preview function or a Confirm.
+    - `confirm`: how a person is asked first: True, a template, one for each language, a preview function or a Confirm.
     - `read_only`: True if the function has no effect and may be repeated freely. `idempotent`: True if a call may be
       repeated with the same ``ctx.idempotency_key``.
     - `version`: to be changed when the same arguments get another meaning, also through injected values. Open questions
@@ -88,7 +98,7 @@ class Tool:
         *,
         name: str | None = None,
         description: str | None = None,
-        confirm: bool | str | AskFunction | Confirm = False,
+        confirm: bool | str | Mapping[str, str] | AskFunction | Confirm = False,
         read_only: bool = False,
         idempotent: bool = False,
         version: str = "",
@@ -194,12 +204,16 @@ class Tool:
     @property
     def compares_previews(self) -> bool:
         """True if a function makes the previews, and two previews are compared."""
-        return not self.volatile and isinstance(self._ask, Function)
+        return not self.volatile and self._ask is not None
 
     @property
     def approvers(self) -> Approvers | None:
         """The rule for the people deciding instead of the requester; None: the requester decides."""
         return self.confirm.approvers if self.confirm is not None else None
+
+    def template_in(self, language: str) -> str | None:
+        """Return the question's template in this language; None without a template."""
+        return self._templates.of(language).text if self._templates is not None else None
 
     def serves(self, channel: str) -> bool:
         """Return True if the tool may be called and confirmed in the chats of this channel."""
@@ -238,10 +252,10 @@ class Tool:
                 f"{self.name} would run with other arguments than are shown: its types change a value each time it is "
                 "checked"
             )
+        if self._templates is not None:
+            return Preview(text=await _escaped(partial(self._templates.of(ctx.language).sentence, args), len(given)))
         if self._ask is None:
             return Preview(text=say("run_tool", ctx.language, tool=f"“{self.name.replace('_', ' ')}”"))
-        if isinstance(self._ask, Template):
-            return Preview(text=await _escaped(partial(self._ask.sentence, args), len(given)))
         found = await self._guarded(self._ask, args, ctx, self._at_most(timeout_seconds), passing=(ValueError,))
         return frozen(found if isinstance(found, Preview) else Preview(text=str(found)))
 
@@ -368,7 +382,7 @@ class Tool:
         """Return the policy for the calls of this tool in an agent with this policy."""
         return policy
 
-    def _make_confirm(self, confirm: bool | str | AskFunction | Confirm) -> Confirm | None:
+    def _make_confirm(self, confirm: bool | str | Mapping[str, str] | AskFunction | Confirm) -> Confirm | None:
         if isinstance(confirm, Confirm):
             return confirm
         if isinstance(confirm, bool):
@@ -382,20 +396,19 @@ class Tool:
         done, failed = (confirm.done, confirm.failed) if confirm else (None, None)
         try:
             self._lock = Template(lock, names) if lock is not None else None
-            self._ask = (
-                Template(ask, names) if isinstance(ask, str) else Function(ask, self.name) if ask is not None else None
-            )
+            self._templates = Templates(ask, names) if isinstance(ask, str | Mapping) else None
+            self._ask = Function(ask, self.name) if callable(ask) else None
             self._done = Template(done, [*names, "result"]) if done is not None else None
             if failed is not None and "{reason}" in failed and "reason" in names:
                 raise ValueError(f"{failed!r}: {{reason}} is why it failed, and an argument too: rename the argument")
             self._failed = Template(failed, [*names, "reason"]) if failed is not None else None
             self._probe = Function(probe, self.name) if probe is not None else None
-            self.template_hash = hashlib.sha256(ask.encode()).hexdigest() if isinstance(ask, str) else ""
-            """SHA-256 of the confirm template; empty without one."""
+            self.template_hash = self._templates.sha256 if self._templates is not None else ""
+            """SHA-256 of the confirm template, or of the templates of all languages; empty without one."""
         except ValueError as error:
             raise self._undefined(str(error)) from None
         for helper in (self._ask, self._probe):
-            if isinstance(helper, Function) and (extra := sorted(helper.needs - set(names))):
+            if helper is not None and (extra := sorted(helper.needs - set(names))):
                 known = ", ".join(names) or "none"
                 raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
         if confirm is not None and confirm.standing is not None:
@@ -524,7 +537,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    confirm: bool | str | AskFunction | Confirm = False,
+    confirm: bool | str | Mapping[str, str] | AskFunction | Confirm = False,
     read_only: bool = False,
     idempotent: bool = False,
     version: str = "",

@@ -128,6 +128,7 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
     app.router.add_post("/chat/files", pages.file)
     app.router.add_post("/chat/messages", pages.said)
     app.router.add_post("/chat/presses", pages.said)
+    app.router.add_post("/chat/stops", pages.said)
     app.router.add_post("/chat/logout", pages.logout)
     if chat.console is not None:
         app.router.add_get("/chat/console", partial(pages.console, chat.console))

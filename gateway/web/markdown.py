@@ -21,6 +21,8 @@ _DEEPEST = 20
 unformatted."""
 _MOST_ADDRESSES = 250
 """A text with more addresses gets no links of them. A search takes 60 microseconds, or 200 in a text without blanks."""
+_LONGEST_NAME = 100
+"""Characters of a checkbox's name, for screen readers."""
 _TASK = re.compile(r"\[([ xX])\]\s")
 
 
@@ -83,8 +85,10 @@ def _tasks(state: StateCore) -> None:
         if first is not None and task is not None:
             first.content = first.content[task.end() :]
             checked = "" if task[1] == " " else " checked"
-            box = Token("html_inline", "", 0, content=f'<input type="checkbox" disabled{checked}> ')
-            inline.children = [box, *(inline.children or [])]
+            children = inline.children or []
+            name = escape(" ".join("".join(each.content for each in children).split())[:_LONGEST_NAME])
+            input_ = f'<input type="checkbox" disabled{checked} aria-label="{name}"> '
+            inline.children = [Token("html_inline", "", 0, content=input_), *children]
             item.attrJoin("class", "task")
 
 

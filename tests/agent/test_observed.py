@@ -25,7 +25,7 @@ from gateway.observe.events import (
     ToolLoopDetected,
 )
 from gateway.providers import ModelMessage, ProviderError, Request, Response, Usage
-from gateway.testing import RecordingObserver
+from gateway.testing import RecordingObserver, ScriptedProvider
 from gateway.tools import ToolFailed
 from tests.agent.scripted import Script, Turn, call, calls
 
@@ -73,6 +73,12 @@ async def test_words_beside_a_call_are_the_reasoning() -> None:
     assert result.reasoning == selected.reasoning == "The customer is asking about charges"
     assert result.reasoning_history == ("The customer is asking about charges",)
     assert "customer" not in result.content
+
+
+async def test_plain_is_the_answer_without_markdown() -> None:
+    script = ScriptedProvider(["**INV\\-42** is [open](https://a.example):\n\n- 250 EUR"])
+    result = await Agent([], provider=script).run("hello")
+    assert result.plain == "INV-42 is open (https://a.example):\n\n• 250 EUR"
 
 
 @pytest.mark.ledger("TRC-19", "TRC-20", "CFG-24")

@@ -338,3 +338,29 @@ async def test_tools_of_mcp_servers_are_listed_with_hints_and_policy(here: Path,
     assert "the tool 'open_die' of MCP server open is left out" in err
     code, out, _ = await askfirst("preview", "bot.py", "open_pay", '{"amount": 3}', cwd=here)
     assert code == 0 and "“open pay”" in out
+
+
+APPROVED = """
+from gateway import Agent, Approvers, Confirm, Preview, ToolContext, tool
+
+async def asked(order: str, ctx: ToolContext) -> Preview:
+    return Preview(text=f"Refund {order} to {ctx.person}?")
+
+@tool(confirm=Confirm(asked, approvers=Approvers(people=["slack:T1:U7", "slack:T1:U8"], need=2, name="our managers")))
+async def refund(order: str) -> str:
+    "Refund an order."
+    return ""
+
+bot = Agent([refund])
+"""
+
+
+def test_preview_with_approvers_shows_both_questions(here: Path) -> None:
+    (here / "bot.py").write_text(APPROVED)
+    shown = preview("refund", '{"order": "A-17"}', "--person", "telegram:1:42")
+    assert shown.exit_code == 0, shown.output
+    own, approvers = shown.output.split("\nEach approver reads, in a chat of their own:\n")
+    assert "Refund A-17 to telegram:1:42?" in own and "I have asked our managers." in own
+    assert own.endswith("[ Cancel ]  [ Change ]\n")
+    assert "Telegram 42 asks for your approval." in approvers and approvers.endswith("[ Confirm ]  [ Cancel ]\n")
+    assert preview("refund", "{}", "--person", "ana").exit_code == 2

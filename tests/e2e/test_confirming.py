@@ -183,7 +183,7 @@ async def test_a_press_without_a_chat_decides_no_action(house: House, more: dict
 async def test_only_the_requester_may_press(house: House) -> None:
     team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
     prompt = await house.prompt(to=team, by=house.ana)
-    assert "Only the person who asked can answer." in prompt.text
+    assert "Only Ana can answer." in prompt.text
     press = await house.presses(prompt, by=bob)
     assert (press.text, press.alert) == ("This is not yours to answer.", True)
     press = await house.presses(prompt, "Cancel", by=bob)

@@ -212,14 +212,14 @@ class Rig:
 
     async def presses(self, token: str, person: str = "ana", **more: Any) -> None:
         ids = (f"press {next(_numbers)}",)
-        await self.take(ButtonPress(event_ids=ids, address=here(person), person=_person(person), token=token, **more))
+        await self.take(ButtonPress(event_ids=ids, address=here(person), person=person_of(person), token=token, **more))
 
     async def edits(self, person: str, message_id: str, text: str, **more: Any) -> None:
         await self.take(
             MessageEdited(
                 event_ids=(f"edit {next(_numbers)}",),
                 address=here(more.get("place", person)),
-                person=_person(person),
+                person=person_of(person),
                 message_id=message_id,
                 text=text,
             )
@@ -355,7 +355,7 @@ def here(place: str) -> Address:
     return Address(channel="test", account="bot", place=place, group=place.startswith("#"))
 
 
-def _person(name: str) -> Person:
+def person_of(name: str) -> Person:
     return Person(channel="test", account="bot", user_id=name, name=name.capitalize())
 
 
@@ -367,7 +367,7 @@ def message(person: str, text: str, *, place: str | None = None, **more: Any) ->
     return Message(
         event_ids=(f"message {next(_numbers)}",),
         address=where,
-        person=_person(person),
+        person=person_of(person),
         text=words,
         command=command,
         **{"answers_bot": where.group, **more},  # so that groups hear it, as a bot is spoken to there

@@ -196,7 +196,7 @@ async def test_open_question_is_shown_under_a_resumed_turn() -> None:
 async def test_open_question_is_shown_under_a_failure() -> None:
     async with asked(ProviderError("test", "down", retryable=False)) as (chat, *_):
         await chat.says("ana", "and?")
-        assert chat.messages[-2].text.startswith("I cannot reach the model")
+        assert chat.messages[-2].text.startswith("I have a problem just now.")
         assert chat.messages[-1].text.startswith("Still open")
 
 
@@ -279,7 +279,7 @@ async def test_finding_12_failure_is_told_twice_in_different_words() -> None:
         await chat.presses("ana", "Confirm")
         question, outcome = (message.text for message in chat.messages)
     assert re.fullmatch(r"\*\*Run “risky”\*\*\n- n: 3\n\n❌ Confirmed by Ana, failed \d\d:\d\d UTC\.", question)
-    assert outcome == "This was confirmed, but it failed. It will not be tried again by itself: Run “risky”"
+    assert outcome == "It did not work: Run “risky”"
     sentences = [set(re.split(r"(?<=[.:]) |\n", text)) for text in (question, outcome)]
     assert not sentences[0] & sentences[1]
 

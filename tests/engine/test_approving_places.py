@@ -90,7 +90,7 @@ async def test_no_of_a_member_ends_it_with_the_reason(invoices: Invoices) -> Non
         await chat.says("ana", "delete 42")
         await presses(chat, "Confirm", member("ben"))
         await chat.says("cat", f"NO {code(chat)} not paid", group="office")
-        assert texts(chat, "ana")[-1].startswith("Not done. Cat said “not paid”")
+        assert texts(chat, "ana")[-1].startswith("Not approved by our office (“not paid”)")
         assert invoices.deleted == []
 
 

@@ -239,7 +239,7 @@ async def test_a_tool_that_lets_out_a_generator_exit_fails_at_once(invoices: Inv
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         failed = await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
-        assert failed.content.startswith("This was confirmed, but it failed")
+        assert failed.content.startswith("It did not work")
         context = bot._running().context  # type: ignore[attr-defined]
         assert (await context.store.stats()).leased == 0
 

@@ -101,9 +101,7 @@ async def stored(chat: Rig) -> PendingAction:
     return action
 
 
-@pytest.mark.parametrize(
-    ("error", "end"), [(None, "It is gone."), (ValueError("no"), "This was confirmed, but it failed")]
-)
+@pytest.mark.parametrize(("error", "end"), [(None, "It is gone."), (ValueError("no"), "It did not work: ")])
 async def test_finding_13_late_thread_result_settles_its_action(
     error: Exception | None, end: str, slow: Callable[..., Slow], tmp_path: Path
 ) -> None:
@@ -121,10 +119,10 @@ async def test_finding_13_late_thread_result_settles_its_action(
 
 LOCKED = "“INV\\-1” is still there. "
 FAILURES: list[tuple[str | None, Exception, str]] = [
-    (None, ToolFailed("key sk-1"), "This was confirmed, but it failed."),
-    (None, ValueError("key sk-1"), "This was confirmed, but it failed."),
+    (None, ToolFailed("key sk-1"), "It did not work: "),
+    (None, ValueError("key sk-1"), "It did not work: "),
     (None, ToolFailed("key sk-1", person="exit *3*"), "This did not work (“exit \\*3\\*”): Delete “INV\\-1”"),
-    (None, ToolFailed("key sk-1", person=" "), "This was confirmed, but it failed."),
+    (None, ToolFailed("key sk-1", person=" "), "It did not work: "),
     (None, ToolFailed("key sk-1", person="a" * 301), f"This did not work (“{'a' * 300}”): Delete “INV\\-1”"),
     ("{invoice_id} is still there. {reason}", ToolFailed("key sk-1", person="Locked"), f"{LOCKED}“Locked”"),
     ("{invoice_id} is still there. {reason}", ToolFailed("key sk-1"), f"{LOCKED}It did not work."),
@@ -287,7 +285,7 @@ async def test_finding_12_not_done_counts_after_the_longest_run(tmp_path: Path) 
         assert await told(chat) == []
         await chat.advance(60)
         await effect(other)
-        assert (await told(chat))[-1].startswith("This was confirmed, but it failed")
+        assert (await told(chat))[-1].startswith("It did not work")
         frozen.let_go.set()
         await first
         assert (await told(chat))[-1] == "It is gone.", "the worker that was only frozen knows better"

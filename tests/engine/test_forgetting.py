@@ -53,9 +53,9 @@ from gateway.store.types import Dead, Incoming, Key, QueuedPart
 from gateway.stored import keys
 from gateway.testing import ChatDriver
 from gateway.testing.doubles import FaultyStore, LostCall
-from gateway.testing.driver import _person, _place
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices, Whole
+from tests.engine.rig import here, person_of
 from tests.stored import action_of
 
 WHO, OTHER, BOSS = "qk42", "qk421", "boss"
@@ -200,9 +200,9 @@ async def plant(chat: ChatDriver, who: str, word: str) -> None:
     for place in (who, "#team"):
         conversation = f"agent/test:bot:{place}"
         edit = MessageEdited(
-            event_ids=(f"edit {who} {place}",), address=_place(place), person=_person(who), message_id="1", text=word
+            event_ids=(f"edit {who} {place}",), address=here(place), person=person_of(who), message_id="1", text=word
         )
-        press = ButtonPress(event_ids=("p",), address=_place(place), person=_person(who), token=word)
+        press = ButtonPress(event_ids=("p",), address=here(place), person=person_of(who), token=word)
         bodies = [event_body(context.keyring, conversation, each, now) for each in (edit, press)]
         waiting = Incoming(conversation=conversation, event_ids=(f"test:bot:{who}/wait/{place}",), body=bodies[0])
         await store.accept([waiting])

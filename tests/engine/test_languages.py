@@ -261,7 +261,7 @@ WAYS: dict[str, tuple[Sequence[Step], set[str]]] = {
     "not launched": ([YES, 906], {"not_started"}),
     "never arrived": ([failed_report, YES], {"already_expired"}),
     "withdrawn by an operator": ([withdrawal], {"cancelled", "withdrawn_note"}),
-    "stopped": (["/stop"], {"stopped", "withdrawn_note"}),
+    "stopped": (["/stop"], {"stopped_waiting", "withdrawn_note"}),
     "settled as done": ([DOUBT, YES, work, settlement("done")], {"unknown", "done"}),
     "settled as failed": ([DOUBT, YES, work, settlement("failed")], {"unknown", "failed"}),
     "taken over after a crash": ([YES, crash], {"unknown", "unknown_note"}),

@@ -118,7 +118,7 @@ async def test_words_decide_the_named_items_alone(
 async def test_unclear_answer_gets_the_list(three: ChatDriver, shop: Shop, words: str) -> None:
     await three.says("ana", words)
     assert shop.deleted == []
-    assert three.last.text.startswith("Several things are waiting for your answer")
+    assert three.last.text.startswith("Which one ")
 
 
 async def test_open_items_are_shown_anew_behind_the_outcome(three: ChatDriver, shop: Shop) -> None:
@@ -190,7 +190,7 @@ async def test_failure_of_an_item_leaves_the_others(shop: Shop) -> None:
         assert shop.deleted == ["1", "3"]
         first, second, third = chat.last.text.split("\n")
         assert (first, third) == ("1\\. ✅ Invoice 1 is deleted.", "3\\. ✅ Invoice 3 is deleted.")
-        assert second.startswith("2\\. ❌ This was confirmed, but it failed.")
+        assert second.startswith("2\\. ❌ It did not work: ")
 
 
 async def test_failure_stops_the_rest_where_the_author_says_so() -> None:
@@ -329,7 +329,7 @@ async def test_every_end_of_a_plan_in_two_messages_is_told(post: Post) -> None:
         await chat.says("ana", "send them")
         await chat.says("ana", "all")
         failed, sent, last = chat.last.text.split("\n")
-        assert failed.startswith("1\\. ❌ This was confirmed, but it failed.")
+        assert failed.startswith("1\\. ❌ It did not work: ")
         assert (sent, last) == ("2\\. ✅ Letter B is sent.", "3\\. ✅ Letter C is sent.")
 
 
@@ -355,7 +355,9 @@ async def stopped_meanwhile(chat: ChatDriver) -> None:
         text="",
         command="stop",
     )
-    await chat.engine.inbox.accept(chat._channel, Parsed(events=(message,), response=WebhookResponse()))
+    await chat.engine.inbox.accept(
+        chat.engine.context.channels["test"], Parsed(events=(message,), response=WebhookResponse())
+    )
     while await chat.engine.context.store.pending_decisions("agent/test:bot:ana"):
         await asyncio.sleep(0)
 

@@ -267,7 +267,7 @@ async def test_done_is_told_only_after_the_effect(permitted: ChatDriver, till: T
     await permitted.says("ana", "charge C7 20")
     said = texts(permitted)[-2:]
     assert said[0] == "I am doing it, as you allowed until TIME (1 left): Pay 20 to “C7”"
-    assert said[1] == "This was confirmed, but it failed. It will not be tried again by itself: Pay 20 to “C7”"
+    assert said[1] == "It did not work: Pay 20 to “C7”"
     assert not any("Done under" in text for text in texts(permitted))
 
 
@@ -284,7 +284,7 @@ async def test_each_of_two_permitted_calls_of_a_reply_is_told(permitted: ChatDri
     await permitted.says("ana", "charge C7 70, charge C7 8")
     said = texts(permitted)[-4:]
     assert "Done under your permission: Pay 8 to “C7”\n\n8 paid." in said
-    assert "This was confirmed, but it failed. It will not be tried again by itself: Pay 70 to “C7”" in said
+    assert "It did not work: Pay 70 to “C7”" in said
     assert till.paid == [("C7", 10), ("C7", 8)]
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from channels import Address, Ambiguous, RateLimited, Unavailable, Undeliverable
+from channels import Address, Ambiguous, AnswerStopped, RateLimited, Unavailable, Undeliverable
 from gateway import Agent, AgentConfig, ChannelAgent, InMemoryCache, ToolContext, tool
 from gateway.engine import signs_of_life
 from gateway.engine.execution.executor import ActionExecutor
@@ -21,7 +21,7 @@ from gateway.providers.base import ToolCall as Call
 from gateway.store.types import Lease
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
-from tests.engine.rig import Platform, Rig, Worker, killed, rig, until
+from tests.engine.rig import Platform, Rig, Worker, here, killed, person_of, rig, until
 from tests.engine.streaming import Board, Typist
 
 LOOK = (Call(call_id="1", name="look"),)
@@ -261,6 +261,32 @@ async def test_a_stopped_turn_takes_its_text_away(chat: Rig, board: Board) -> No
         await asyncio.sleep(0.001)
     await chat.turns()
     assert "One" not in board.shown.values()
+
+
+async def test_a_stop_button_keeps_the_half_answer(chat: Rig, typist: Typist, board: Board) -> None:
+    """The open question stays, also beside the stop of another person."""
+    typist.writes(PAY)
+    await (await begun(chat, said="pay"))
+    await chat.turns()
+    turn = await begun(chat, said="And what is the weather?")
+    typist.writes("One **two")
+    await until(lambda: any(text.startswith("One") for text in board.shown.values()))
+    for name in ("bob", "ana"):
+        await chat.take(AnswerStopped(event_ids=(f"stop {name}",), address=here("ana"), person=person_of(name)))
+        renewals = chat.wire.calls["renew"]
+        while not turn.done() and (name == "ana" or chat.wire.calls["renew"] < renewals + 2):
+            chat.worker.context.nudge("turn", f"{chat.bot.name}/test:bot:ana")
+            await asyncio.sleep(0.001)
+        assert turn.done() == (name == "ana")
+    await turn
+    await chat.turns()
+    assert [text for text in board.shown.values() if "Pay" not in text] == ["One **two**…"]
+    assert len((await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana")).open) == 1
+    typist.writes("Sunny.", ())
+    await (await begun(chat, said="go on"))
+    said = [(message.role, message.content) for message in typist.requests[-1].messages]
+    assert ("assistant", "One **two**") in said
+    assert any(role == "event" and "stopped the answer here" in text for role, text in said)
 
 
 async def test_yes_to_a_growing_text_is_no_yes(chat: Rig, typist: Typist, board: Board) -> None:

@@ -48,7 +48,7 @@ _LEAD = re.compile(r"^(?:\d+\. )?(?:[✅❌❔🚫] )?")
 _DONE = re.compile(rf"({_VERBS}) (INV-\d+) is settled")
 
 CHANGED = "I have changed it:"
-REFUSED = ("Not done: ", "Not done. ")
+REFUSED = ("Not done: ", "Not done. ", "Not approved by ")
 UNDELIVERED = "This did not arrive in time"
 REPLACED = "Changed meanwhile"
 TOO_LATE = "This came too late to count"
@@ -68,7 +68,7 @@ _NOT_DONE = (
     "The bot has been changed since",
     "This was confirmed, but could not be started",
 )
-_FAILED = "This was confirmed, but "
+_FAILED = ("This was confirmed, but ", "It did not work: ")
 
 
 class Asked(NamedTuple):

@@ -125,7 +125,7 @@ def test_prompt_names_the_people_allowed_to_confirm() -> None:
         asked(named)
     )
     assert "test:bot" not in read(asked(one)) + read(asked(two)), "nobody reads an address"
-    assert "Only the person who asked can answer." in read(asked(record(address=GROUP)))
+    assert "Only Ana can answer." in read(asked(record(address=GROUP)))
     assert "Only the person" not in read(asked(record()))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from channels import AskfirstError
 from gateway.agent import Agent
 from gateway.channel_agent import ChannelAgent
 from gateway.testing import ScriptedProvider
@@ -324,6 +325,34 @@ def test_template_holds_plain_names_only(text: str) -> None:
 def test_a_misspelt_name_is_recognised() -> None:
     with pytest.raises(ValueError, match=r"did you mean \{invoice_id\}\?"):
         Template("Delete {invoice}?", ["invoice_id"])
+
+
+IN_TWO = {"de": "{invoice_id} löschen?", "en": "Delete {invoice_id}?"}
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("de", "“7” löschen?"), ("de-AT", "“7” löschen?"), ("fr", "Delete “7”?")]
+)
+async def test_question_has_the_template_of_the_language(language: str, text: str) -> None:
+    made, ctx = deleting(IN_TWO), replace(CTX, language=language)
+    assert (await made.preview({"invoice_id": "7"}, ctx)).text == text
+    assert made.matches(asked(deleting(dict(reversed(IN_TWO.items())))))
+    assert not made.matches(asked(deleting({**IN_TWO, "de": "{invoice_id} entfernen?"})))
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        ({}, "has no template"),
+        ({"xx": "Delete?"}, "'xx' is no language"),
+        ({"en": "Delete {nope}?"}, "not an argument"),
+        ({"en": 7}, "confirm"),
+    ],
+    ids=str,
+)
+def test_wrong_templates_of_languages_are_refused(ask: Any, words: str) -> None:
+    with pytest.raises(AskfirstError, match=words):
+        deleting(ask)
 
 
 async def test_a_value_is_not_read_as_a_template() -> None:

@@ -302,9 +302,10 @@ def test_no_value_of_a_question_becomes_a_link() -> None:
 
 
 def test_task_list_item_becomes_a_checkbox() -> None:
-    box = '<li class="task"><input type="checkbox" disabled{}> {}</li>\n'
-    html = to_html("- [ ] one\n- [x] https://a.example\n- [y] three\n\n[ ] four")
-    tasks = box.format("", "one") + box.format(" checked", linked("https://a.example"))
+    box = '<li class="task"><input type="checkbox" disabled{} aria-label="{}"> {}</li>\n'
+    html = to_html('- [ ] one "or" `two`\n- [x] https://a.example\n- [y] three\n\n[ ] four')
+    one = box.format("", "one &quot;or&quot; two", "one &quot;or&quot; <code>two</code>")
+    tasks = one + box.format(" checked", "https://a.example", linked("https://a.example"))
     assert html == f"<ul>\n{tasks}<li>[y] three</li>\n</ul>\n<p>[ ] four</p>\n"
 
 

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from channels import Address, Button, ButtonPress, Event, Message, Reply, Settled
+from channels import Address, AnswerStopped, Button, ButtonPress, Event, Message, Reply, Settled
 from gateway.store.errors import StoreUnavailable
 from tests.web.conftest import Bot, Start, opened
 
@@ -300,6 +300,38 @@ async def test_markdown_is_legible_on_every_width(bot: Bot, start: Start, contex
             name = "getComputedStyle(document.querySelectorAll('td')[1], '::before').content"
             assert await page.evaluate(name) == '"customer"'
             assert await page.evaluate("document.querySelector('#scroll').scrollWidth <= innerWidth")
+
+
+async def test_stop_button_stands_while_an_answer_is_written(bot: Bot, start: Start, context: BrowserContext) -> None:
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        stop, send = page.get_by_role("button", name="Stop the answer"), page.get_by_role("button", name="Send")
+        await expect(send).to_be_visible()
+        await bot.channel.typing(Address(channel="webchat", account="local", place=session))
+        await expect(send).to_be_hidden()
+        await stop.click()
+        await bot.arrived(2)
+        await page.get_by_label("Your message").fill("and then?")
+        await expect(send).to_be_visible()
+        await shows(bot, session, "half", Reply(text="Half an…"))
+        await expect(stop).to_be_hidden()
+    assert isinstance(bot.accepted[1], AnswerStopped)
+
+
+async def test_only_the_log_scrolls(bot: Bot, start: Start, context: BrowserContext) -> None:
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        for number in range(40):
+            await shows(bot, session, f"line {number}", Reply(text=f"message {number}"))
+        for width, height in ((1280, 800), (390, 844), (320, 640)):
+            await page.set_viewport_size({"width": width, "height": height})
+            assert await page.evaluate("document.scrollingElement.scrollHeight <= innerHeight")
+            await page.mouse.move(width / 2, 10)
+            await page.mouse.wheel(0, 5000)
+            await expect(page.get_by_label("Your message")).to_be_in_viewport()
+            await expect(page.get_by_role("heading", level=1)).to_be_in_viewport()
 
 
 async def test_empty_page_has_a_greeting_with_phrases_to_press(bot: Bot, start: Start, context: BrowserContext) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from channels import (
     Address,
+    AnswerStopped,
     Button,
     ButtonPress,
     Forged,
@@ -173,6 +174,12 @@ def test_a_press_is_read() -> None:
     assert (event.token, event.message_id) == ("00abc", "m1")
 
 
+def test_a_stop_is_an_event_of_the_session() -> None:
+    [event] = made().parse(request('{"client_id": "abcdefgh", "stop": true}')).events
+    assert isinstance(event, AnswerStopped) and event.person is not None
+    assert (event.address.place, event.event_ids) == (event.person.user_id, (f"{event.person.user_id}:abcdefgh",))
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -189,6 +196,8 @@ def test_a_press_is_read() -> None:
         '{"client_id": "abcdefgh", "text": "x", "after": 7}',
         '{"client_id": "abcdefgh", "text": "x", "after": "' + "7" * 201 + '"}',
         '{"client_id": "abcdefgh", "token": "t", "message_id": "m", "after": "m"}',
+        '{"client_id": "abcdefgh", "stop": false}',
+        '{"client_id": "abcdefgh", "stop": true, "text": "x"}',
         '{"client_id": "abcdefgh", "text": "' + "x" * 16_001 + '"}',
         "[" * 5000,
         "null",

@@ -11,7 +11,18 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, TypeAlias
 
-from channels import ButtonPress, CanAnswer, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person, Reply
+from channels import (
+    AnswerStopped,
+    ButtonPress,
+    CanAnswer,
+    ConversationMoved,
+    DeliveryReport,
+    Event,
+    Message,
+    OptOut,
+    Person,
+    Reply,
+)
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
 from gateway.engine.delivery.reports import LostMessage, record_report
@@ -109,6 +120,8 @@ class Judge:
                 return await self._held_up(conversation, event)
             case ButtonPress():
                 return await self._pressed(conversation, event, at)
+            case AnswerStopped():
+                return Judgement(None, decided=True, stop=True)
             case OptOut():
                 return await self._opted_out(conversation, event, at)
             case DeliveryReport():
@@ -282,7 +295,8 @@ class Judge:
         going = [a for a in actions.by_id.values() if a.state == "running" and a.requester == str(message.person)]
         lines = [say("stopped_running", a.language, preview=statement(a.preview)) for a in going]
         if withdrawn or running or not going:
-            lines.insert(0, say("stopped" if withdrawn or running or revoked else "stopped_nothing", language))
+            stopped = "stopped_waiting" if withdrawn else "stopped" if running or revoked else "stopped_nothing"
+            lines.insert(0, say(stopped, language))
         lines += [ending(actions.by_id[a.pending_action_id], at) for a in withdrawn if a.state == "approved"]
         lines += [say("standing_revoked", language, covered=covered(each, language)) for each in revoked]
         tells = tuple(action.pending_action_id for action in (*withdrawn, *going))

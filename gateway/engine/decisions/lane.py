@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from channels import Address, ButtonPress, CanAnswer, Event, Message
+from channels import Address, AnswerStopped, ButtonPress, CanAnswer, Event, Message
 from gateway.access.suppression import update_suppression
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import Judge, Judgement
@@ -122,7 +122,8 @@ class Decisions:
         if isinstance(event, Message):
             person_line(transaction, self._context, conversation, event)
         if judgement.stop and event is not None:
-            transaction.signals.append((conversation, {"stop": str(event.person)}))
+            signal = "stop_answer" if isinstance(event, AnswerStopped) else "stop"
+            transaction.signals.append((conversation, {signal: str(event.person)}))
         if actions is not None:
             await actions.write(transaction)
             address = _address(actions, stored)

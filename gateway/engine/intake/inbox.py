@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl
 
 from channels import (
     Address,
+    AnswerStopped,
     AskfirstError,
     ButtonPress,
     CanAnswer,
@@ -65,7 +66,7 @@ from gateway.wording import say
 
 log = logging.getLogger("askfirst.inbox")
 
-_OF_A_PERSON = (Message, MessageEdited, ButtonPress, Reaction)
+_OF_A_PERSON = (Message, MessageEdited, ButtonPress, AnswerStopped, Reaction)
 """Events that only a person causes. Without a person, like some posts in channels, they are not accepted."""
 _MOST_WARNED = 100
 _NOTED_SECONDS = 3600.0

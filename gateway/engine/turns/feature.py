@@ -37,6 +37,11 @@ class LivePreview(LiveText, Protocol):
     since: datetime | None
     """The earliest time at which this attempt's text may have been seen; None before."""
 
+    @property
+    def words(self) -> str:
+        """The words of the model's reply so far."""
+        ...
+
     def is_shown(self) -> bool:
         """Return True if a part of the text has been shown."""
         ...

@@ -1,4 +1,4 @@
-"""Signals for ending a running turn: /stop, or another message of the same person."""
+"""Signals for ending a running turn: /stop, a stop button, or another message of the same person."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class SignalInbox:
     stopping: Stopping = field(default_factory=Stopping)
     """Set when the turn must end at the next step."""
     stopped: bool = False
-    """True after /stop: the turn asks no question."""
+    """True after /stop or a press on the stop button: the turn asks no question."""
+    keeps_answer: bool = False
+    """True after a press on the stop button: the words written so far are the answer."""
 
     def on_signal(self, signal: Json) -> None:
         """Receive a signal of the store."""
@@ -31,6 +33,9 @@ class SignalInbox:
         match signal:
             case {"stop": self.person}:
                 self.stopped = True
+                self.stopping.set()
+            case {"stop_answer": self.person}:
+                self.stopped = self.keeps_answer = True
                 self.stopping.set()
             case {"interrupt": self.person, "event": event_id} if not self._takes(event_id):
                 self.stopping.set()

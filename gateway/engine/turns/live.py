@@ -114,6 +114,11 @@ class StreamedText:
         self._progress = ""
         self._show()
 
+    @property
+    def words(self) -> str:
+        """The words of the reply so far."""
+        return "" if self._is_old else "".join(self._pieces).strip()
+
     def restart(self) -> None:
         """Begin a reply. The text of the earlier reply stays until the new text replaces it."""
         self._is_old = True

@@ -15,6 +15,7 @@ from functools import partial
 
 from channels import Reply
 from channels.direct import DirectChannel
+from channels.formatting import finished
 from gateway.access.suppression import has_opted_out
 from gateway.agent.interceptors import InterceptorFailed
 from gateway.bot.turn import ActionProposer, Outcome, Turn, answer_with_model
@@ -60,6 +61,7 @@ _MOST_WINDOWS = 5
 _SUSPECT_SECONDS = 1.0
 """The wait of a suspect turn while another suspect turn runs in this process."""
 _STOPPED = "The person stopped this turn with /stop. It has no answer."
+_ANSWER_STOPPED = "The person stopped the answer here. What was to follow is not wanted."
 
 
 class TurnRunner:
@@ -265,7 +267,7 @@ class TurnRunner:
         else:
             outcome = await self._run_bot(turn, language, history)
             if outcome.stop_reason == "cancelled" and turn.signals.stopped:
-                outcome.transcript += to_entries([ModelMessage(role="event", content=_STOPPED)])
+                _note_stop(turn, outcome, language)
         trim = self._transcripts.trim(history, outcome.transcript)
         await self._concluder.conclude(turn, outcome, language, trim.cuts if trim is not None else ())
         took = milliseconds_since(began)
@@ -366,3 +368,14 @@ class TurnRunner:
 def _progress(turn: RunningTurn, asked: Turn) -> list[ModelMessage]:
     """Return the messages of a turn without an end, for the transcript."""
     return [*asked.notes, *asked.model_messages, *turn.journal.messages()]
+
+
+def _note_stop(turn: RunningTurn, outcome: Outcome, language: str) -> None:
+    """Note a stop for the model. After a press on the stop button, the words written so far are the answer."""
+    if not turn.signals.keeps_answer:
+        outcome.transcript += to_entries([ModelMessage(role="event", content=_STOPPED)])
+        return
+    words = finished(turn.preview.words) if turn.preview is not None else ""
+    outcome.replies = [Reply(text=f"{words}…" if words else say("stopped", language))]
+    said = [ModelMessage(role="assistant", content=words)] if words else []
+    outcome.transcript += to_entries([*said, ModelMessage(role="event", content=_ANSWER_STOPPED)])

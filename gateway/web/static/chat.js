@@ -9,6 +9,7 @@ const at = (id) => document.getElementById(id);
 const texts = JSON.parse(document.body.dataset.texts); // in the person's language, as all that the page says
 const log = at("log"), scroll = at("scroll"), text = at("text"), state = at("state");
 const typing = at("typing"), draft = at("draft"), newest = at("newest"), empty = at("empty");
+const stop = at("stop"), send = at("send");
 
 const STATES = { connecting: texts.connecting, open: texts.connected, lost: texts.reconnecting, ended: texts.ended };
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
@@ -301,17 +302,33 @@ const show = (entry) => {
   stopTyping();
 };
 
+// While an answer is written, the button beside the box stops it.
+const showStop = () => {
+  const writes = !typing.hidden || !draft.hidden;
+  if (stop.hidden && writes) stopId = freshId();
+  stop.hidden = !writes;
+  send.hidden = writes && !text.value.trim();
+};
+let stopId = freshId();
+stop.addEventListener("click", async () => {
+  stop.disabled = true;
+  await post("chat/stops", { client_id: stopId, stop: true });
+  stop.disabled = false;
+  text.focus();
+});
+
 let typingEnds;
-const stopTyping = () => { clearTimeout(typingEnds); typing.hidden = true; };
+const stopTyping = () => { clearTimeout(typingEnds); typing.hidden = true; showStop(); };
 const startTyping = () => {
   clearTimeout(typingEnds);
   typingEnds = setTimeout(stopTyping, TYPING_MS);
   following(() => { typing.hidden = false; });
+  showStop();
 };
 
 // The answer as far as it is written: no message yet, so it has no id and is not announced.
 let draftEnds;
-const stopDraft = () => { clearTimeout(draftEnds); draft.hidden = true; draft.replaceChildren(); };
+const stopDraft = () => { clearTimeout(draftEnds); draft.hidden = true; draft.replaceChildren(); showStop(); };
 const showDraft = ({ html }) => {
   clearTimeout(draftEnds);
   draftEnds = setTimeout(stopDraft, DRAFT_MS);
@@ -322,6 +339,7 @@ const showDraft = ({ html }) => {
     nameCells(bubble);
     draft.hidden = false;
   });
+  showStop();
 };
 
 const setState = (name) => {
@@ -372,7 +390,7 @@ listen(() => `chat/events?after=${last}`, {
 
 text.value = sessionStorage.getItem("draft") ?? "";
 const keepDraft = () => sessionStorage.setItem("draft", text.value);
-text.addEventListener("input", keepDraft);
+text.addEventListener("input", () => { keepDraft(); showStop(); });
 
 const files = openFiles({ texts, freshId, sizeOf, onEnded: () => setState("ended") });
 
