@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,6 +33,17 @@ SECONDS = st.sampled_from([1.0, 7.0, 30.0, 61.0, 400.0, 905.0])
 CHANGES: Any = st.sampled_from(get_args(Change))
 
 
+_HANGS_SECONDS = 120.0
+
+
+def _places_of(waiting: Any) -> Iterator[str]:
+    """Yield the functions and lines in which a coroutine waits, the outermost first."""
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None)
+        yield f"{waiting.__qualname__}:{frame.f_lineno}" if frame is not None else repr(waiting)[:200]
+        waiting = getattr(waiting, "cr_await", None)
+
+
 class Violated(AssertionError):
     """The witness saw a violation."""
 
@@ -51,7 +62,15 @@ class Ground(RuleBasedStateMachine):
         self.asked = 0
 
     def run(self, work: Coroutine[Any, Any, Any]) -> None:
-        self.loop.run_until_complete(work)
+        self.loop.run_until_complete(self._in_time(work))
+
+    async def _in_time(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a piece of work. A piece that hangs violates, with the place where each task waits."""
+        done, waiting = await asyncio.wait([asyncio.ensure_future(work)], timeout=_HANGS_SECONDS)
+        if waiting:
+            waits = [f"{task.get_name()}: {' < '.join(_places_of(task.get_coro()))}" for task in asyncio.all_tasks()]
+            raise Violated("\n".join(["a step hangs", *waits, *self.witness.log]))
+        done.pop().result()
 
     def then(self, work: Coroutine[Any, Any, Any], off: bool) -> None:
         """Run a step, and with `off` the resulting work."""
