@@ -7,26 +7,30 @@ from pathlib import Path
 
 import click
 
-_TEMPLATES = {
-    "bot.py": "bot.py.txt",
-    "test_bot.py": "test_bot.py.txt",
-    ".env.example": "env.example.txt",
-    ".gitignore": "gitignore.txt",
-}
+_BOTS = ("tasks", "support", "ops", "nightly")
+_BESIDE = {".env.example": "env.example.txt", ".gitignore": "gitignore.txt"}
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=Path())
-def init(directory: Path) -> None:
+@click.option(
+    "--template",
+    type=click.Choice(_BOTS),
+    default="tasks",
+    help="tasks: a list that asks. support: refunds that a manager decides. ops: restarts, with permissions. "
+    "nightly: a job for cron.",
+)
+def init(directory: Path, template: str) -> None:
     """Write a small bot, its test, an example of its settings and a .gitignore into DIRECTORY (or this one).
 
     No file is overwritten: when one of the files is there already, none is written.
     """
-    if there := [name for name in _TEMPLATES if (directory / name).exists()]:
+    written = {"bot.py": f"{template}.py.txt", "test_bot.py": f"test_{template}.py.txt", **_BESIDE}
+    if there := [name for name in written if (directory / name).exists()]:
         raise click.ClickException(f"nothing was written: {directory} already has {', '.join(there)}")
     directory.mkdir(parents=True, exist_ok=True)
-    for name, template in _TEMPLATES.items():
+    for name, source in written.items():
         with (directory / name).open("x", encoding="utf-8") as file:
-            file.write((files("gateway.cli") / "templates" / template).read_text("utf-8"))
+            file.write((files("gateway.cli") / "templates" / source).read_text("utf-8"))
         click.echo(f"Wrote {directory / name}")
     click.echo(f"\nTry it:   askfirst dev {directory / 'bot.py'}\nTest it:  pytest {directory}")

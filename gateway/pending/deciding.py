@@ -524,11 +524,17 @@ def _pass_on(
         ask_for_code(actions, ballot)
         return PressFeedback(key="say_code", values={"code": ballot.code}, told=True)
     voter, name = (str(person), person.name) if person is not None else ("", None)
-    voted = ballot
-    if not is_of_place:  # in a place, each member has a vote
-        voted = replace(ballot, state="approved", vote=intent, decided_at=at, decided_by=voter, decided_name=name)
-    voted = replace(voted, remark=remark or None)
-    actions.put(voted, "ballot_voted", voter, at)
+    voted = replace(
+        ballot,
+        state="approved",
+        vote=intent,
+        decided_at=at,
+        decided_by=voter,
+        decided_name=name,
+        remark=remark or None,
+    )
+    # The ballot of a place stays open: each member has a vote.
+    actions.put(ballot if is_of_place else voted, "ballot_voted", voter, at)
     if intent == "cancel" and voter != ballot.requester:
         actions.index = actions.index.refused_by_approver(ballot.kind, ballot.requester, at)
     actions.changes.no_longer_due(voted, "undelivered")

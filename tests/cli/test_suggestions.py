@@ -90,8 +90,9 @@ def test_each_command_of_an_operator_exists(written: str) -> None:
 # ── the bot that init writes ──
 
 
-def test_the_generated_test_passes(tmp_path: Path) -> None:
-    made = CliRunner().invoke(main, ["init", str(tmp_path / "new")])
+@pytest.mark.parametrize(("template", "tests"), [("tasks", 3), ("support", 2), ("ops", 1), ("nightly", 2)])
+def test_the_generated_test_passes(template: str, tests: int, tmp_path: Path) -> None:
+    made = CliRunner().invoke(main, ["init", str(tmp_path / "new"), "--template", template])
     assert made.exit_code == 0, made.output
     assert {path.name for path in (tmp_path / "new").iterdir()} == {
         "bot.py",
@@ -108,7 +109,7 @@ def test_the_generated_test_passes(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "3 passed" in run.stdout
+    assert f"{tests} passed" in run.stdout
 
 
 def test_env_example_names_all_needed_settings_and_sets_none(tmp_path: Path) -> None:
