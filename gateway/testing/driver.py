@@ -256,7 +256,9 @@ def _person(written: str) -> Person:
 
 def _address(person: str) -> Address:
     """Return the address of a person's own chat."""
-    played = _person(person)
+    if person.count(":") < 2:
+        return Address(channel=_ChatChannel.name, account="bot", place=person)
+    played = Person.parse(person)
     return Address(channel=played.channel, account=played.account, place=played.user_id)
 
 

@@ -75,7 +75,7 @@ async def test_newcomer_is_admitted_and_removed_while_a_server_runs(here: Path, 
         await process.url()
         await ana.telegram.person_says(ana.user, ana.user, "hello")
         told_ana = await ana.hears("Sorry, I talk only to people I know.")
-        code = told_ana.text.partition("runs me: ")[2][:9]
+        code = told_ana.text.partition("runs this bot: ")[2][:9]
         shown = (await command("people", "list", env=env)).stdout
         assert [who, "Ana"] == shown.splitlines()[1].split()[:2] and code in shown
         assert f"ASKFIRST_ALLOW=pairing,{who}" in shown.splitlines()
@@ -431,7 +431,7 @@ async def test_an_unknown_outcome_is_settled_once_and_told(state: Any) -> None:
         while not await chat.engine.idle():
             await asyncio.sleep(0.001)
         assert await operator.pending() == []
-        assert ("Done: Pay 5" if state == "done" else "but it failed") in chat.last.text
+        assert ("Done: Pay 5" if state == "done" else "It did not work") in chat.last.text
         assert (await operator.action(action_id))["outcome"] == "settled by operator"
         [line] = await shared.store.read(Key(shared.store.partition(""), "audit"), last=1)
         assert isinstance(line.value, dict)

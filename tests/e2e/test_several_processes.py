@@ -194,7 +194,7 @@ async def test_finding_12_a_frozen_worker_knows_better_than_a_probe(stage: Stage
     await stage.business.reached.wait()
     one.signal(signal.SIGSTOP)
     await stage.start()
-    await stage.until(lambda: any("it failed" in text for text in stage.texts(ben)))
+    await stage.until(lambda: any("It did not work" in text for text in stage.texts(ben)))
     assert stage.business.done == []
     stage.business.release.set()
     one.signal(signal.SIGCONT)

@@ -157,7 +157,7 @@ async def test_kill_in_an_idempotent_effect_reruns_it_with_its_key(stage: Stage)
     assert stage.business.happened("delete") == ["INV-1"]
 
 
-@pytest.mark.parametrize(("when", "said"), [("after", "Done"), ("before", "it failed")])
+@pytest.mark.parametrize(("when", "said"), [("after", "Done"), ("before", "It did not work")])
 async def test_kill_in_an_effect_with_a_probe_asks_the_probe(stage: Stage, when: str, said: str) -> None:
     await stage.dies_in_effect(when, await stage.asks("send_invoice"))
     await stage.until(lambda: any(said in text for text in stage.texts()))
