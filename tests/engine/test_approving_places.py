@@ -139,6 +139,7 @@ async def test_requester_votes_where_the_author_says_so(invoices: Invoices) -> N
     async with driver(invoices, need=2, requester=True) as chat:
         await chat.says("ana", "delete 42")
         await presses(chat, "Confirm", member("ana"))
+        assert any("1 of 2" in text for text in texts(chat, "#office"))
         await chat.says("ana", f"OK {code(chat, 'ana')}")
         assert invoices.deleted == []
         await presses(chat, "Confirm", member("ben"))
