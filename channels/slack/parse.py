@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal
 from urllib.parse import parse_qsl
 
@@ -125,11 +125,16 @@ class PayloadReader:
         account = self._account or theirs
         if not account:
             return _NOT_UNDERSTOOD
+        is_wide = installed is not None and installed.get("is_enterprise_install")
+        ours = (
+            installed.get("enterprise_id") if installed is not None else None,
+            callback.get("context_team_id") if is_wide else None,
+        )
         match kind:
             case "message" if subtype == "message_changed":
                 return self._edited(event_id, account, event, bot_user)
             case "message" | "app_mention" if subtype in _WRITTEN:
-                return self._message(event_id, account, callback.get("team_id"), event, bot_user)
+                return self._message(event_id, account, ours, event, bot_user)
             case "message":
                 return _NOTHING
             case "reaction_added" | "reaction_removed":
@@ -137,7 +142,9 @@ class PayloadReader:
             case _:
                 return _NOT_UNDERSTOOD
 
-    def _message(self, event_id: str, account: str, here: str | None, event: Event, bot_user: str | None) -> Parsed:
+    def _message(
+        self, event_id: str, account: str, ours: Collection[str | None], event: Event, bot_user: str | None
+    ) -> Parsed:
         channel, user, ts, thread_ts = event.get("channel"), event.get("user"), event.get("ts"), event.get("thread_ts")
         if event.get("bot_id") or (user and (user == bot_user or _is_system(user))):
             return _NOTHING
@@ -157,7 +164,7 @@ class PayloadReader:
             # Slack reports a mention in a channel that the bot reads twice: as a message and as a mention.
             event_ids=(event_id, f"{channel}/{ts}"),
             address=self._address(account, channel, _thread(channel, ts, thread_ts)),
-            person=self._person(account, user, home=event.get("user_team"), here=here),
+            person=self._person(account, user, home=event.get("user_team"), ours=ours),
             sent_at=moment(ts),
             text=words,
             command=command,
@@ -236,7 +243,8 @@ class PayloadReader:
                     user["id"],
                     user.get("username") or user.get("name"),
                     home=user.get("team_id"),
-                    here=team["id"] if team else None,
+                    # `team` may be the presser's own: for a whole organisation it proves nothing.
+                    ours=(enterprise["id"] if enterprise else None,),
                 ),
                 sent_at=moment(action["action_ts"]),
                 answer_to=_answer_to(actions.get("response_url"), address.thread),
@@ -259,11 +267,10 @@ class PayloadReader:
         name: str | None = None,
         *,
         home: str | None = None,
-        here: str | None = None,
+        ours: Collection[str | None] = (),
     ) -> Person:
-        """Return a person. `home` is the person's own workspace. `here` is the workspace of an organisation's event."""
-        own = here if account.startswith("E") else account
-        is_guest = home is not None and home != own
+        """Return a person. `home` is the person's own workspace, and `ours` are the workspaces of the installation."""
+        is_guest = home is not None and home not in (account, *ours)
         return Person(
             channel=self._channel, account=account, user_id=user_id or "", name=name or None, is_guest=is_guest
         )

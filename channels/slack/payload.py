@@ -98,6 +98,8 @@ class Event(TypedDict, total=False):
 class EventCallback(TypedDict, total=False):
     type: Required[Literal["event_callback"]]
     team_id: str | None
+    context_team_id: str | None
+    """The workspace of the installation. In a channel shared with another company, `team_id` may be the other's."""
     event_id: Required[_NonEmpty]
     event: Required[Event]
     authorizations: list[Authorization] | None

@@ -23,6 +23,7 @@ from gateway.pending.prompting import show_prompt
 from gateway.pending.propose import ProposalRefused, asked_elsewhere, propose_action
 from gateway.pending.tokens import make_code
 from gateway.tools import Preview, Tool, ToolContext, ToolError
+from gateway.tools.approver_places import place_of
 from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, changed
 from gateway.tools.pending_action import Ballot
 
@@ -64,7 +65,7 @@ def preview(bot: BotRef, tool_name: str, arguments: str, *, written: str, markdo
         click.echo(f"{file}\n")
     for number, shown in enumerate(prompts):
         if number:
-            click.echo("\nEach approver reads, in a chat of their own:\n")
+            click.echo("\nEach approver reads:\n")
         click.echo(shown.text if markdown else from_markdown(shown.text))
         click.echo("\n" + "  ".join(f"[ {button.label} ]" for button in shown.buttons))
     if warning:
@@ -105,7 +106,9 @@ async def _prompts(
             language=language,
             turn_started=actions.now,
             answer_window_seconds=bot.answer_window_seconds,
-            ballots={each: Ballot(person=each, conversation=f"preview/{each}") for each in elsewhere},
+            ballots={
+                each: Ballot(person=each, conversation=f"preview/{each}", address=place_of(each)) for each in elsewhere
+            },
             approvers=rule,
         )
         if isinstance(proposed, ProposalRefused):

@@ -452,7 +452,7 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
         if action.ballot_of is None and asks_others(action):
             rule = f"{say('asked_by', language, letters, name=asker(action))} {rule}"
         return f"{answer} {rule}"
-    if is_in_group(action):
+    if is_in_group(action) and action.ballot_of is None:
         name = named(action.requester_name) if action.requester_name else asker(action)
         return f"{answer} {say('prompt_requester_only', language, letters, name=name)}"
     return answer

@@ -60,7 +60,7 @@ def approver_of(action: PendingAction, person: Person) -> str | None:
     people = action.ballot_of.people if action.ballot_of is not None else action.approvers
     if str(person) == action.requester and str(person) not in people:
         return None
-    return place_around(action.approvers, action.address, person)
+    return place_around(action.approvers, action.address, person, action.conversation)
 
 
 def may_refuse(action: PendingAction, person: str) -> bool:

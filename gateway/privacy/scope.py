@@ -94,7 +94,8 @@ async def find_scope(store: Store, bot: str, who: str) -> Extent:
         if person is not None and name not in goes and person in _people_of(each)
     }
     shared = groups | {each.conversation for each in (*goes.values(), *decided.values())}
-    shared |= {ballot.conversation for each in goes.values() for ballot in each.ballots if ballot.conversation}
+    asked = [*goes.values(), *decided.values()]
+    shared |= {ballot.conversation for each in asked for ballot in each.ballots if ballot.conversation}
     return Extent(
         bot=bot,
         person=person,

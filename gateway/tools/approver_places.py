@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from channels import Address, Person
 
 _PREFIX = "place:"
-_WITHOUT_GROUPS = frozenset({"sms", "whatsapp", "webchat"})
+_WITHOUT_GROUPS = frozenset({"sms", "whatsapp", "webchat", "app", "place"})
+_GROUPS_BEGIN: Mapping[str, tuple[str, ...]] = {"slack": ("C", "G"), "telegram": ("-",)}
+"""Channel -> the beginnings of the ids of groups. https://core.telegram.org/bots/api#chat, and Slack's channel ids."""
 
 
 def place_of(approver: str) -> Address | None:
@@ -20,13 +22,20 @@ def place_of(approver: str) -> Address | None:
 
 
 def written(approver: str) -> str:
-    """Return the one written form of a person or a place. Raises ValueError for a text that names neither."""
+    """Return the written form of a person or a place. Raises ValueError for any other text."""
     if not approver.startswith(_PREFIX):
+        if approver.lower().startswith(_PREFIX):
+            raise ValueError(f"not a person: {approver!r} (a place begins with {_PREFIX!r})")
         return str(Person.parse(approver))
     place = place_of(approver)
-    if place is None or place.channel in _WITHOUT_GROUPS or Address.parse(approver.removeprefix(_PREFIX)).thread:
+    if place is None or not _is_group(place) or Address.parse(approver.removeprefix(_PREFIX)).thread:
         raise ValueError(f"not a place: {approver!r} (write place: and a Slack channel or a Telegram group)")
     return written_place(place)
+
+
+def _is_group(place: Address) -> bool:
+    begins = _GROUPS_BEGIN.get(place.channel)
+    return place.channel not in _WITHOUT_GROUPS and (begins is None or place.place.startswith(begins))
 
 
 def written_place(address: Address) -> str:
@@ -40,16 +49,17 @@ def is_place(approver: str, address: Address) -> bool:
     return place is not None and _group(place) == _group(address)
 
 
-def place_around(approvers: Collection[str], address: Address | None, person: Person) -> str | None:
-    """Return the approver that names the group of this address, if this person is a member who may vote there.
+def place_around(approvers: Collection[str], address: Address | None, person: Person, conversation: str) -> str | None:
+    """Return the approver naming the group of this conversation, if this person is a member with a vote there.
 
-    Bots, anonymous admins, and guests of another workspace may not.
+    Bots, anonymous admins, and guests of another workspace may not. A group that was moved keeps its conversation.
     """
     if address is None or person.is_bot or person.is_guest:
         return None
     if (person.channel, person.account) != (address.channel, address.account):
         return None
-    return next((approver for approver in approvers if is_place(approver, address)), None)
+    around = f"{_PREFIX}{conversation.partition('/')[2]}/"
+    return next((each for each in approvers if is_place(each, address) or around.startswith(f"{each}/")), None)
 
 
 def are_enough(approvers: Collection[str], need: int) -> bool:

@@ -109,8 +109,8 @@ class Approvers:
             raise ValueError(f"Approvers(need=...) is 1 or more, not {self.need}")
         object.__setattr__(self, "standin", _written(self.standin))
         if callable(self.people):
-            if not inspect.iscoroutinefunction(self.people):
-                raise ValueError("Approvers(people=...) is a list of persons, or an async function")
+            if not inspect.iscoroutinefunction(self.people) or not _takes_nothing(self.people):
+                raise ValueError("Approvers(people=...) is a list of persons, or an async function without parameters")
             return
         people = _written(self.people)
         if twice := [person for person in self.standin if person in people]:
@@ -134,7 +134,9 @@ class Approvers:
             if isinstance(found, str):
                 raise TypeError("the function returned one text, not a list of persons")
             people = _written(found)
-        except Exception as error:  # the author's code: a failure ends no turn
+        except (Exception, asyncio.CancelledError) as error:  # the author's code: a failure ends no turn
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise  # the turn itself is cancelled
             log.error("the function of Approvers(people=...) failed: %s", describe_error(error))
             raise NoApprovers("Not asked: the people who approve this cannot be found now. Try later.") from error
         if not people or not are_enough(people, self.need - self.requester):
@@ -142,6 +144,18 @@ class Approvers:
             raise NoApprovers("Not asked: too few people may approve this now.")
         standin = tuple(person for person in self.standin if person not in people)
         return replace(self, people=people, standin=standin)
+
+
+def _takes_nothing(function: NamePeople) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return all(
+        each.default is not each.empty or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters
+    )
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _written(people: Sequence[str]) -> tuple[str, ...]:

@@ -359,7 +359,7 @@ def test_preview_with_approvers_shows_both_questions(here: Path) -> None:
     (here / "bot.py").write_text(APPROVED)
     shown = preview("refund", '{"order": "A-17"}', "--person", "telegram:1:42")
     assert shown.exit_code == 0, shown.output
-    own, approvers = shown.output.split("\nEach approver reads, in a chat of their own:\n")
+    own, approvers = shown.output.split("\nEach approver reads:\n")
     assert "Refund A-17 to telegram:1:42?" in own and "I have asked our managers." in own
     assert own.endswith("[ Cancel ]  [ Change ]\n")
     assert "Telegram 42 asks for your approval." in approvers and approvers.endswith("[ Confirm ]  [ Cancel ]\n")

@@ -285,6 +285,7 @@ async def test_function_names_the_approvers_once_a_question(invoices: Invoices) 
         (["nobody"], "cannot be found now"),
         (BEN, "cannot be found now"),
         (RuntimeError("the rota's password is 1234"), "cannot be found now"),
+        (asyncio.CancelledError(), "cannot be found now"),
     ],
     ids=str,
 )
@@ -292,7 +293,7 @@ async def test_question_without_enough_named_people_is_not_asked(
     named: Any, told: str, invoices: Invoices, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def on_call() -> list[str]:
-        if isinstance(named, Exception):
+        if isinstance(named, BaseException):
             raise named
         return cast("list[str]", named)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from channels import Address, Ambiguous, AnswerStopped, RateLimited, Unavailable, Undeliverable
-from gateway import Agent, AgentConfig, ChannelAgent, InMemoryCache, ToolContext, tool
+from gateway import Agent, AgentConfig, ChannelAgent, InMemoryCache, ToolContext, emit_artifact, tool
 from gateway.engine import signs_of_life
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.leases import prefetch
@@ -287,6 +287,52 @@ async def test_a_stop_button_keeps_the_half_answer(chat: Rig, typist: Typist, bo
     said = [(message.role, message.content) for message in typist.requests[-1].messages]
     assert ("assistant", "One **two**") in said
     assert any(role == "event" and "stopped the answer here" in text for role, text in said)
+
+
+async def stopped(chat: Rig, turn: asyncio.Task[object]) -> None:
+    """Press the stop button, and send all that follows."""
+    await chat.take(AnswerStopped(event_ids=("stop",), address=here("ana"), person=person_of("ana")))
+    while not turn.done():
+        chat.worker.context.nudge("turn", f"{chat.bot.name}/test:bot:ana")
+        await asyncio.sleep(0.001)
+    await chat.turns()
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("Use:\n```python\nprint(1)", "Use:\n```python\nprint(1)\n```\n\n…"),
+        ("Use:\n```\nx\n```", "Use:\n```\nx\n```\n\n…"),
+        ("a [link](https://a", "a link…"),
+        ("", "Stopped."),
+    ],
+)
+async def test_half_answer_is_whole_markdown(words: str, left: str, chat: Rig, typist: Typist, board: Board) -> None:
+    turn = await begun(chat)
+    if words:
+        typist.writes(words)
+        await until(lambda: board.shown)
+    await stopped(chat, turn)
+    assert [*board.shown.values()] == [left]
+
+
+async def test_a_stop_button_keeps_files_and_words_before_a_tool(tmp_path: Path, typist: Typist, board: Board) -> None:
+    @tool(read_only=True)
+    async def report() -> str:
+        """Make a report."""
+        emit_artifact(content=b"hello", filename="r.txt", mime_type="text/plain")
+        return "made"
+
+    async with rig(ChannelAgent(Agent([report], provider=typist)), tmp_path, board) as chat:
+        turn = await begun(chat, "I make it.")
+        typist.writes((Call(call_id="1", name="report"),))
+        await until(lambda: len(typist.requests) == 2)
+        await stopped(chat, turn)
+        assert [*board.shown.values()] == ["I make it.", "r.txt"]
+        typist.writes("Yes.", ())
+        await (await begun(chat, said="go on"))
+        said = [message.content for message in typist.requests[-1].messages if message.role == "assistant"]
+        assert said.count("I make it.") == 1
 
 
 async def test_yes_to_a_growing_text_is_no_yes(chat: Rig, typist: Typist, board: Board) -> None:

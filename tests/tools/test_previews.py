@@ -447,6 +447,10 @@ def test_a_duration_must_be_positive_and_finite(ttl_seconds: float) -> None:
         Confirm(ttl_seconds=ttl_seconds)
 
 
+async def named_with_order(order: str) -> list[str]:
+    return [order]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -459,6 +463,7 @@ def test_a_duration_must_be_positive_and_finite(ttl_seconds: float) -> None:
         ({"people": ["slack:T1:U7", " x:y: "]}, "not a person: 'x:y:'"),
         ({"people": ["slack:T1:U7"], "need": 0}, "1 or more, not 0"),
         ({"people": lambda: ["slack:T1:U7"]}, "or an async function"),
+        ({"people": named_with_order}, "without parameters"),
     ],
 )
 def test_approver_rule_that_cannot_be_met_is_refused(options: dict[str, Any], words: str) -> None:

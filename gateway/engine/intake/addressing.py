@@ -96,7 +96,7 @@ class Addressing:
         person = str(message.person)
         return any(
             person in (entry.requester, *entry.approvers)
-            or place_around(entry.approvers, message.address, message.person) is not None
+            or place_around(entry.approvers, message.address, message.person, conversation) is not None
             for entry in read.index.open
         )
 

@@ -246,7 +246,7 @@ class Inbox:
             return False
         conversation = await self._conversation(event)
         asked = (await self._context.load_index(conversation)).index.open
-        around = [place_around(entry.approvers, event.address, event.person) for entry in asked]
+        around = [place_around(entry.approvers, event.address, event.person, conversation) for entry in asked]
         return any(around) and await self._decides(event, conversation)
 
     async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:

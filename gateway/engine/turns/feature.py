@@ -39,7 +39,12 @@ class LivePreview(LiveText, Protocol):
 
     @property
     def words(self) -> str:
-        """The words of the model's reply so far."""
+        """The words of the model's reply so far; before the first word of a reply, those of the reply before."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """True if `words` are a whole reply, before the first word of the next one."""
         ...
 
     def is_shown(self) -> bool:

@@ -116,8 +116,13 @@ class StreamedText:
 
     @property
     def words(self) -> str:
-        """The words of the reply so far."""
-        return "" if self._is_old else "".join(self._pieces).strip()
+        """The words of the reply so far; before the first word of a reply, those of the reply before."""
+        return "".join(self._pieces).strip()
+
+    @property
+    def is_whole(self) -> bool:
+        """True if `words` are a whole reply, before the first word of the next one."""
+        return self._is_old
 
     def restart(self) -> None:
         """Begin a reply. The text of the earlier reply stays until the new text replaces it."""

@@ -375,7 +375,10 @@ def _note_stop(turn: RunningTurn, outcome: Outcome, language: str) -> None:
     if not turn.signals.keeps_answer:
         outcome.transcript += to_entries([ModelMessage(role="event", content=_STOPPED)])
         return
-    words = finished(turn.preview.words) if turn.preview is not None else ""
-    outcome.replies = [Reply(text=f"{words}…" if words else say("stopped", language))]
-    said = [ModelMessage(role="assistant", content=words)] if words else []
+    preview = turn.preview
+    words = finished(preview.words) if preview is not None else ""
+    is_whole = preview is None or preview.is_whole  # of an earlier reply: it stands in the transcript already
+    more = "" if is_whole else "\n\n…" if words.endswith(("```", "~~~", "|")) else "…"
+    outcome.replies = [Reply(text=f"{words}{more}" if words else say("stopped", language)), *outcome.replies]
+    said = [ModelMessage(role="assistant", content=words)] if words and not is_whole else []
     outcome.transcript += to_entries([*said, ModelMessage(role="event", content=_ANSWER_STOPPED)])

@@ -115,6 +115,34 @@ def test_person_of_another_organisation_presses_as_they_write() -> None:
     assert pressed.address == prompt.address
 
 
+@pytest.mark.parametrize(
+    ("name", "account", "home", "is_guest"),
+    [
+        ("shared_channel", "T061EG9R6", "T061EG9R6", False),
+        ("shared_channel", "T061EG9R6", "T0OTHER", True),
+        ("shared_channel", "T061EG9R6", None, False),
+        ("organisation_install", "E1", "E1", False),
+        ("organisation_install", "E1", "T0OURS", False),
+        ("organisation_install", "E1", "T0OTHER", True),
+        ("shared_channel_press", "T061EG9R6", "T061EG9R6", False),
+        ("shared_channel_press", "T061EG9R6", "T0OTHER", True),
+        ("press_in_an_organisation", "E1", "E1", False),
+        ("press_in_an_organisation", "E1", "T0OTHER", True),
+    ],
+)
+def test_guest_is_a_person_of_another_workspace(name: str, account: str, home: str | None, is_guest: bool) -> None:
+    """The team of an event in a shared channel may be the other company's: only the installation's counts."""
+    fixture = loaded(name)["payload"]
+    fixture["context_team_id"], fixture["team_id"] = "T0OURS", "T0OTHER"
+    if "event" in fixture:
+        fixture["event"]["user_team"] = home
+    else:
+        fixture["user"]["team_id"], fixture["team"] = home, {"id": "T0OTHER"}
+    request = posted(fixture, loaded(name)["as"])
+    [event] = PayloadReader("slack", account, "U0LAN0Z89").read(request).events
+    assert event.person is not None and event.person.is_guest == is_guest
+
+
 def test_events_for_the_app_in_another_workspace_are_ignored() -> None:
     for account in ("T0ELSE", "E0ELSE"):
         for name in ("message_im", "message_mention", "organisation_install", "reaction_added"):
