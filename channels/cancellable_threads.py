@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 FILES = ThreadPoolExecutor(max_workers=8, thread_name_prefix="askfirst-file")
 """Threads for the files of chats. The event loop's own threads may be full of hanging calls of an author."""
+WORK = ThreadPoolExecutor(max_workers=4, thread_name_prefix="askfirst-work")
+"""Threads for bounded work of the processor, such as reading the words of a language. A hanging disk fills none."""
 
 
 async def in_thread(function: Callable[[], T], *, threads: Executor | None = None) -> T:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-__all__ = ["all_threads_hang", "no_more_threads"]
+from channels.cancellable_threads import FILES, hand_over
+
+__all__ = ["all_threads_hang", "files_hang", "no_more_threads"]
 
 
 @contextmanager
@@ -20,6 +22,18 @@ def no_more_threads() -> Iterator[None]:
         yield
     finally:
         threading.stack_size(before)
+
+
+@contextmanager
+def files_hang() -> Iterator[None]:
+    """Let all threads for files hang, as on a disk without an answer."""
+    let_go = threading.Event()
+    for _ in range(FILES._max_workers):
+        hand_over(let_go.wait, threads=FILES)
+    try:
+        yield
+    finally:
+        let_go.set()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from channels import Address, Channel, Json, Person, Reply
-from channels.cancellable_threads import FILES, in_thread
+from channels.cancellable_threads import WORK, in_thread
 from channels.channel import is_one_message
 from gateway import wording
 from gateway.access import AllowList
@@ -213,7 +213,7 @@ class EngineContext:
         named = {base_language(tag) for tag in (FALLBACK, self.bot.language, *tags) if tag and len(tag) <= _LONGEST_TAG}
         if new := named - self._languages:
             with contextlib.suppress(RuntimeError):  # without a free thread they are loaded when they are used
-                await in_thread(partial(_load_languages, *new), threads=FILES)
+                await in_thread(partial(_load_languages, *new), threads=WORK)
         if len(self._languages) > _MOST_LANGUAGES:
             self._languages.clear()
         self._languages.update((tag for tag in tags if tag is None or len(tag) <= _LONGEST_TAG), named)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal, overload
 
 from channels import Json
-from channels.cancellable_threads import FILES, in_thread
+from channels.cancellable_threads import WORK, in_thread
 from gateway.config.options import checked
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import (
@@ -468,7 +468,7 @@ class Tool:
 
 async def _escaped(written: Callable[[], str], length: int) -> str:
     """Return a text with escaped values, in a thread for long values: a model chooses the values."""
-    return written() if length <= QUICK else await in_thread(written, threads=FILES)
+    return written() if length <= QUICK else await in_thread(written, threads=WORK)
 
 
 def _filled(template: Template, args: Mapping[str, Json], **more: str) -> str:

@@ -33,7 +33,7 @@ from gateway.wording import LANGUAGES, say
 from tests.engine.bots import Invoices, Model
 from tests.engine.rig import Platform, Rig, here, message, rig
 from tests.engine.test_tampered_records import read, write
-from tests.threads import all_threads_hang
+from tests.threads import all_threads_hang, files_hang
 
 ANA = Person(channel="test", account="bot", user_id="ana", name="Ana")
 _numbers = itertools.count()
@@ -469,8 +469,8 @@ def test_without_the_library_no_language_is_found() -> None:
     assert detect_language([LONG]) is None
 
 
-async def test_new_language_needs_no_thread_of_an_author(chat: Rig, invoices: Invoices) -> None:
-    with all_threads_hang():
+async def test_new_language_needs_no_thread_of_an_author_or_a_disk(chat: Rig, invoices: Invoices) -> None:
+    with all_threads_hang(), files_hang():
         async with asyncio.timeout(10):
             await chat.worker.context.load_languages("es-MX", "xx", "x" * 10_000)
     assert {"es", "es-MX", "xx"} <= chat.worker.context._languages

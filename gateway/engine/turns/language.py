@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
-from channels.cancellable_threads import FILES, in_thread
+from channels.cancellable_threads import WORK, in_thread
 
 _LEAST_LETTERS = 20
 """The least number of letters: a shorter text could be of several languages."""
@@ -50,7 +50,7 @@ def prepare_detection() -> None:
 async def prepare_for(texts: Iterable[str]) -> None:
     """Load the statistics in a thread if a text is long enough. Most gateways never need them."""
     if not _loaded and any(map(_is_long_enough, texts)):
-        await in_thread(prepare_detection, threads=FILES)
+        await in_thread(prepare_detection, threads=WORK)
 
 
 def detect_language(texts: Iterable[str]) -> str | None:
