@@ -52,12 +52,16 @@ def script() -> Script:
 
 @pytest.mark.ledger("RUN-03", "LOOP-04", "LOOP-20")
 async def test_every_way_in_gives_the_same_result() -> None:
-    ran = await Agent([chart], provider=script()).run("chart Q2")
-    *chunks, streamed = [piece async for piece in Agent([chart], provider=script()).stream("chart Q2")]
-    (batched,) = await Agent([chart], provider=script()).batch(["chart Q2"])
-    synchronous = await asyncio.to_thread(Agent([chart], provider=script()).run_sync, "chart Q2")
-    called = await Agent([chart], provider=script())("chart Q2")
+    scripts = [script() for _ in range(5)]
+    agents = [Agent([chart], provider=each) for each in scripts]
+    ran = await agents[0].run("chart Q2")
+    *chunks, streamed = [piece async for piece in agents[1].stream("chart Q2")]
+    (batched,) = await agents[2].batch(["chart Q2"])
+    synchronous = await asyncio.to_thread(agents[3].run_sync, "chart Q2")
+    called = await agents[4]("chart Q2")
     assert ran.content == "Here it is"
+    for each in scripts:
+        assert [(message.role, message.content) for message in each.requests[0].messages] == [("user", "chart Q2")]
     assert ran == streamed == batched == synchronous == called
     assert all(isinstance(chunk, StreamChunk) for chunk in chunks)
 
