@@ -29,7 +29,8 @@ from gateway.pending.prompting import edit_prompt, filed_if_long, first_shown, s
 from gateway.pending.settling import close
 from gateway.pending.tokens import make_code
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
-from gateway.tools.approver_places import are_enough
+from gateway.tools.approver_places import are_enough, place_of
+from gateway.tools.escape import named
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
@@ -102,6 +103,8 @@ def _answer(actions: ConversationActions, ballot: PendingAction, record: Mapping
     values = record.get("values")
     words = {name: str(value) for name, value in values.items()} if isinstance(values, dict) else {}
     text = say(str(record.get("key")), ballot.language, actions.letters, **words)
+    if place_of(ballot.approvers[0]) is not None and words.get("voter"):  # several people read it
+        text = f"{named(words['voter'])}: {text}"
     actions.say(f"{text}\n\n{ending(ballot, None)}", tells=(ballot.pending_action_id,))
 
 
@@ -148,7 +151,7 @@ def take_news(actions: ConversationActions, event: BallotNews, at: datetime) -> 
             remark=event.remark or "",
         )
         if not feedback.told:
-            answer_ballot(actions, action, ballot, feedback.key, feedback.values, at)
+            answer_ballot(actions, action, ballot, feedback.key, {**feedback.values, "voter": event.name or ""}, at)
 
 
 def remind_approvers(actions: ConversationActions, action_id: str, at: datetime) -> None:

@@ -83,7 +83,7 @@ async def test_each_member_counts_once_in_every_way(way: str, invoices: Invoices
             else:
                 await chat.says(name, "yes", group="office", reply_to=shown.number)
         assert invoices.deleted == ["42"]
-        assert any("1 of 2" in text for text in texts(chat, "#office"))
+        assert any("Ben: Your yes is counted: 1 of 2." in text for text in texts(chat, "#office"))
 
 
 async def test_no_of_a_member_ends_it_with_the_reason(invoices: Invoices) -> None:
