@@ -208,6 +208,17 @@ async def test_held_up_vote_of_a_stranger_reaches_no_model(invoices: Invoices, m
         assert len(invoices.model.requests) == asked
 
 
+async def test_forgotten_voter_leaves_no_name_in_the_group(invoices: Invoices) -> None:
+    async with driver(invoices, need=2) as chat:
+        await chat.says("ana", "delete 42")
+        for name in ("ben", "cat"):
+            await presses(chat, "Confirm", member(name))
+        assert invoices.deleted == ["42"]
+        await chat.bot.conversations.forget("test:bot:ben")
+        store = chat.engine.context.store
+        assert not [key.name for key, record in await store.scan("") if "test:bot:ben" in str(record.value)]
+
+
 async def test_group_is_named_by_whoami(invoices: Invoices) -> None:
     async with driver(invoices) as chat:
         await chat.says("ben", "/whoami", group="office")
