@@ -160,6 +160,8 @@ class Message(Event):
     """True when the gateway replays the message out of a dead letter. No channel sets this."""
     before: tuple[str, ...] = ()
     """Earlier lines of the group, written by other people and not to the bot. Set by the gateway, by no channel."""
+    votes_only: bool = False
+    """True for a stranger, let in to answer a question put to the group. Set by the gateway, by no channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,23 +113,20 @@ class PayloadReader:
         if kind in _OF_NO_USE:
             return _NOTHING
         installed = next(iter(callback.get("authorizations") or ()), None)
-        theirs, bot_user = callback.get("team_id"), self._bot_user
+        theirs, bot_user, ours = callback.get("team_id"), self._bot_user, tuple[str | None, ...]()
         if installed is not None:
             team, enterprise = installed.get("team_id"), installed.get("enterprise_id")
             if team is None and enterprise is None:
                 team = theirs
-            theirs = (enterprise if installed.get("is_enterprise_install") else team) or theirs
+            is_wide = installed.get("is_enterprise_install")
+            theirs = (enterprise if is_wide else team) or theirs
+            ours = (enterprise, callback.get("context_team_id") if is_wide else None)
             bot_user = bot_user or (installed.get("user_id") if installed.get("is_bot") else None)
             if self._account not in (None, team, enterprise):
                 return _NOTHING  # the same app in another workspace, for which there is no token here
         account = self._account or theirs
         if not account:
             return _NOT_UNDERSTOOD
-        is_wide = installed is not None and installed.get("is_enterprise_install")
-        ours = (
-            installed.get("enterprise_id") if installed is not None else None,
-            callback.get("context_team_id") if is_wide else None,
-        )
         match kind:
             case "message" if subtype == "message_changed":
                 return self._edited(event_id, account, event, bot_user)

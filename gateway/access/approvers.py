@@ -10,7 +10,7 @@ from channels.catalogue import names, settings_of
 from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.tools import Tool
-from gateway.tools.approver_places import are_enough, place_of
+from gateway.tools.approver_places import are_enough, channel_of, place_of
 
 log = logging.getLogger("askfirst.access")
 
@@ -55,8 +55,7 @@ def check_channels(tools: Iterable[Tool]) -> None:
 
 def _why_silent(tool: Tool, approver: str, channels: Collection[str], allowed: AllowList) -> str | None:
     """Return the reason why this approver could never answer, with the remedy. None: the approver can answer."""
-    place = place_of(approver)
-    channel = place.channel if place is not None else Person.parse(approver).channel
+    channel = channel_of(approver)
     if not tool.serves(channel):
         return f"its channels= have no {channel}"
     if channel == DirectChannel.name:
@@ -66,6 +65,6 @@ def _why_silent(tool: Tool, approver: str, channels: Collection[str], allowed: A
     if channel not in channels:
         wanted = [setting.name for setting in settings_of(channel) if setting.needed_for]
         return f"{channel} is not on: set {' and '.join(wanted)}" if wanted else f"{channel} is not on"
-    if place is None and not allowed(Person.parse(approver)):
+    if place_of(approver) is None and not allowed(Person.parse(approver)):
         return f"ASKFIRST_ALLOW does not let them in: add {approver}"
     return None

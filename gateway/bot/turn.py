@@ -285,7 +285,7 @@ class ActionProposer:
         actions = await turn.actions()
         plan = make_action_id() if len(asks) > 1 else None
         changing = self.changing
-        proposed = [self._child(actions, ask, rules.get(ask.tool.name), ballots, plan) for ask in asks]
+        proposed = [self._child(actions, ask, rules[ask.tool.name], ballots, plan) for ask in asks]
         verdicts = await self._within_quota(actions, asks, proposed)
         if not any(isinstance(verdict, Asked) and verdict.action.replaces is not None for verdict in verdicts):
             self.changing = changing  # the child was refused, so its question is still being changed
@@ -373,15 +373,14 @@ class ActionProposer:
         return Asked(confirmation=confirmation, action=as_asked(proposed))
 
 
-async def _rules(asks: Sequence[Ask]) -> Mapping[str, Approvers | NoApprovers]:
+async def _rules(asks: Sequence[Ask]) -> Mapping[str, Approvers | NoApprovers | None]:
     """Return tool name -> the tool's rule with the people named now, or the error of the author's function."""
-    found: dict[str, Approvers | NoApprovers] = {}
-    for tool in {ask.tool.name: ask.tool for ask in asks}.values():
-        if tool.approvers is not None:
-            try:
-                found[tool.name] = await tool.approvers.named()
-            except NoApprovers as error:
-                found[tool.name] = error
+    found: dict[str, Approvers | NoApprovers | None] = {}
+    for name, tool in {ask.tool.name: ask.tool for ask in asks}.items():
+        try:
+            found[name] = await tool.named_approvers()
+        except NoApprovers as error:
+            found[name] = error
     return found
 
 

@@ -94,7 +94,7 @@ async def _prompts(
         except ToolError as error:
             raise AskfirstError(f"nobody is asked, the preview failed: {error}") from error
         actions = await engine.context.actions(engine.context.conversation(address))
-        rule = await tool.approvers.named() if tool.approvers is not None else None
+        rule = await tool.named_approvers()
         elsewhere = asked_elsewhere(rule, str(person), address)
         proposed = propose_action(
             actions,

@@ -437,8 +437,8 @@ def _may_vote(action: PendingAction, intent: Intent, person: Person, approver: s
     """Return True if the list of the action still has this approver, and the person may vote as the approver."""
     if intent == "cancel" and str(person) == action.requester:
         return True
-    is_outsider = str(person) == action.requester and str(person) not in action.approvers
-    return not person.is_bot and not is_outsider and transitions.may_approve(action, approver)
+    is_barred = person.is_bot or transitions.only_asks(action, str(person))
+    return not is_barred and transitions.may_approve(action, approver)
 
 
 def is_eligible(

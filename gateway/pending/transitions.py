@@ -57,10 +57,17 @@ def approver_of(action: PendingAction, person: Person) -> str | None:
     """
     if may_approve(action, str(person)):
         return str(person)
+    return (
+        None
+        if only_asks(action, str(person))
+        else place_around(action.approvers, action.address, person, action.conversation)
+    )
+
+
+def only_asks(action: PendingAction, person: str) -> bool:
+    """Return True for the requester of an action whose rule does not name the requester."""
     people = action.ballot_of.people if action.ballot_of is not None else action.approvers
-    if str(person) == action.requester and str(person) not in people:
-        return None
-    return place_around(action.approvers, action.address, person, action.conversation)
+    return person == action.requester and person not in people
 
 
 def may_refuse(action: PendingAction, person: str) -> bool:

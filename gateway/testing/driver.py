@@ -31,7 +31,7 @@ from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.providers import Provider
 from gateway.testing.doubles import FakeClock, ScriptedProvider
-from gateway.tools.approver_places import place_of
+from gateway.tools.approver_places import channel_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Shown:
     artifacts: list[Media] = field(default_factory=list)
     edited: bool = False
     tokens: dict[str, str] = field(default_factory=dict, repr=False)
-    address: Address = field(default_factory=lambda: _address(""), repr=False)
+    address: Address = field(repr=False)
 
 
 class _ChatChannel(DirectChannel):
@@ -236,9 +236,8 @@ def _channels(bot: ChannelAgent) -> set[str]:
     for tool, _ in bot.agent.reach.values():
         rule = tool.approvers
         found |= tool.channels or set()
-        for approver in (*(rule.listed or ()), *rule.standin) if rule is not None else ():
-            place = place_of(approver)
-            found.add(place.channel if place is not None else Person.parse(approver).channel)
+        if rule is not None:
+            found |= {channel_of(approver) for approver in (*(rule.listed or ()), *rule.standin)}
     return found - {DirectChannel.name}
 
 

@@ -21,6 +21,12 @@ def place_of(approver: str) -> Address | None:
     return Address(channel=place.channel, account=place.account, place=place.place, group=True)
 
 
+def channel_of(approver: str) -> str:
+    """Return the channel of a person or a place."""
+    place = place_of(approver)
+    return place.channel if place is not None else Person.parse(approver).channel
+
+
 def written(approver: str) -> str:
     """Return the written form of a person or a place. Raises ValueError for any other text."""
     if not approver.startswith(_PREFIX):

@@ -23,6 +23,7 @@ from gateway.logs import describe_error
 from gateway.tools.approver_places import are_enough, written
 from gateway.tools.escape import shown
 from gateway.tools.pending_action import PendingAction, canonical_json
+from gateway.tools.stopping import is_cancelled
 from gateway.wording import FALLBACK, LANGUAGES, resolve
 
 log = logging.getLogger("askfirst.approvers")
@@ -135,7 +136,7 @@ class Approvers:
                 raise TypeError("the function returned one text, not a list of persons")
             people = _written(found)
         except (Exception, asyncio.CancelledError) as error:  # the author's code: a failure ends no turn
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise  # the turn itself is cancelled
             log.error("the function of Approvers(people=...) failed: %s", describe_error(error))
             raise NoApprovers("Not asked: the people who approve this cannot be found now. Try later.") from error
@@ -151,11 +152,6 @@ def _takes_nothing(function: NamePeople) -> bool:
     return all(
         each.default is not each.empty or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters
     )
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _written(people: Sequence[str]) -> tuple[str, ...]:

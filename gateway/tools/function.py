@@ -20,6 +20,7 @@ from gateway.timing.deadlines import Deadline
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import NothingDone, OutcomeUnknown, ToolBusy, ToolError, ToolExecutionError, ToolTimeout
 from gateway.tools.locks import Hold, held, outlasted
+from gateway.tools.stopping import is_cancelled
 
 MOST_CHARACTERS: Final = 1_000_000
 """The most characters of all values of a generator together."""
@@ -232,11 +233,11 @@ async def call_guarded(
     except GoesOn as error:
         if on_late is not None:
             on_late(error.call)
-        if _cancelling() or limit is None:
+        if is_cancelled() or limit is None:
             raise asyncio.CancelledError from error
         raise ToolTimeout(tool, limit) from error
     except NotBegun as error:
-        if _cancelling():
+        if is_cancelled():
             raise asyncio.CancelledError from error
         raise NothingDone(f"Tool {tool!r} did not run: earlier calls of it have not ended") from error
     except BaseException as error:
@@ -259,7 +260,7 @@ def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bo
     """Return True if the caller is ending, by a cancelled task or a coroutine closed from outside."""
     match error:
         case asyncio.CancelledError():
-            return _cancelling()
+            return is_cancelled()
         case GeneratorExit():
             try:
                 return asyncio.current_task() is not task
@@ -267,9 +268,3 @@ def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bo
                 return True
         case _:
             return False
-
-
-def _cancelling() -> bool:
-    """Return True if the caller is being cancelled."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

@@ -65,3 +65,9 @@ class Stopping(asyncio.Event):
                 raise asyncio.CancelledError from None
             if stopped:
                 raise Stopped from None
+
+
+def is_cancelled() -> bool:
+    """Return True if the caller is being cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

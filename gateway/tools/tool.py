@@ -211,6 +211,10 @@ class Tool:
         """The rule for the people deciding instead of the requester; None: the requester decides."""
         return self.confirm.approvers if self.confirm is not None else None
 
+    async def named_approvers(self) -> Approvers | None:
+        """Return `approvers` with the people named at this moment. Raises NoApprovers."""
+        return await self.approvers.named() if self.approvers is not None else None
+
     def template_in(self, language: str) -> str | None:
         """Return the question's template in this language; None without a template."""
         return self._templates.of(language).text if self._templates is not None else None

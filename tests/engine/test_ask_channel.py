@@ -460,3 +460,13 @@ async def test_person_of_another_channel_confirms_no_action(answer: str, invoice
         assert invoices.deleted == []
         await bot.decide("app:a%3ab:c", "confirm", action_id=action.pending_action_id)
         assert invoices.deleted == ["INV-1"]
+
+
+async def test_allow_list_keeps_no_words_of_a_vouched_person_away(tmp_path: Path) -> None:
+    """The caller vouches for the person: the allow-list is for the people of the channels."""
+    bot = ChannelAgent(Agent([], provider=ScriptedProvider(["What code?"])))
+    settings = Settings(
+        store=f"sqlite:///{tmp_path / 'bot.db'}", allow=("telegram:1:2",), secret="uB3nT8kQ5rW1xZ6vC9mL2pD7sF4gH0jK"
+    )
+    async with Gateway(bot, settings, chat=True):
+        assert (await bot.ask_channel("ana", "OK AB12")).content == "What code?"

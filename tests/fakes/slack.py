@@ -142,6 +142,15 @@ class FakeSlack:
     def api_url(self) -> str:
         return f"{self.url}/api/"
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of the channel, with a webhook."""
+        return {
+            "SLACK_BOT_TOKEN": self.bot_token,
+            "SLACK_SIGNING_SECRET": self.signing_secret,
+            "SLACK_API_URL": self.api_url,
+        }
+
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_route("*", "/api/{method}", self._answer_call)

@@ -207,6 +207,14 @@ class FakeTelegram:
 
     # ── people ──
 
+    def settings(self, secret: str) -> dict[str, str]:
+        """The settings of the channel, with a webhook of this secret."""
+        return {
+            "TELEGRAM_BOT_TOKEN": self.token,
+            "TELEGRAM_WEBHOOK_SECRET": secret,
+            "TELEGRAM_API_URL": self.url,
+        }
+
     def person(self, name: str, *, language: str = "en") -> User:
         return User(1000 + next(self._ids), name, language)
 

@@ -75,11 +75,7 @@ class OnTelegram(Phone):
     async def __aenter__(self) -> Self:
         self._telegram = await FakeTelegram().__aenter__()
         self._ana = self._telegram.person("Ana")
-        self.settings = {
-            "TELEGRAM_BOT_TOKEN": self._telegram.token,
-            "TELEGRAM_WEBHOOK_SECRET": SECRET,
-            "TELEGRAM_API_URL": self._telegram.url,
-        }
+        self.settings = self._telegram.settings(SECRET)
         self.secrets = (self._telegram.token.partition(":")[2], SECRET)
         return self
 
@@ -117,11 +113,7 @@ class OnSlack(Phone):
         self._slack = await FakeSlack().__aenter__()
         self._ana = self._slack.person("Ana")
         self._place = self._slack.direct(self._ana)
-        self.settings = {
-            "SLACK_BOT_TOKEN": self._slack.bot_token,
-            "SLACK_SIGNING_SECRET": self._slack.signing_secret,
-            "SLACK_API_URL": self._slack.api_url,
-        }
+        self.settings = self._slack.settings
         self.secrets = (self._slack.bot_token, self._slack.signing_secret)
         return self
 

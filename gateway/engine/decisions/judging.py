@@ -29,7 +29,6 @@ from gateway.engine.delivery.reports import LostMessage, record_report
 from gateway.engine.memory.records import begin_epoch
 from gateway.engine.messages import is_typed, replies_by_thread
 from gateway.engine.reply_limits import once_a_minute, refusals
-from gateway.engine.strangers import Strangers
 from gateway.memory import RESET
 from gateway.observe.runs import run_id_of
 from gateway.pending import deciding, settling, standing, voting
@@ -101,7 +100,7 @@ class Judge:
     """Judges the events of the decision lane."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._context, self._strangers = context, Strangers(context)
+        self._context = context
 
     async def judge(self, waiting: Waiting, event: Event | InternalEvent, transaction: Transaction) -> Judgement:
         """Judge an event. `transaction` gets the writes outside of actions.
@@ -111,8 +110,8 @@ class Judge:
         if not isinstance(event, Event):
             return await self._judge_internal(waiting, event)
         judgement = await self._limited(await self._judge_event(waiting, event, transaction), event)
-        if not judgement.decided and not await self._strangers.may_talk(event.person):
-            return Judgement(None, decided=True)  # let in as a vote for a place alone: no turn reads it
+        if not judgement.decided and isinstance(event, Message) and event.votes_only:
+            return Judgement(None, decided=True)  # no turn reads it
         judgement = await self._with_act(judgement, waiting, event)
         return await self._with_said_feedback(judgement, waiting, event)
 

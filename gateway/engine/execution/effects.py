@@ -39,6 +39,7 @@ from gateway.tools import (
 )
 from gateway.tools.escape import link, plain, shown
 from gateway.tools.pending_action import PendingAction
+from gateway.tools.stopping import is_cancelled
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.actions")
@@ -159,8 +160,7 @@ class Effects:
         try:
             result = await asyncio.wrap_future(call)
         except BaseException as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_cancelled():
                 raise
             return await self._failure(action, tool, error)
         return await self._success(action, tool, result, emitted)

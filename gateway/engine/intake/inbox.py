@@ -120,8 +120,8 @@ class Inbox:
         for event in events:
             if _has_no_reader(event):
                 continue
-            has_author = event.person is not None or not isinstance(event, _OF_A_PERSON)
-            if has_author and (await self._strangers.may_talk(event.person) or await self._votes_for_place(event)):
+            if (admitted := await self._admitted(event)) is not None:
+                event = admitted
                 conversation = await self._conversation(event)
                 decisive = await self._decides(event, conversation)
                 meant = event if decisive else await self._addressing.event_for_bot(event, conversation)
@@ -238,6 +238,16 @@ class Inbox:
             return False
         read = await self._context.load_index(conversation)
         return read.kind != "sealed" or bool(named_actions(read.index, event, language))
+
+    async def _admitted(self, event: Event) -> Event | None:
+        """Return the event of a person who may talk, or of a member's vote for a place. None for any other."""
+        if event.person is None and isinstance(event, _OF_A_PERSON):
+            return None
+        if await self._strangers.may_talk(event.person):
+            return event
+        if not await self._votes_for_place(event):
+            return None
+        return replace(event, votes_only=True) if isinstance(event, Message) else event
 
     async def _votes_for_place(self, event: Event) -> bool:
         """Return True for an answer to a question put to this group. The allow-list need not name the person."""

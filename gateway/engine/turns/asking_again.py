@@ -35,7 +35,7 @@ async def ask_again(
         if veto is not None:
             return _cannot(before, tool_context.language, veto.reason)
         preview = await tool.preview(args, tool_context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
-        rule = await tool.approvers.named() if tool.approvers is not None else None
+        rule = await tool.named_approvers()
     except (ValueError, ToolError, InterceptorFailed, NoApprovers):
         return _cannot(before, tool_context.language)
     elsewhere = asked_elsewhere(rule, str(person), before.address)
