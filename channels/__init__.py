@@ -54,7 +54,7 @@ from channels.powers import (
     SharesWebhook,
     StreamHandle,
 )
-from channels.replies import Button, Json, Media, OpenMedia, Part, Receipt, Reply, Settled
+from channels.replies import Button, Json, Media, OpenMedia, Part, Receipt, Reply, Settled, WrittenTime
 
 __all__ = [
     "Address",
@@ -113,4 +113,5 @@ __all__ = [
     "Way",
     "WebhookRequest",
     "WebhookResponse",
+    "WrittenTime",
 ]

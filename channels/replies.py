@@ -50,9 +50,17 @@ class Settled:
     """The state of one question in an edited message."""
 
     state: Literal["open", "running", "done", "not_done", "expired", "failed", "unknown"]
-    at: datetime | None = None
-    written: str = ""
-    """`at` as written in the text. A channel may show the time in the person's time zone instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTime:
+    """A time in the text of a reply. A channel with `Capabilities.local_times` shows it in the reader's time zone."""
+
+    at: datetime
+    written: str
+    """`at` as written in the text."""
+    with_day: bool = False
+    """True if the day is shown beside the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +77,11 @@ class Reply:
     """True when every character must be shown as written: none is replaced by a cheaper one or read as markup."""
     settled: tuple[Settled, ...] = ()
     """The state of each question of the message, in order. Empty while all questions are open."""
+    times: tuple[WrittenTime, ...] = ()
+    """Times in the text, in order."""
+    small: int = 0
+    """The number of characters at the end of the text with less weight. A channel may show these small, and below the
+    buttons."""
 
     def __post_init__(self) -> None:
         # Authors write lists, while the stored form is validated as tuples.

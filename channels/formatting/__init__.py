@@ -2,7 +2,7 @@
 
 from channels.formatting.markdown import MAX_MARKDOWN, finished, is_quick, read_markdown
 from channels.formatting.plain import GSM, drop_dear_accents, fold_quotes, fold_to_gsm, label, to_plain, to_whatsapp
-from channels.formatting.styled import Span, SpanKind, Styled, split
+from channels.formatting.styled import Span, SpanKind, Styled, split, with_times
 
 __all__ = [
     "GSM",
@@ -20,4 +20,5 @@ __all__ = [
     "split",
     "to_plain",
     "to_whatsapp",
+    "with_times",
 ]

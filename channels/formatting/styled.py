@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-SpanKind: TypeAlias = Literal["bold", "italic", "strike", "code", "pre", "quote", "link"]
+from channels.replies import WrittenTime
+
+SpanKind: TypeAlias = Literal["bold", "italic", "strike", "code", "pre", "quote", "link", "time", "day"]
+"""``time`` is a time of day, and ``day`` a day with a time of day."""
 
 _ZERO_WIDTH_JOINER = "\u200d"
 
@@ -20,7 +23,7 @@ class Span:
     start: int
     end: int
     value: str = ""
-    """The address of a link, or the language of a `pre`."""
+    """The address of a link, the language of a `pre`, or the Unix time of a `time` or `day`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,21 @@ class Styled:
             if span.start < end and span.end > start
         )
         return Styled(self.text[start:end], tuple(spans))
+
+
+def with_times(styled: Styled, times: Sequence[WrittenTime]) -> Styled:
+    """Return the text with a span over each of these times. A time not found in the text gets no span.
+
+    The search runs from the end of the text, because the lines with times are the last lines.
+    """
+    end, spans = len(styled.text), list(styled.spans)
+    for each in reversed(times):
+        start = styled.text.rfind(each.written, 0, end)
+        if start >= 0:
+            kind: SpanKind = "day" if each.with_day else "time"
+            spans.append(Span(kind, start, start + len(each.written), str(int(each.at.timestamp()))))
+            end = start
+    return Styled(styled.text, tuple(sorted(spans, key=lambda span: (span.start, -span.end))))
 
 
 def split(styled: Styled, limit: int, measure: Callable[[str], int] = len) -> list[Styled]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from channels.channel import Capabilities, Pace
 from channels.events import Address
-from channels.formatting import Span, SpanKind, Styled, label, read_markdown, split
+from channels.formatting import Span, SpanKind, Styled, label, read_markdown, split, with_times
 from channels.replies import Button, Json, Media, Part, Reply
 
 POST = "chat.postMessage"
@@ -51,6 +51,7 @@ CAPABILITIES = Capabilities(
     edit=True,
     stream=True,
     typing=True,
+    local_times=True,
 )
 
 _STYLES = {"confirm": "primary", "cancel": None, "plain": None}
@@ -69,10 +70,12 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
     if address.thread is not None:
         to["thread_ts"] = address.thread
     files = [_file(to, media) for media in reply.media]
-    styled = read_markdown(reply.text)
+    body, small = _without_small(reply)
+    styled = with_times(read_markdown(body), reply.times)
     # An edit notifies no one, so it can mention people. A longer text goes on in new messages, which would notify.
     account = address.account if reply.edits is not None and len(styled.text) <= _PIECE else None
-    messages = [_arguments(message) for message in _messages(_pieces(styled, account))]
+    split_up = _messages(_pieces(styled, account), kept_free=len(small))
+    messages = [_arguments(message, small if message is split_up[-1] else "") for message in split_up]
     if not messages and reply.buttons:
         messages = [shown("…")]
     parts = [Part(call=POST, arguments={**to, **message}) for message in messages]
@@ -80,7 +83,14 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
         parts[0] = Part(call=_UPDATE, arguments={"channel": address.place, "ts": reply.edits, **messages[0]})
     if not reply.buttons:
         return (*parts, *files)
-    return (*files, *parts[:-1], _with_buttons(parts[-1], reply.buttons))
+    return (*files, *parts[:-1], _with_buttons(parts[-1], reply.buttons, small))
+
+
+def _without_small(reply: Reply) -> tuple[str, str]:
+    """Return the text above the buttons as Markdown, and the small text below the buttons as plain text."""
+    if not reply.small or not reply.buttons:
+        return reply.text, ""
+    return reply.text[: -reply.small].rstrip(), read_markdown(reply.text[-reply.small :]).text.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +113,13 @@ def linked(filename: str, address: str) -> Mapping[str, Json]:
     return _arguments(list(_pieces(Styled(name, (Span("link", 0, len(name), address),)))))
 
 
-def _arguments(pieces: Sequence[_Piece]) -> Mapping[str, Json]:
-    """Return the arguments of a message: the blocks, and the same text for notifications and screen readers."""
+def _arguments(pieces: Sequence[_Piece], small: str = "") -> Mapping[str, Json]:
+    """Return the arguments of a message: the blocks, and the same text for notifications and screen readers.
+
+    The `small` text has no block yet, since its block stands below the buttons.
+    """
     return {
-        "text": _beside("".join(piece.text for piece in pieces)),
+        "text": _beside("\n\n".join(filter(None, ["".join(piece.text for piece in pieces), small]))),
         "blocks": [piece.block for piece in pieces],
         "unfurl_links": False,
         "unfurl_media": False,
@@ -126,14 +139,14 @@ def _pieces(styled: Styled, account: str | None = None, limit: int = _PIECE) -> 
             yield _Piece(cut.text, block, size)
 
 
-def _messages(pieces: Iterator[_Piece]) -> list[list[_Piece]]:
-    """Group pieces into messages. Each message leaves a block free for buttons."""
+def _messages(pieces: Iterator[_Piece], *, kept_free: int = 0) -> list[list[_Piece]]:
+    """Group pieces into messages. Each leaves two blocks free for buttons and small text of `kept_free` characters."""
     messages: list[list[_Piece]] = []
     room = 0
     for piece in pieces:
-        if not messages or len(messages[-1]) + 2 > _MOST_BLOCKS or piece.size > room:
+        if not messages or len(messages[-1]) + 3 > _MOST_BLOCKS or piece.size > room:
             messages.append([])
-            room = _MESSAGE
+            room = _MESSAGE - kept_free
         messages[-1].append(piece)
         room -= piece.size
     return messages
@@ -145,12 +158,15 @@ def _beside(text: str) -> str:
     return written if len(written) <= _TEXT else f"{_HALF_ESCAPE.sub('', written[: _TEXT - 1])}…"
 
 
-def _with_buttons(part: Part, buttons: tuple[Button, ...]) -> Part:
+def _with_buttons(part: Part, buttons: tuple[Button, ...], small: str) -> Part:
     if len(buttons) > CAPABILITIES.buttons:
         raise ValueError(f"Slack shows at most {CAPABILITIES.buttons} buttons, not {len(buttons)}")
     row: Json = {"type": "actions", "elements": [_button(number, button) for number, button in enumerate(buttons)]}
+    below: list[Json] = [row]
+    if small:
+        below.append({"type": "context", "elements": [{"type": "plain_text", "text": small, "emoji": False}]})
     blocks = part.arguments["blocks"]
-    arguments: dict[str, Json] = {**part.arguments, "blocks": [*(blocks if isinstance(blocks, list) else []), row]}
+    arguments: dict[str, Json] = {**part.arguments, "blocks": [*(blocks if isinstance(blocks, list) else []), *below]}
     return Part(call=part.call, arguments=arguments, buttons=buttons)
 
 
@@ -190,6 +206,8 @@ _STYLE_NAMES: dict[SpanKind, str] = {
     "code": "code",
     "pre": "code",
 }
+_TIME_FORMATS: dict[SpanKind, str] = {"time": "{time}", "day": "{date_short_pretty} {time}"}
+"""https://docs.slack.dev/reference/block-kit/block-elements/date-element, shown in the time zone of the reader."""
 _LONGEST_ADDRESS = 1_000
 """In characters. A longer link is left out, and the label stays."""
 _ADDRESS = r"https?://[^\s<>|`\"]*[^\s<>|`\".,:;!?'()\[\]*_~]"
@@ -251,6 +269,9 @@ class _Writer:
         if address is not None:
             style.pop("code", None)
             yield _element("link", text.replace("\n", " "), style, url=re.sub(r"\s", _percent, address))
+        elif (moment := next((span for span in over if span.kind in _TIME_FORMATS), None)) is not None:
+            at, shown_as = int(moment.value), _TIME_FORMATS[moment.kind]
+            yield {"type": "date", "timestamp": at, "format": shown_as, "fallback": text}
         elif "code" in style:
             person = self._person.fullmatch(text) if self._person is not None else None
             yield {"type": "user", "user_id": person[1]} if person else _element("text", text, style)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from channels.channel import Capabilities, Pace
 from channels.events import Address
-from channels.formatting import Span, Styled, label, read_markdown, split
+from channels.formatting import Span, SpanKind, Styled, label, read_markdown, split, with_times
 from channels.replies import Button, Json, Media, Part, Reply
 
 _TOKEN_BYTES = 64
@@ -31,8 +31,11 @@ CAPABILITIES = Capabilities(
     edit=True,
     stream=True,
     typing=True,
+    local_times=True,  # https://core.telegram.org/bots/api#date-time-entity-formatting
 )
 
+_MOST_IN_A_ROW, _SHORT_LABEL = 3, 12
+"""A phone shows three labels of 12 characters beside each other."""
 FILE_FIELD = {"sendPhoto": "photo", "sendAudio": "audio", "sendVideo": "video", "sendDocument": "document"}
 """Call that sends a file -> the name of the file's argument."""
 
@@ -72,7 +75,7 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
 
 def _pieces(reply: Reply) -> list[Styled]:
     """Return texts within the limit, stripped. Telegram strips white space at the ends and refuses an empty text."""
-    styled = read_markdown(reply.text)
+    styled = with_times(read_markdown(reply.text), reply.times)
     pieces = [_stripped(piece) for piece in split(styled, CAPABILITIES.max_text, utf16_length)]
     pieces = [piece for piece in pieces if piece.text]
     if not pieces and reply.buttons:
@@ -137,7 +140,7 @@ def _file(to: dict[str, Json], media: Media) -> Part:
 
 
 def _rows(buttons: Sequence[Button]) -> list[Json]:
-    """Return the rows of the keyboard: one button each, but a confirm and its cancel side by side."""
+    """Return the rows of the keyboard. Side by side stand a confirm and its cancel, and a few other short labels."""
     rows: list[list[Json]] = []
     before: Button | None = None
     for button in buttons:
@@ -147,12 +150,18 @@ def _rows(buttons: Sequence[Button]) -> list[Json]:
         if len(words) > CAPABILITIES.button_label:
             words = words[: CAPABILITIES.button_label - 1] + "…"
         shown: Json = {"text": words, "callback_data": button.token}
-        if before is not None and (before.style, button.style) == ("confirm", "cancel"):
+        if before is not None and _stand_together(before, button) and len(rows[-1]) < _MOST_IN_A_ROW:
             rows[-1].append(shown)
         else:
             rows.append([shown])
         before = button
     return [*rows]
+
+
+def _stand_together(before: Button, button: Button) -> bool:
+    if (before.style, button.style) == ("confirm", "cancel"):
+        return True
+    return before.style == button.style == "plain" and max(len(before.label), len(button.label)) <= _SHORT_LABEL
 
 
 _MOST_ENTITIES = 100
@@ -166,7 +175,11 @@ _TYPES = {
     "pre": "pre",
     "quote": "blockquote",
     "link": "text_link",
+    "time": "date_time",
+    "day": "date_time",
 }
+_TIME_FORMATS: dict[SpanKind, str] = {"time": "t", "day": "wdt"}
+"""Weekday, day and time of day, in the language and the time zone of the person's app."""
 
 
 def utf16_length(text: str) -> int:
@@ -223,6 +236,8 @@ def _entity(text: str, span: Span) -> Json:
         "offset": utf16_length(text[: span.start]),
         "length": utf16_length(text[span.start : span.end]),
     }
+    if span.kind in _TIME_FORMATS:
+        return {**entity, "unix_time": int(span.value), "date_time_format": _TIME_FORMATS[span.kind]}
     if span.value:
         entity["url" if span.kind == "link" else "language"] = span.value
     return entity

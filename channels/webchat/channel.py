@@ -20,7 +20,7 @@ from channels.channel import (
 )
 from channels.events import Address, Attachment, Message
 from channels.powers import StreamHandle
-from channels.replies import Button, Json, Part, Receipt, Reply, Settled
+from channels.replies import Button, Json, Part, Receipt, Reply
 from channels.transfer import read_pieces
 from channels.webchat.parse import parse_event, split_ref
 from channels.webchat.verify import SessionCookies, check_host, check_page, is_secure
@@ -166,17 +166,17 @@ def render_reply(reply: Reply) -> tuple[Part, ...]:
     if reply.exact:
         arguments["exact"] = True
     if reply.settled:
-        arguments["settled"] = [_settled(each) for each in reply.settled]
+        arguments["settled"] = [each.state for each in reply.settled]
+    if reply.times:
+        arguments["times"] = [[each.at.isoformat(), each.written, each.with_day] for each in reply.times]
+    if reply.small:
+        arguments["small"] = reply.small
     words = Part(call="show", arguments=arguments, buttons=buttons)
     files = tuple(Part(call="show", arguments={"text": "", "edits": None}, media=media) for media in reply.media)
     if buttons:
         return (*files, words)
     # An edit with an empty text is sent too, because it empties the message.
     return (words, *files) if reply.text or reply.edits else files
-
-
-def _settled(each: Settled) -> Json:
-    return {"state": each.state, "at": each.at.isoformat() if each.at else None, "written": each.written}
 
 
 def _cut(button: Button) -> Button:

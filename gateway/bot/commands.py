@@ -104,7 +104,8 @@ class BotCommands:
 
 
 def _open_actions(turn: Turn, actions: ConversationActions, elsewhere: Sequence[PendingAction]) -> str:
-    from gateway.pending.prompt import brief, described, with_asker
+    from gateway.pending.permission import described
+    from gateway.pending.prompt import brief, with_asker
     from gateway.pending.standing import permissions_of
 
     waiting, allowed = actions.open_for(str(turn.person)), permissions_of(actions, str(turn.person))

@@ -83,7 +83,7 @@ class MCPTool(SchemaTool):
         """Return True: the definition is requested from the server again right before the launch."""
         return True
 
-    async def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
+    async def done_text(self, args: Mapping[str, Json], result: Any, language: str) -> str | None:
         """Return an empty text: a stranger's words go to the model, and the model answers the person."""
         return ""
 

@@ -14,7 +14,7 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.audit import OPERATOR
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions, stored_action
-from gateway.pending.prompt import covered, fixed_arguments
+from gateway.pending.permission import covered, fixed_arguments
 from gateway.pending.seal import SEAL_FAILED
 from gateway.store.transaction import Transaction
 from gateway.stored import keys

@@ -98,6 +98,8 @@ class ConversationActions:
         """True if a person can answer a list by its numbers."""
         self.can_edit = capabilities is None or capabilities.edit
         """True if the channel can edit sent messages."""
+        self.local_times = capabilities is not None and capabilities.local_times
+        """True if the channel shows times in the time zone of the reader."""
         self.fits = fits
         self.shows_files = capabilities is None or capabilities.text_files
         cheap = capabilities is not None and not capabilities.accents

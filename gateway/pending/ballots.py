@@ -108,7 +108,7 @@ def ballot_record(action: PendingAction, ballot: Ballot, at: datetime) -> Pendin
         pending_action_id=ballot_id(action, ballot.person),
         kind=action.kind,
         tool_version=action.tool_version,
-        template=action.template,
+        layout=action.layout,
         args=action.args,
         precondition=action.precondition,
         preview=action.preview,

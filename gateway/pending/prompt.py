@@ -8,21 +8,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, get_args
 
-from channels import Button, Json, Person, Reply, Settled
+from channels import Button, Person, Reply, Settled, WrittenTime
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
+from gateway.pending.permission import offered, standing_label
 from gateway.pending.words import Intent, safe_words
 from gateway.tools.confirm import NO_VERBS, as_text
 from gateway.tools.escape import has_right_to_left, legible, named, plain, shown, visible
-from gateway.tools.pending_action import Grant, PendingAction, StandingOffer, why_closed
-from gateway.wording import clock_time, date_and_time, duration, isolated, listing, say
+from gateway.tools.layout import NO_LAYOUT
+from gateway.tools.pending_action import PendingAction, why_closed
+from gateway.wording import clock_time, date_and_time, duration, isolated, say
 
 _QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
 _ON_ITS_WAY_SECONDS = 5.0
 """The time that a message may take to arrive: a question with 15 minutes reads so a few seconds later too."""
+_UNTIL_SECONDS = 3_600.0
+"""The least time left for naming the end instead of the span."""
 _LONGEST_QUESTION = 3_000
 """The most characters of Markdown of a question. A longer question is sent as a file."""
 _LONGEST_TITLE = 600
@@ -32,8 +36,6 @@ _LONGEST_BRIEF = 300
 NoteForm: TypeAlias = Literal["whole", "no remark", "no rows", "sentence", "mark"]
 NOTES: tuple[NoteForm, ...] = get_args(NoteForm)
 """The forms of a note about the end of a question, each shorter than the previous form."""
-_LONGEST_FIXED = 80
-"""The most characters of a value repeated beside its question."""
 _WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
 _WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
 """The spaces of formatted amounts and dates."""
@@ -102,8 +104,8 @@ class Listed:
 class ButtonTokens:
     """The tokens of the buttons of a message. Without tokens the message has no buttons."""
 
-    each: Sequence[tuple[str | None, str]] = ()
-    """The tokens to confirm and to cancel each question. Without the first token, only the code confirms."""
+    each: Sequence[tuple[str | None, str | None]] = ()
+    """The tokens to confirm and to cancel each question. None: no button does this."""
     change: str | None = None
     standing: str | None = None
     """The token to confirm a single question and to give its permission."""
@@ -120,59 +122,144 @@ def prompt(
     now: datetime | None = None,
     letters: Callable[[str], str] = str,
     note: NoteForm = "whole",
+    local_times: bool = False,
 ) -> Reply:
-    """Return a message with a question or several: buttons for each, or how to answer in words.
+    """Return a message with a question or several: with buttons, or with the ways to answer in words.
 
-    An answered question shows its outcome. `listed` is the place of the message in a longer list; None: the message is
-    the whole list. `intro` is a sentence in front. `now` is the time of this showing, the start of the remaining time.
-    `letters` respells the gateway's own words for the channel. `note` is the form of the notes.
+    Beside buttons the codes are small and last. An answered question shows its outcome. `listed` is the place of the
+    message in a longer list; None: the message is the whole list. `intro` is a sentence in front. `now` is the time of
+    this showing, the start of the remaining time. `letters` respells the gateway's own words for the channel. `note` is
+    the form of the notes. `local_times`: the channel shows times in the reader's time zone.
     """
-    language = actions[0].language
     listed = listed or Listed(total=len(actions))
-    blocks = [intro] if intro else []
+    at, has_buttons = now or actions[0].requested_at, bool(tokens.each)
+    window = _Window(actions, now, letters, local_times=local_times)
+    rules = {action.pending_action_id: _rule(action, window) for action in actions if action.open}
+    shared = next(iter(rules.values())) if has_buttons and len({*rules.values()}) == 1 < len(rules) else None
+    items = []
     for number, action in enumerate(actions, start=listed.first):
         lead = f"{number}\\. " if listed.total > 1 else ""
-        if not action.open:
-            blocks.append(f"{lead}{settled_note(action, now or action.requested_at, note)}")
-            continue
-        asked = _shortened(action, letters) if action.filed else question(action)
-        if action.ballot_of is not None:
-            asked = f"{say('asks_approval', action.language, letters, name=asker(action))}\n\n{asked}"
-        words = action.filed or not tokens.each
-        blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=words, now=now)}")
-        if action.standing is not None:
-            blocks.append(offered(action, action.standing, letters))
-    if listed.words and listed.first + len(actions) > listed.total > 1:
-        blocks.append(say("prompt_numbers", language, letters, numbers=f"1, {listed.total}"))
-    if here := [action for action in actions if action.open and is_confirmed_here(action)]:
-        left = min(_left_seconds(action, now) for action in here)
-        blocks.append(say("prompt_window", language, letters, duration=letters(duration(left, language))))
-    ended = tuple(settled(action, now or action.requested_at) for action in actions)
+        if action.open:
+            by_words = action.filed or not has_buttons
+            answer = _joined(action, rules[action.pending_action_id] if shared is None else "", window, words=by_words)
+            items.append("\n\n".join(filter(None, [lead + _asked(action, letters), answer])))
+            if action.standing is not None:
+                items.append(offered(action, action.standing, letters, by_button=tokens.standing is not None))
+        else:
+            items.append(lead + settled_note(action, at, note))
+    in_lines = has_buttons and listed.total > 1 and not any("\n" in item for item in items)
+    small = _in_words(actions, tokens, listed, letters) if has_buttons else _numbers(actions, listed, letters)
+    blocks = [intro, ("\n" if in_lines else "\n\n").join(items), shared]
+    blocks += [window.text, small] if has_buttons else [small, window.text]
+    ended = tuple(settled(action) for action in actions)
     return Reply(
-        text="\n\n".join(blocks),
+        text="\n\n".join(filter(None, blocks)),
         buttons=_buttons(actions, tokens, listed),
         exact=True,
         settled=() if all(action.open for action in actions) else ended,
+        times=(*(each for action in actions for each in time_of(action, at)), *window.times),
+        small=len(small) if has_buttons else 0,
     )
 
 
+def _asked(action: PendingAction, letters: Callable[[str], str]) -> str:
+    """Return an open question for a message, with the asker in front for an approver elsewhere."""
+    asked = _shortened(action, letters) if action.filed else question(action)
+    if action.ballot_of is None:
+        return asked
+    return f"{say('asks_approval', action.language, letters, name=asker(action))}\n\n{asked}"
+
+
+class _Window:
+    """The remaining time of the questions of a message: in words, or the end in the reader's time zone."""
+
+    def __init__(
+        self,
+        actions: Sequence[PendingAction],
+        now: datetime | None,
+        letters: Callable[[str], str],
+        *,
+        local_times: bool,
+    ) -> None:
+        self.letters, self.times = letters, tuple[WrittenTime, ...]()
+        self._now, self._local, self._language = now, local_times, actions[0].language
+        here = [action for action in actions if action.open and is_confirmed_here(action)]
+        self.text = self.sentence("prompt_window", "prompt_until", here) if here else ""
+
+    def sentence(self, for_span: str, for_end: str, actions: Sequence[PendingAction], **values: object) -> str:
+        """Return the sentence of either name about the time left for the first of these actions to expire."""
+        left = min(_left_seconds(action, self._now) for action in actions)
+        if self._local and self._now is not None and left >= _UNTIL_SECONDS:
+            end = min(action.expires_at or self._now + timedelta(seconds=action.ttl_seconds) for action in actions)
+            written = date_and_time(end, self._language)
+            if written not in [each.written for each in self.times]:
+                self.times += (WrittenTime(at=end, written=written, with_day=True),)
+            return say(for_end, self._language, self.letters, time=written, **values)
+        span = self.letters(duration(_in_one_unit(left), self._language))
+        return say(for_span, self._language, self.letters, duration=span, **values)
+
+
+def _in_one_unit(seconds: float) -> float:
+    """Return a span of time in whole days or hours, if it has some: an end this far away needs no minutes."""
+    for unit in (86_400.0, 3_600.0):
+        if seconds >= 2 * unit or (unit == 86_400.0 and seconds >= unit):
+            return seconds - seconds % unit
+    return seconds
+
+
+def _joined(action: PendingAction, rule: str, window: _Window, *, words: bool) -> str:
+    """Return the rule about the deciding people, and the answers in words."""
+    answer = _words(action, window.letters) if words else ""
+    both = (answer, rule) if is_confirmed_here(action) else (rule, answer)
+    return " ".join(filter(None, both))
+
+
+def _words(action: PendingAction, letters: Callable[[str], str], *, beside_buttons: bool = False) -> str:
+    """Return the sentence about answering a question by its code."""
+    yes, no = map(letters, safe_words(action.language))
+    if not is_confirmed_here(action):
+        name = "prompt_refuse_only"
+    elif beside_buttons:
+        name = "prompt_code"
+    else:
+        # "Reply NO to cancel" to "Cancel the order?" would say that a no cancels it.
+        name = "prompt_words_do" if action.verb in NO_VERBS else "prompt_words"
+    return say(name, action.language, letters, yes_word=yes, no_word=no, code=action.code)
+
+
+def _in_words(
+    actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Listed, letters: Callable[[str], str]
+) -> str:
+    """Return the small text beside buttons: the answers in words. A question in a file has its words beside it."""
+    language = actions[0].language
+    yes, no = map(letters, safe_words(language))
+    numbered = [(number, each) for number, each in enumerate(actions, listed.first) if each.open and not each.filed]
+    said = []
+    if listed.total == 1:
+        said = [_words(action, letters, beside_buttons=True) for _, action in numbered]
+        for action in actions:
+            if action.open and action.standing is not None and tokens.standing is not None:
+                said.append(f"{standing_label(action.standing, language)}: **{letters(yes)} {action.standing.code}**.")
+    elif numbered:
+        codes = ", ".join(f"{number} {action.code}" for number, action in numbered)
+        said = [say("prompt_codes", language, letters, yes_word=yes, no_word=no, codes=codes)]
+    return " ".join(filter(None, [*said, _numbers(actions, listed, letters)]))
+
+
+def _numbers(actions: Sequence[PendingAction], listed: Listed, letters: Callable[[str], str]) -> str:
+    """Return the sentence about answering by numbers, at the end of a list that numbers can answer."""
+    if not listed.words or listed.total == 1 or listed.first + len(actions) <= listed.total:
+        return ""
+    return say("prompt_numbers", actions[0].language, letters, numbers=f"1, {listed.total}")
+
+
 def _buttons(actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Listed) -> tuple[Button, ...]:
-    """Return the buttons under a prompt, each pair beside each other.
+    """Return the buttons under a prompt: of a plan the two for all, then one for each question, named by its number.
 
     The buttons of an answered question stay, so that a second tap does not hit the buttons of the next question.
     """
     language = actions[0].language
     buttons: list[Button] = []
-    for action, (confirm, cancel) in zip(actions, tokens.each, strict=True) if tokens.each else ():
-        (label_yes, _), (label_no, _) = _both(action, several=len(actions) > 1, language=language)
-        if confirm is not None:
-            buttons.append(Button(label=label_yes, token=confirm, style="confirm"))
-        buttons.append(Button(label=label_no, token=cancel, style="cancel"))
-    if tokens.standing is not None and (offer := actions[0].standing) is not None:
-        label = say("button_standing", language, duration=duration(offer.seconds, language))
-        buttons.append(Button(label=label, token=tokens.standing))
-    if tokens.change is not None:
-        buttons.append(Button(label=say("button_change", language), token=tokens.change))
     if tokens.for_all is not None:
         confirm_all, cancel_all = tokens.for_all
         numbers = f"{listed.first}\u2013{listed.first + len(actions) - 1}"
@@ -180,6 +267,16 @@ def _buttons(actions: Sequence[PendingAction], tokens: ButtonTokens, listed: Lis
         yes, no = (say(f"button_{what}_{ending}", language, code=numbers) for what in ("confirm", "cancel"))
         buttons.append(Button(label=yes, token=confirm_all, style="confirm"))
         buttons.append(Button(label=no, token=cancel_all, style="cancel"))
+    for number, (action, pair) in enumerate(zip(actions, tokens.each, strict=False), listed.first):
+        mark = str(number) if listed.total > 1 else None
+        for token, (label, intent) in zip(pair, _both(action, mark, language), strict=True):
+            if token is not None:
+                style = "plain" if tokens.for_all is not None else intent
+                buttons.append(Button(label=label, token=token, style=style))
+    if tokens.standing is not None and (offer := actions[0].standing) is not None:
+        buttons.append(Button(label=standing_label(offer, language), token=tokens.standing))
+    if tokens.change is not None:
+        buttons.append(Button(label=say("button_change", language), token=tokens.change))
     return tuple(buttons)
 
 
@@ -192,33 +289,39 @@ def plan_of(actions: Sequence[PendingAction]) -> PendingAction | None:
 
 def labels(action: PendingAction, *, several: bool) -> list[tuple[str, Intent]]:
     """Return the label and the intent of each button of an open action; no yes if only the code confirms."""
-    both = _both(action, several=several, language=action.language)
+    both = _both(action, action.code if several else None, action.language)
     return both[1:] if action.filed else both
 
 
-def _both(action: PendingAction, *, several: bool, language: str) -> list[tuple[str, Intent]]:
-    suffix, values = ("_code", {"code": action.code}) if several else ("", {})
+def _both(action: PendingAction, mark: str | None, language: str) -> list[tuple[str, Intent]]:
+    """Return the labels to confirm and to cancel, each with its intent. `mark` names the question among several."""
+    suffix = "_code" if mark is not None else ""
     yes, no = ("button_do", "button_do_not") if action.verb in NO_VERBS else ("button_confirm", "button_cancel")
     return [
-        (say(f"{yes}{suffix}", language, **values), "confirm"),
-        (say(f"{no}{suffix}", language, **values), "cancel"),
+        (say(f"{yes}{suffix}", language, code=mark), "confirm"),
+        (say(f"{no}{suffix}", language, code=mark), "cancel"),
     ]
 
 
-def settled(action: PendingAction, at: datetime) -> Settled:
-    """Return the state of an action for the channel, with the time written in `settled_note`."""
+def settled(action: PendingAction) -> Settled:
+    """Return the state of an action for the channel."""
     match action.state:
         case "pending":
             return Settled(state="open")
         case "closed":
             unanswered = action.reason == "expired" and action.decided_at is None
             return Settled(state="expired" if unanswered else "not_done")
-        case "done" | "failed":
-            when = action.finished_at or at
-            return Settled(state=action.state, at=when, written=clock_time(when, action.language))
-        case "unknown":
-            return Settled(state="unknown")
+        case "done" | "failed" | "unknown":
+            return Settled(state=action.state)
     return Settled(state="running")
+
+
+def time_of(action: PendingAction, at: datetime) -> tuple[WrittenTime, ...]:
+    """Return the time written in `settled_note`, if any."""
+    if action.state not in ("done", "failed"):
+        return ()
+    when = action.finished_at or at
+    return (WrittenTime(at=when, written=clock_time(when, action.language)),)
 
 
 def settled_note(action: PendingAction, at: datetime, form: NoteForm = "whole") -> str:
@@ -370,7 +473,8 @@ def outcome_key(action: PendingAction, at: datetime) -> str:
 
 def _texts(action: PendingAction) -> list[str]:
     """Return the unescaped texts of the question."""
-    texts = [action.preview, action.kind, *(text for row in action.table for text in row), *action.args]
+    names = ((action.layout or NO_LAYOUT).name(name, action.language) for name in action.args)
+    texts = [action.preview, action.kind, *(text for row in action.table for text in row), *names]
     return texts + [value if isinstance(value, str) else as_text(value) for value in action.args.values()]
 
 
@@ -389,12 +493,17 @@ def _shortened(action: PendingAction, letters: Callable[[str], str]) -> str:
 
 
 def _rows(action: PendingAction) -> list[tuple[str, str]]:
-    """Return names and values: the preview's own table, then every argument, except values already shown exactly."""
+    """Return names and values: the preview's own table, then each argument not printed by the template or the table."""
+    layout, language = action.layout or NO_LAYOUT, action.language
+    template = layout.template(language)
     table = [(name, _cell(value)) for name, value in action.table]
-    args = [(name, shown(value)) for name, value in action.args.items()]
-    if len(args) == 1 and action.template and _is_said(action.preview, next(iter(action.args.values()))):
-        args = []  # a template writes it into the headline
-    return [*table, *((_argument(name), value) for name, value in args if (name, value) not in table)]
+    rows = list(table)
+    for name, value in action.args.items():
+        row = layout.name(name, language), layout.value(name, value, language, bare=True)
+        is_printed = template is not None and name in template.apart
+        if not is_printed and row not in table and (name, row[1]) not in table:
+            rows.append(row)
+    return rows
 
 
 def _cell(value: str) -> str:
@@ -403,22 +512,11 @@ def _cell(value: str) -> str:
     return value if _WORD_LIKE.fullmatch(value) else f"“{visible(value)}”"
 
 
-def _argument(name: str) -> str:
-    return name if name.isidentifier() and visible(name) == name else f"“{visible(name)}”"
-
-
 def _row(name: str, value: str, write: Callable[[str], str]) -> str:
     written = write(value)
     if has_right_to_left(name + value) and not (value.startswith("“") and has_right_to_left(value)):
         written = isolated(written)  # a quoted text with right-to-left letters is isolated already
     return f"{write(name)}: {written}"
-
-
-def _is_said(headline: str, value: Json) -> bool:
-    """Return True if the headline shows this value as a whole word."""
-    said = shown(value, bare=False)
-    around = r"(?<![\w.,+-]){}(?![\w-]|[.,]\w)" if not isinstance(value, str) else "{}"
-    return re.search(around.format(re.escape(said)), headline) is not None
 
 
 def _person(written: str) -> str:
@@ -432,99 +530,20 @@ def _left_seconds(action: PendingAction, now: datetime | None) -> float:
     return (action.expires_at - now).total_seconds() + _ON_ITS_WAY_SECONDS
 
 
-def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool, now: datetime | None) -> str:
-    """Return the sentences about the way to answer a question, and about the people deciding."""
-    language = action.language
-    yes, no = map(letters, safe_words(language))
-    # "Reply NO to cancel" to "Cancel the order?" would say that a no cancels it.
-    in_words = "prompt_words_do" if action.verb in NO_VERBS else "prompt_words"
-    how = in_words if words else "prompt_code"
+def _rule(action: PendingAction, window: _Window) -> str:
+    """Return the sentences about the people deciding a question; empty if only the reader decides."""
+    language, letters = action.language, window.letters
     people = deciders(action.approvers_name, language)
     if not is_confirmed_here(action):
-        left = letters(duration(_left_seconds(action, now), language))
-        asked = say("prompt_asked", language, letters, people=people, duration=left)
-        return f"{asked} {say('prompt_refuse_only', language, letters, no_word=no, code=action.code)}"
-    answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
+        return window.sentence("prompt_asked", "prompt_asked_until", [action], people=people)
     need = action.need if action.ballot_of is None else action.ballot_of.need
     if action.approvers and (need > 1 or action.ballot_of is None):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
         rule = say(key, language, letters, people=people, need=need)
         if action.ballot_of is None and asks_others(action):
             rule = f"{say('asked_by', language, letters, name=asker(action))} {rule}"
-        return f"{answer} {rule}"
+        return rule
     if is_in_group(action) and action.ballot_of is None:
         name = named(action.requester_name) if action.requester_name else asker(action)
-        return f"{answer} {say('prompt_requester_only', language, letters, name=name)}"
-    return answer
-
-
-def offered(action: PendingAction, offer: StandingOffer, letters: Callable[[str], str]) -> str:
-    """Return the text of the permission offered in a prompt: the covered calls, and the code."""
-    language, (yes, _) = action.language, safe_words(action.language)
-    values = {
-        "duration": duration(offer.seconds, language),
-        "count": offer.uses,
-        "covered": covered(action, language, letters),
-        "yes_word": letters(yes),
-        "code": offer.code,
-    }
-    return say("standing_offer", language, letters, **values)
-
-
-def described(giver: PendingAction, now: datetime, language: str, letters: Callable[[str], str] = str) -> str:
-    """Return the sentence about the permission of an action, with the remaining uses and the end."""
-    grant, offer = giver.grant, giver.standing
-    if grant is None or offer is None:
-        raise ValueError(f"action {giver.pending_action_id} gave no permission")
-    values = {
-        "time": end_of_permission(grant, now, language),
-        "count": offer.uses - len(grant.used),
-        "covered": covered(giver, language, letters),
-    }
-    return say("standing_given", language, letters, **values)
-
-
-def covered(giver: PendingAction, language: str, letters: Callable[[str], str] = str) -> str:
-    """Return the coverage of an action's permission, as Markdown: the tool, the fixed and the varying arguments.
-
-    A long value is cut: the question shows the whole value.
-    """
-    offer = giver.standing
-    if offer is None:
-        return ""
-    parts = []
-    if fixed := fixed_arguments(giver, offer):
-        named = [f"{plain(name)} {plain(_cut(shown(value)))}" for name, value in fixed.items()]
-        parts.append(say("standing_same", language, letters, arguments=listing(named, language)))
-    for name, bound in offer.most:
-        parts.append(say("standing_most", language, letters, argument=plain(name), bound=plain(bound)))
-    if offer.free:
-        parts.append(say("standing_free", language, letters, arguments=listing(map(plain, offer.free), language)))
-    if offer.compared:
-        parts.append(say("standing_shown", language, letters))
-    tool = plain(giver.kind.replace("_", " "))
-    return f"{tool} ({'; '.join(parts)})" if parts else tool
-
-
-def fixed_arguments(action: PendingAction, offer: StandingOffer) -> dict[str, Json]:
-    """Return the arguments fixed by a permission, with their values."""
-    return {name: value for name, value in action.args.items() if name not in offer.varying}
-
-
-def end_of_permission(grant: Grant, now: datetime, language: str) -> str:
-    """Return the end time of a permission, with the day unless today."""
-    written = clock_time if grant.until.date() == now.date() else date_and_time
-    return written(grant.until, language)
-
-
-def _cut(value: str) -> str:
-    """Return a value, cut if too long for a list.
-
-    The quotation mark and the isolate of a cut value are closed.
-    """
-    if len(value) <= _LONGEST_FIXED:
-        return value
-    value = f"{value[:_LONGEST_FIXED]}…"
-    for opens, closes in (("“", "”"), ("\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}")):
-        value += closes * (value.count(opens) > value.count(closes))
-    return value
+        return say("prompt_requester_only", language, letters, name=name)
+    return ""

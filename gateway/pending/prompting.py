@@ -30,6 +30,7 @@ from gateway.pending.prompt import (
     settled,
     settled_note,
     statement,
+    time_of,
     waits_for,
     what_became,
     with_asker,
@@ -193,6 +194,7 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
     On a channel without edits, a new message reports the end behind the late question.
     """
     settled, at, message_id = False, showing.at, showing.message_id
+    older: set[str] = set()
     actions.index = actions.index.showed(showing)
     for action_id in sorted(showing.shows):
         action = actions.get(action_id)
@@ -202,6 +204,8 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
         answered = action.decided_at if action.ballot_of is None else action.vote
         unseen = action.shown_at is None and answered is None
         number = (showing.listed.index(action_id) + 1, len(showing.listed)) if action_id in showing.listed else None
+        if message_id is not None and action.open:
+            older.update(action.prompts[-1:])
         action = transitions.show(action, at, message_id, number)
         if first:
             first_shown(actions, action, at)
@@ -212,6 +216,18 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
             actions.say(ending(action, at), tells=(action_id,))
     if settled and message_id is not None:
         edit_prompt(actions, message_id, at)
+    for before in sorted(older - {message_id}):
+        _take_buttons_off(actions, before, at)
+
+
+def _take_buttons_off(actions: ConversationActions, message_id: str, at: datetime) -> None:
+    """Queue the edit of an older showing without its buttons, if newer messages show all of its open questions.
+
+    The tokens of the buttons stay valid: a press may be on its way.
+    """
+    asked = [action for action in actions.by_id.values() if action.open and message_id in action.prompts]
+    if actions.can_edit and actions.has_buttons and all(action.prompts[-1] != message_id for action in asked):
+        edit_prompt(actions, message_id, at, answered_here=False)
 
 
 def first_shown(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
@@ -260,14 +276,19 @@ def again_button(actions: ConversationActions, action: PendingAction) -> tuple[B
 
 
 def edit_prompt(
-    actions: ConversationActions, message_id: str, at: datetime, *, buttons: tuple[Button, ...] = ()
+    actions: ConversationActions,
+    message_id: str,
+    at: datetime,
+    *,
+    buttons: tuple[Button, ...] = (),
+    answered_here: bool = True,
 ) -> None:
     """Queue the edit of a prompt: ended actions show their outcome, open actions are still asked.
 
-    `buttons` stand under a prompt of a single ended action. The edit does not invite numbers, because the reader has
-    answered or the bot has written since. The notes are shortened until the edit fits into a single message: the rest
-    of a longer edit would become a new message without a recorded receipt. If even the shortest form is too long, the
-    message is not edited.
+    `buttons` stand under a prompt of a single ended action. `answered_here`: open questions keep their buttons. The
+    edit does not invite numbers, because the reader has answered or the bot has written since. The notes are shortened
+    until the edit fits into a single message: the rest of a longer edit would become a new message without a recorded
+    receipt. If even the shortest form is too long, the prompt is not edited.
     """
     actions.says = [said for said in actions.says if said.reply.edits != message_id]
     asked = in_order([action for action in actions.by_id.values() if message_id in action.prompts])
@@ -275,18 +296,20 @@ def edit_prompt(
         return
     first, total = asked[0].numbered.get(message_id, (1, len(asked)))
     listed, still_asks = Listed(first=first, total=total), any(action.open for action in asked)
-    tokens = _tokens(actions, asked) if still_asks and actions.has_buttons else ButtonTokens()
+    tokens = _tokens(actions, asked) if still_asks and actions.has_buttons and answered_here else ButtonTokens()
     asked = [actions.by_id[action.pending_action_id] for action in asked]
     address = asked[0].address
     for form in NOTES:
         if still_asks:
-            reply = prompt(asked, tokens, listed=listed, now=at, letters=actions.letters, note=form)
+            local = actions.local_times
+            reply = prompt(asked, tokens, listed=listed, now=at, letters=actions.letters, note=form, local_times=local)
         else:
             reply = Reply(
                 text="\n\n".join(settled_note(action, at, form) for action in asked),
                 buttons=buttons if len(asked) == 1 else (),
                 exact=True,
-                settled=tuple(settled(action, at) for action in asked),
+                settled=tuple(settled(action) for action in asked),
+                times=tuple(each for action in asked for each in time_of(action, at)),
             )
         reply = replace(reply, edits=message_id)
         if address is None or actions.fits(address, reply):
@@ -303,7 +326,8 @@ def _question(
     actions: ConversationActions, asked: Sequence[PendingAction], listed: Listed, *, intro: str | None, now: datetime
 ) -> Reply:
     tokens = _tokens(actions, asked) if actions.has_buttons else ButtonTokens()
-    return prompt(asked, tokens, listed=listed, intro=intro, now=now, letters=actions.letters)
+    local = actions.local_times
+    return prompt(asked, tokens, listed=listed, intro=intro, now=now, letters=actions.letters, local_times=local)
 
 
 def _tokens(actions: ConversationActions, asked: Sequence[PendingAction]) -> ButtonTokens:
@@ -321,10 +345,12 @@ def _tokens(actions: ConversationActions, asked: Sequence[PendingAction]) -> But
         [change] = mint(asked[0], ["change"])
         if asked[0].standing is not None and not asked[0].filed and actions.most_buttons > len(INTENTS) + 1:
             [standing] = mint(asked[0], ["standing"])
-    each: list[tuple[str | None, str]] = []
+    each: list[tuple[str | None, str | None]] = []
     for action in asked:
         if action.filed or not is_confirmed_here(action):
             each.append((None, mint(action, ["cancel"])[0]))
+        elif for_all is not None:
+            each.append((mint(action, ["confirm"])[0], None))
         else:
             confirm, cancel = mint(action, INTENTS)
             each.append((confirm, cancel))
@@ -364,8 +390,9 @@ def fits_together(actions: ConversationActions, asked: Sequence[PendingAction]) 
         return True
     tokens = ButtonTokens()
     if actions.has_buttons:
-        pair = _DRAFT if plan_of(asked) is not None else None
-        tokens = ButtonTokens(each=[_DRAFT] * len(asked), for_all=pair)
+        is_plan = plan_of(asked) is not None
+        each = (_DRAFT[0], None) if is_plan else _DRAFT
+        tokens = ButtonTokens(each=[each] * len(asked), for_all=_DRAFT if is_plan else None)
     listed = Listed(first=_DRAFT_NUMBER, total=_DRAFT_NUMBER + len(asked) - 1, words=True)
     return actions.fits(address, prompt(asked, tokens, listed=listed, intro=_DRAFT_INTRO, letters=actions.letters))
 

@@ -35,6 +35,8 @@ def compute_digest(action: PendingAction) -> str:
     added: dict[str, Json] = {"standins": [*sorted(action.standins)]} if action.standins else {}
     if action.salt:
         added["salt"] = action.salt
+    if action.layout is not None:
+        added["layout"] = action.layout.to_json()
     if action.standing is not None:
         offer = action.standing
         most: Json = [list(bound) for bound in offer.most]

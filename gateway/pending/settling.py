@@ -294,7 +294,8 @@ def _settled(
             _stop_plan(actions, action.plan, at)
         launch_next(actions, action.plan)
     if told:
-        reply = Reply(text=told, buttons=again if tells == mine else (), exact=True)
+        below, again = (again, ()) if tells == mine else ((), again)
+        reply = Reply(text=told, buttons=below, exact=True)
         actions.says.append(OutgoingReply(reply=reply, tells=tells))
     actions.says += [OutgoingReply(reply=Reply(media=(item,)), tells=mine) for item in media]
     _show_rest(actions, rest)

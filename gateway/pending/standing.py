@@ -19,8 +19,9 @@ from channels import Json
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
 from gateway.pending.audit import OPERATOR
+from gateway.pending.permission import described, end_of_permission, fixed_arguments
 from gateway.pending.plans import launch_in_order
-from gateway.pending.prompt import described, end_of_permission, fixed_arguments, statement
+from gateway.pending.prompt import statement
 from gateway.tools import Tool, ToolError
 from gateway.tools.confirm import Standing, asked_with, changed, exact, is_number
 from gateway.tools.pending_action import Grant, PendingAction, StandingOffer, Use, canonical_json

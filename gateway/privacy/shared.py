@@ -123,7 +123,7 @@ def without(scope: Extent, conversation: str, entry: Json, names: frozenset[str]
         return entry if text == entry.get("content") else {**entry, "content": text or _REMOVED}
     if entry.get("from") == "bot":
         if scope.tells(entry):
-            return {**entry, "text": _REMOVED, "buttons": [], "media": [], "asks": []}
+            return {**entry, "text": _REMOVED, "small": 0, "buttons": [], "media": [], "asks": []}
         text = _replaced(str(entry.get("text", "")), remarks | (names if remarks else frozenset()))
         return entry if text == entry.get("text", "") else {**entry, "text": text}
     return entry

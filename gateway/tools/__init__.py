@@ -16,6 +16,7 @@ from gateway.tools.errors import (
     cause_of,
     leaves_open,
 )
+from gateway.tools.layout import Label, Money
 from gateway.tools.pending_action import PendingAction, compute_args_digest
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import (
@@ -38,6 +39,8 @@ __all__ = [
     "Confirm",
     "Governed",
     "Injected",
+    "Label",
+    "Money",
     "NotFound",
     "NothingDone",
     "OutcomeUnknown",

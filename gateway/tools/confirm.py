@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import isfinite
-from string import Formatter
 from typing import Literal, TypeAlias, TypeGuard
 
 from pydantic_core import to_jsonable_python
@@ -21,10 +19,8 @@ from channels import AskfirstError, Json
 from gateway.config.options import WrongOption, checked
 from gateway.logs import describe_error
 from gateway.tools.approver_places import are_enough, written
-from gateway.tools.escape import shown
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.stopping import is_cancelled
-from gateway.wording import FALLBACK, LANGUAGES, resolve
 
 log = logging.getLogger("askfirst.approvers")
 
@@ -291,64 +287,6 @@ class Confirm:
     def unread_verb(self) -> str | None:
         """The named verb, if no language has words for it: the question takes plain answers only."""
         return self.verb if self.verb not in VERBS else None
-
-
-class Template:
-    """A text with ``{name}`` fields, checked when the tool is defined.
-
-    Attributes, indexes, conversions and format specifications are refused. A value is shown whole: a rounded or cut
-    value would not be the tool's argument. ``{{`` stands for a brace.
-    """
-
-    def __init__(self, text: str, names: Collection[str]) -> None:
-        """Raises ValueError when `text` is not a template, or has a field outside `names`."""
-        try:
-            pieces = list(Formatter().parse(text))
-        except ValueError as error:
-            raise ValueError(f"{text!r} is not a template: {error}; write {{{{ or }}}} for a brace") from None
-        for _, name, spec, conversion in pieces:
-            if name is None:
-                continue
-            if spec or conversion:
-                raise ValueError(f"{text!r}: write {{{name}}} alone, without ':' or '!': values are shown as they are")
-            if name not in names:
-                from difflib import get_close_matches  # imported only after an error
-
-                close = get_close_matches(name, names, n=1)
-                hint = f"did you mean {{{close[0]}}}?" if close else f"it can use: {', '.join(sorted(names)) or 'none'}"
-                raise ValueError(f"{text!r} names {{{name}}}, which is not an argument: {hint}")
-        self.text = text
-        self._pieces = tuple((literal, name) for literal, name, _, _ in pieces)
-
-    def render(self, texts: Mapping[str, str]) -> str:
-        """Return the template with each name replaced by the text."""
-        return "".join(literal + ("" if name is None else texts[name]) for literal, name in self._pieces)
-
-    def sentence(self, values: Mapping[str, Json]) -> str:
-        """Return the template for a person. Texts among the values are quoted, and all values are escaped."""
-        return self.render({name: shown(values[name], bare=False) for _, name in self._pieces if name is not None})
-
-
-class Templates:
-    """The question's template of a tool, one for each language."""
-
-    def __init__(self, ask: str | Mapping[str, str], names: Collection[str]) -> None:
-        """Raises ValueError for no template, a text that is no template, and a language without sentences."""
-        written = {"": ask} if isinstance(ask, str) else dict(ask)
-        if not written:
-            raise ValueError("confirm={} has no template: write a language and its template, like {'en': 'Pay?'}")
-        if unknown := [language for language in written if language not in {"", *LANGUAGES}]:
-            known = ", ".join(sorted(LANGUAGES))
-            raise ValueError(f"{unknown[0]!r} is no language of the questions: there are {known}")
-        self._templates = {language: Template(text, names) for language, text in written.items()}
-        hashed = ask.encode() if isinstance(ask, str) else canonical_json(written)
-        self.sha256 = hashlib.sha256(hashed).hexdigest()
-
-    def of(self, language: str | None) -> Template:
-        """Return the template of a language; without one, the English template or the first."""
-        templates = self._templates
-        first = next(iter(templates.values()))
-        return templates.get(resolve(language)) or templates.get(FALLBACK) or first
 
 
 def as_text(value: Json) -> str:

@@ -20,6 +20,7 @@ import rfc8785
 from pydantic import TypeAdapter
 
 from channels import Address, Json
+from gateway.tools.layout import Layout
 
 State: TypeAlias = Literal["pending", "approved", "running", "done", "failed", "unknown", "closed"]
 Reason: TypeAlias = Literal["refused", "withdrawn", "expired", "undelivered", "changed", "drifted"]
@@ -176,8 +177,8 @@ class PendingAction:
     kind: str
     """The tool's name."""
     tool_version: str = ""
-    template: str = ""
-    """SHA-256 of the tool's confirm template; empty without a template."""
+    layout: Layout | None = None
+    """The tool's way of writing the question; None without templates, labels and currencies."""
     args: Mapping[str, Json] = field(default_factory=dict)
     precondition: Json = None
     preview: str

@@ -21,8 +21,6 @@ from gateway.tools.confirm import (
     Confirm,
     Preview,
     Standing,
-    Template,
-    Templates,
     as_text,
     frozen,
 )
@@ -30,6 +28,7 @@ from gateway.tools.context import ToolContext
 from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import QUICK, plain, shown
 from gateway.tools.function import Function, call_guarded
+from gateway.tools.layout import NO_LAYOUT, Layout, Template
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.results import serialise
@@ -217,7 +216,8 @@ class Tool:
 
     def template_in(self, language: str) -> str | None:
         """Return the question's template in this language; None without a template."""
-        return self._templates.of(language).text if self._templates is not None else None
+        template = (self.layout or NO_LAYOUT).template(language)
+        return template.text if template is not None else None
 
     def serves(self, channel: str) -> bool:
         """Return True if the tool may be called and confirmed in the chats of this channel."""
@@ -256,20 +256,20 @@ class Tool:
                 f"{self.name} would run with other arguments than are shown: its types change a value each time it is "
                 "checked"
             )
-        if self._templates is not None:
-            return Preview(text=await _escaped(partial(self._templates.of(ctx.language).sentence, args), len(given)))
+        if self.layout is not None and self.layout.templates:
+            return Preview(text=await _escaped(partial(self.layout.sentence, args, ctx.language), len(given)))
         if self._ask is None:
             return Preview(text=say("run_tool", ctx.language, tool=f"“{self.name.replace('_', ' ')}”"))
         found = await self._guarded(self._ask, args, ctx, self._at_most(timeout_seconds), passing=(ValueError,))
         return frozen(found if isinstance(found, Preview) else Preview(text=str(found)))
 
     def matches(self, action: PendingAction) -> bool:
-        """Return True if an action was asked under this definition of the tool: the same version and template.
+        """Return True if an action was asked under this definition of the tool: the same version and layout.
 
         The version alone counts if the tool no longer asks.
         """
-        same_template = self.confirm is None or action.template == self.template_hash
-        return action.tool_version == self.version_hash and same_template
+        same_layout = self.confirm is None or action.layout == self.layout
+        return action.tool_version == self.version_hash and same_layout
 
     def compares(self, action: PendingAction) -> bool:
         """Return True if the preview of an action is made again and compared right before its launch."""
@@ -317,7 +317,7 @@ class Tool:
         found = await self._guarded(self._probe, args, ctx, self._at_most(timeout_seconds))
         return found if found in ("done", "not_done") else "unknown"
 
-    async def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
+    async def done_text(self, args: Mapping[str, Json], result: Any, language: str) -> str | None:
         """Return the tool's text for a done confirmed call, as Markdown; None without ``done=``.
 
         The values are shown as in a question: quoted, and never as Markdown. Too long results are cut.
@@ -325,16 +325,25 @@ class Tool:
         if self._done is None:
             return None
         done = self._done
-        return await _escaped(lambda: _filled(done, args, result=_result_text(result)), len(canonical_json(dict(args))))
+        return await _escaped(
+            lambda: self._filled(done, args, language, result=_result_text(result)), len(canonical_json(dict(args)))
+        )
 
-    async def failed_text(self, args: Mapping[str, Json], reason: str) -> str | None:
+    async def failed_text(self, args: Mapping[str, Json], reason: str, language: str) -> str | None:
         """Return the tool's text for a failed confirmed call, as Markdown; None without ``failed=``.
 
         The values are shown as in a question. `reason` is Markdown.
         """
         if self._failed is None:
             return None
-        return await _escaped(partial(_filled, self._failed, args, reason=reason), len(canonical_json(dict(args))))
+        filled = partial(self._filled, self._failed, args, language, reason=reason)
+        return await _escaped(filled, len(canonical_json(dict(args))))
+
+    def _filled(self, template: Template, args: Mapping[str, Json], language: str, **more: str) -> str:
+        """Return the template with the arguments as in a question, and more values, as Markdown."""
+        layout = self.layout or NO_LAYOUT
+        named = {name: plain(layout.value(name, args[name], language)) for name in template.names if name in args}
+        return template.render({**named, **more})
 
     def _at_most(self, seconds: float | None) -> float | None:
         return min((each for each in (self.timeout_seconds, seconds) if each is not None), default=None)
@@ -400,15 +409,15 @@ class Tool:
         done, failed = (confirm.done, confirm.failed) if confirm else (None, None)
         try:
             self._lock = Template(lock, names) if lock is not None else None
-            self._templates = Templates(ask, names) if isinstance(ask, str | Mapping) else None
+            texts = ask if isinstance(ask, str | Mapping) else None
+            self.layout = Layout.of(texts, self._annotations()) if confirm is not None else None
+            """The way of writing the tool's questions; None for a tool without templates, labels and currencies."""
             self._ask = Function(ask, self.name) if callable(ask) else None
             self._done = Template(done, [*names, "result"]) if done is not None else None
             if failed is not None and "{reason}" in failed and "reason" in names:
                 raise ValueError(f"{failed!r}: {{reason}} is why it failed, and an argument too: rename the argument")
             self._failed = Template(failed, [*names, "reason"]) if failed is not None else None
             self._probe = Function(probe, self.name) if probe is not None else None
-            self.template_hash = self._templates.sha256 if self._templates is not None else ""
-            """SHA-256 of the confirm template, or of the templates of all languages; empty without one."""
         except ValueError as error:
             raise self._undefined(str(error)) from None
         for helper in (self._ask, self._probe):
@@ -417,6 +426,11 @@ class Tool:
                 raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
         if confirm is not None and confirm.standing is not None:
             self._check_standing(confirm.standing)
+
+    def _annotations(self) -> dict[str, Any]:
+        """Return the annotations of the tool's arguments; None for an argument described by a schema alone."""
+        parameters = self._function.parameters
+        return {name: parameters[name].annotation if name in parameters else None for name in self._arguments.names}
 
     def _check_standing(self, rule: Standing) -> None:
         names = self._arguments.names
@@ -473,11 +487,6 @@ class Tool:
 async def _escaped(written: Callable[[], str], length: int) -> str:
     """Return a text with escaped values, in a thread for long values: a model chooses the values."""
     return written() if length <= QUICK else await in_thread(written, threads=WORK)
-
-
-def _filled(template: Template, args: Mapping[str, Json], **more: str) -> str:
-    """Return the template with the arguments as in a question, and more values, as Markdown."""
-    return template.render({**{name: plain(shown(value, bare=False)) for name, value in args.items()}, **more})
 
 
 def _result_text(result: Any) -> str:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -301,8 +301,12 @@ class _Pages:
         """Return an entry for the page: Markdown rendered as HTML, and each file with a link for this session."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
         if shown.get("from") == "bot":
-            html = await self._entries.html(str(shown.pop("text", "")), links=not shown.pop("exact", False))
-            shown["html"] = _timed(html, shown.get("settled") or ())
+            text, links = str(shown.pop("text", "")), not shown.pop("exact", False)
+            body = max(0, len(text) - int(shown.pop("small", 0)))
+            html = await self._entries.html(text[:body], links=links)
+            shown["html"] = _timed(html, shown.pop("times", ()))
+            if text[body:]:
+                shown["small"] = await self._entries.html(text[body:], links=links)
         own = [_own_file(**file) for file in shown.pop("files", ())]
         # The link is relative to /chat, so it works under any path prefix of a proxy.
         holder, path = OfSession(session), self._chat.artifacts.path
@@ -445,16 +449,16 @@ def _own_file(*, ref: str, **file: Any) -> dict[str, Any]:
     return {**file, "link": f"artifacts/{split_ref(ref)[1]}"}
 
 
-def _timed(html: str, settled: Sequence[Mapping[str, str | None]]) -> str:
-    """Wrap the times in the notes of settled questions in ``<time>``. The page shows these times in the person's zone.
+def _timed(html: str, times: Sequence[tuple[str, str, bool]]) -> str:
+    """Wrap these times in ``<time>``. The page shows a time in the person's zone. `times`: time, words, with a day.
 
-    The search runs from the end of the text, because a question's note is its last line.
+    The search runs from the end of the text, because the lines with times are the last lines.
     """
     end = len(html)
-    for each in reversed(settled):
-        at, written = each.get("at"), each.get("written")
-        if at and written and (begin := html.rfind(written, 0, end)) >= 0:
-            marked = f'<time datetime="{escape(at)}">{written}</time>'
+    for at, written, with_day in reversed(times):
+        if (begin := html.rfind(written, 0, end)) >= 0:
+            day = " data-day" if with_day else ""
+            marked = f'<time datetime="{escape(at)}"{day}>{written}</time>'
             html, end = f"{html[:begin]}{marked}{html[begin + len(written) :]}", begin
     return html
 

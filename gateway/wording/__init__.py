@@ -11,6 +11,7 @@ import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from math import inf
@@ -19,6 +20,7 @@ from typing import Literal, NamedTuple
 __all__ = [
     "FALLBACK",
     "LANGUAGES",
+    "amount",
     "clock_time",
     "date_and_time",
     "direction",
@@ -45,6 +47,9 @@ _ISOLATED = re.compile(f"{_ISOLATE}[^{_ISOLATE}{_ISOLATE_END}]*{_ISOLATE_END}")
 _ISOLATES = frozenset({"LRI", "RLI", "FSI"})
 _NO_BREAK = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
 """Spaces put beside numbers by CLDR. A single space of this kind would more than double the cost of a text message."""
+_NO_MARKS = dict.fromkeys(map(ord, "\u200e\u200f\u061c"))
+"""Marks of direction put beside currencies by CLDR. An isolate around the amount does the same."""
+_MOST_DIGITS = 15
 
 
 class _Spoken(NamedTuple):
@@ -154,10 +159,11 @@ def duration(seconds: float, language: str | None) -> str:
 
 
 def clock_time(at: datetime, language: str | None) -> str:
-    """Return the hour and minute with the zone of `at`: ``14:02 UTC``."""
+    """Return the hour and minute with the zone of `at`, without a zero in front: ``6:40 UTC``."""
     from babel.dates import format_skeleton
 
-    return f"{format_skeleton('Hm', at, locale=resolve(language))} {at:%Z}".translate(_NO_BREAK)
+    written = format_skeleton("Hm", at, locale=resolve(language)).removeprefix("0")
+    return f"{written} {at:%Z}".translate(_NO_BREAK)
 
 
 def date_and_time(at: datetime, language: str | None) -> str:
@@ -192,6 +198,21 @@ def money(dollars: float, language: str | None) -> str:
     from babel.numbers import format_decimal
 
     return f"{format_decimal(dollars, '#,##0.00##', locale=resolve(language))} USD".translate(_NO_BREAK)
+
+
+def amount(value: Decimal, currency: str, language: str | None) -> str:
+    """Return an exact amount in the language: ``€120.50``.
+
+    An amount with more decimals than the currency, or with more than 15 digits, is written as a number and a code.
+    """
+    from babel.numbers import format_currency, get_currency_precision
+
+    _, _, fraction = f"{value:f}".partition(".")
+    places = len(fraction.rstrip("0"))
+    if places > get_currency_precision(currency) or value.adjusted() >= _MOST_DIGITS:
+        return f"{value:f} {currency}"
+    written = format_currency(value, currency, locale=resolve(language), decimal_quantization=False)
+    return written.translate(_NO_BREAK).translate(_NO_MARKS)
 
 
 def isolated(text: str) -> str:

@@ -128,6 +128,10 @@ class Platform:
     def texts(self, place: str = "ana") -> list[str]:
         return [str(part.arguments["text"]) for where, part in self.sent if where == place]
 
+    def new_texts(self, place: str = "ana") -> list[str]:
+        """Return the texts of the messages, without edits."""
+        return [str(part.arguments["text"]) for where, part in self.sent if where == place and part.call != "edit"]
+
 
 class Worker:
     """The engine of a process, without started loops."""

@@ -334,8 +334,10 @@ async def test_every_showing_to_an_approver_names_the_asker(chat: ChatDriver) ->
         await chat.says("ben", "hello")
     line = f"Still open: {asker}: Delete invoice “42” for good (OK {code(chat, 'ben')})"
     assert newest(chat, "ben") == line
-    shown = [message.text for message in chat.messages if message.place == "ben" and message.buttons]
-    assert len(shown) == 3 and all(f"{asker} asks for your approval." in text for text in shown)
+    shown = [message.text for message in chat.messages if message.place == "ben" and "In words" in message.text]
+    older = [message.text for message in chat.messages if message.place == "ben" and "Reply **OK" in message.text]
+    shown += older
+    assert (len(shown), len(older)) == (3, 2) and all(f"{asker} asks for your approval." in text for text in shown)
 
 
 async def test_list_of_several_names_the_asker_of_each(chat: ChatDriver) -> None:

@@ -60,9 +60,9 @@ async def test_turn_sends_text_then_media_then_prompt(tmp_path: Path) -> None:
     )
     async with rig(ChannelAgent(Agent([send_pdf, delete_invoice], provider=script)), tmp_path) as chat:
         await chat.hears("ana", "delete INV-1", "and send the PDF")
-        assert [part.call for _, part in chat.platform.sent] == ["show", "show", "file", "show"]
+        assert [part.call for _, part in chat.platform.sent] == ["show", "show", "file", "show", "edit"]
         assert chat.platform.texts()[1:3] == ["Here it is.", "INV-7.pdf"]
-        assert chat.platform.sent[-1][1].buttons
+        assert chat.platform.sent[-2][1].buttons
 
 
 async def test_new_messages_are_sent_before_edits(chat: Rig) -> None:

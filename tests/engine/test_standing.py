@@ -123,7 +123,7 @@ async def permitted(chat: ChatDriver) -> ChatDriver:
 
 
 def texts(chat: ChatDriver) -> list[str]:
-    return [re.sub(r"until [^,(]*\d\d:\d\d UTC", "until TIME", message.text) for message in chat.messages]
+    return [re.sub(r"until [^,(]*\d{1,2}:\d\d UTC", "until TIME", message.text) for message in chat.messages]
 
 
 # ── a permission is offered and given ──
@@ -133,7 +133,7 @@ async def test_prompt_names_the_fixed_and_the_free_arguments(chat: ChatDriver) -
     await chat.says("ana", "charge C7 10")
     assert chat.last.buttons == ["Confirm", "Cancel", BUTTON, "Change"]
     assert re.search(
-        r"Or reply \*\*OK \w{4}\*\* to also allow it without a question for 1 hour, at most 2 times: pay \(unchanged: "
+        r"\*\*Yes, and for 1 hour\*\* also allows it without a question, at most 2 times: pay \(unchanged: "
         r"customer C7; amount: from 0 to 100; any value: note\)\.",
         chat.last.text,
     )

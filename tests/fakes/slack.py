@@ -665,9 +665,10 @@ def elements_of(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_markdown(blocks: list[dict[str, Any]]) -> str:
-    """Return the text that a person sees, in marks, for comparison in a test."""
+    """Return the text that a person sees, in marks, for comparison in a test. Small text stands last."""
     held = (held for block in blocks if block["type"] == "rich_text" for held in block["elements"])
-    return "\n".join(_written(element) for element in held)
+    small = (element["text"] for block in blocks if block["type"] == "context" for element in block["elements"])
+    return "\n".join([*map(_written, held), *small])
 
 
 def _written(held: dict[str, Any]) -> str:
@@ -685,6 +686,8 @@ def _piece(piece: dict[str, Any]) -> str:
     match piece["type"]:
         case "user":
             return f"<@{piece['user_id']}>"
+        case "date":
+            return str(piece["fallback"])
         case "link":
             text = f"<{piece['url']}|{piece['text']}>"
         case _:
@@ -707,6 +710,10 @@ def _check_block(block: dict[str, Any]) -> None:
             _sure(len({element["action_id"] for element in elements}) == len(elements))
             for element in elements:
                 _check_button(element)
+        case "context":  # https://docs.slack.dev/reference/block-kit/blocks/context-block
+            _sure(1 <= len(block["elements"]) <= 10)
+            for element in block["elements"]:
+                _sure(element["type"] == "plain_text" and 1 <= len(element["text"]) <= 3000)
         case _:
             raise Refused("invalid_blocks")
 
@@ -716,6 +723,10 @@ def _check_piece(held: str, piece: dict[str, Any]) -> None:
     _sure(held in ("rich_text_section", "rich_text_quote", "rich_text_preformatted"))
     if kind == "user":
         _sure(held != "rich_text_preformatted")
+        return
+    if kind == "date":  # https://docs.slack.dev/reference/block-kit/block-elements/date-element
+        _sure(held != "rich_text_preformatted" and isinstance(piece["timestamp"], int) and piece["fallback"])
+        _sure(re.search(r"\{(time|date\w*)\}", piece["format"]))
         return
     _sure(kind in STYLES and bool(piece["text"]))
     _sure(set(piece.get("style", {})) <= STYLES[kind] and (held != "rich_text_preformatted" or "style" not in piece))

@@ -20,7 +20,7 @@ MAX_PHOTO, MAX_FILE = 10_000_000, 50_000_000  # https://core.telegram.org/bots/a
 MAX_PHOTO_SIDES = 10_000  # https://core.telegram.org/bots/api#sendphoto: width and height in total; ratio at most 20
 
 ENTITY_TYPES = frozenset(  # https://core.telegram.org/bots/api#messageentity
-    "bold italic underline strikethrough spoiler blockquote expandable_blockquote code pre text_link".split()  # noqa: SIM905
+    "bold italic underline strikethrough spoiler blockquote expandable_blockquote code pre text_link date_time".split()  # noqa: SIM905
 )
 ALONE = {"code", "pre"}  # https://core.telegram.org/bots/api#formatting-options: contain no entity, in no entity
 QUOTES = {"blockquote", "expandable_blockquote"}  # the same page: cannot be nested
@@ -71,6 +71,11 @@ def check_entities(text: str, entities: Sequence[Mapping[str, Any]]) -> None:
             raise bad(f"can't parse entities: {kind} is out of bounds")
         if kind == "text_link" and not re.match(r"(https?://|mailto:|tg://user\?id=)", str(entity.get("url"))):
             raise bad("can't parse entities: unsupported URL")
+        if kind == "date_time":
+            # https://core.telegram.org/bots/api#date-time-entity-formatting
+            shown_as = str(entity.get("date_time_format", ""))
+            if not isinstance(entity.get("unix_time"), int) or not re.fullmatch("r|w?[dD]?[tT]?", shown_as):
+                raise bad(f"can't parse entities: {entity}")
         spans.append((start, start + length, str(kind)))
     for i, (start, end, kind) in enumerate(spans):
         for other_start, other_end, other in spans[i + 1 :]:

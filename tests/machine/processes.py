@@ -56,7 +56,7 @@ KEYRING = Keyring([b"a key of more than 16 bytes"])
 _ROOMY = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
 PLATFORMS = {
     "roomy": _ROOMY,
-    "two questions": replace(_ROOMY, buttons=6, edit=False),
+    "two questions": replace(_ROOMY, buttons=4, edit=False),
     "one question": replace(_ROOMY, buttons=3, edit=False),
 }
 """The platforms by the number of buttons in a message. Only the first changes shown messages."""

@@ -23,6 +23,7 @@ __all__ = [
     "highest_number",
     "invoice_in",
     "is_answer_to_stop",
+    "numbered_button",
     "numbered_list",
     "questions_in",
     "range_of",
@@ -34,15 +35,16 @@ End = Literal["done", "failed", "not done", "unknown", "tampered"]
 
 _VERBS = "pay|archive|move|send|file|sign|share|copy|stamp"
 _QUESTION = re.compile(
-    rf"(?:(\d+)\\\. )?\*\*({_VERBS}) invoice “?(INV\\-\d+)”?(?: to folder “?(\d+)”?)?\?\*\*.*?"
-    r"\*\*(?:OK|NO) ([0-9A-Z]{4})\*\*",
-    re.DOTALL | re.IGNORECASE,
+    rf"(?:(\d+)\\\. )?\*\*({_VERBS}) invoice “?(INV\\-\d+)”?(?: to folder “?(\d+)”?)?\?\*\*", re.IGNORECASE
 )
+_CODE = re.compile(r"\*\*(?:OK|NO) ([0-9A-Z]{4})\*\*")
+_CODES = re.compile(r"and the code: ((?:\d+ [0-9A-Z]{4}(?:, )?)+)\.")
 _NUMBERS = re.compile(r"Or write the numbers of those to confirm, for example 1, (\d+)")
 _WHICH = {"Which one shall I do?": "confirm", "Which one shall I not do?": "cancel"}
 _LINE = re.compile(r"^\d+\. .* \(([0-9A-Z]{4})\)$", re.MULTILINE)
+_NUMBERED = re.compile(r"(Confirm|Cancel) (\d+)")
 _RANGE = re.compile(r"\w+ (\d+)–(\d+)")
-_STANDING = re.compile(r"\*\*OK ([0-9A-Z]{4})\*\* to also allow it")
+_STANDING = re.compile(r"Yes, and for [\w ]+: \*\*OK ([0-9A-Z]{4})\*\*")
 _SUBJECT = re.compile(rf"({_VERBS}) invoice “?(INV-\d+)(?!\d)", re.IGNORECASE)
 _LEAD = re.compile(r"^(?:\d+\. )?(?:[✅❌❔🚫] )?")
 _DONE = re.compile(rf"({_VERBS}) (INV-\d+) is settled")
@@ -92,11 +94,23 @@ class Told(NamedTuple):
 
 
 def questions_in(text: str) -> list[Asked]:
-    """Return the questions of a message, in order."""
-    return [
-        Asked(int(number or 0), verb.lower(), invoice.replace("\\", ""), folder, code)
-        for number, verb, invoice, folder, code in _QUESTION.findall(text)
-    ]
+    """Return the questions of a message, in order. A question without a code is answered already."""
+    listed = _CODES.search(text)
+    codes = dict(each.split() for each in listed[1].split(", ")) if listed is not None else {}
+    found = list(_QUESTION.finditer(text))
+    asked = []
+    for each, after in zip(found, [*(later.start() for later in found[1:]), len(text)], strict=True):
+        number, verb, invoice, folder = each.groups(default="")
+        code = _CODE.search(text, each.end(), after)
+        if (known := codes.get(number) or (code[1] if code is not None else None)) is not None:
+            asked.append(Asked(int(number or 0), verb.lower(), invoice.replace("\\", ""), folder, known))
+    return asked
+
+
+def numbered_button(label: str) -> tuple[str, int] | None:
+    """Return the intent and the number on a button for one question of several."""
+    found = _NUMBERED.fullmatch(label)
+    return (found[1].lower(), int(found[2])) if found is not None else None
 
 
 def highest_number(text: str) -> int:

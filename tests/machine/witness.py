@@ -26,6 +26,7 @@ from tests.machine.texts import (
     highest_number,
     invoice_in,
     is_answer_to_stop,
+    numbered_button,
     numbered_list,
     questions_in,
     range_of,
@@ -292,16 +293,19 @@ class Witness:
 
     def _note_buttons(self, message: Shown, buttons: Sequence[ShownButton]) -> None:
         things = message.things
-        codes = {thing.codes[message.place]: thing for thing in things}
+        numbered = dict(zip(message.numbers, things, strict=True))
         for token, style, label in buttons if things else ():
             self.token_place[token] = message.place
             intent = "cancel" if style == "cancel" else "confirm"
             if label.endswith(" all") or range_of(label) is not None:
                 self.for_all[token] = (message, intent)
+            elif (one := numbered_button(label)) is not None:
+                if one[1] in numbered:
+                    self.tokens[token] = (numbered[one[1]], one[0])
             elif style == "plain":
                 self.tokens[token] = (things[0], "change" if label == "Change" else "standing")
-            elif len(things) == 1 or label.split()[-1] in codes:
-                self.tokens[token] = (codes.get(label.split()[-1], things[0]), intent)
+            elif len(things) == 1:
+                self.tokens[token] = (things[0], intent)
 
     def _thing(self, place: str, question: Asked, at: float) -> Thing:
         _, tool, invoice, folder, code = question

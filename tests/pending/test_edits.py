@@ -139,7 +139,7 @@ async def test_notes_that_have_no_room_are_marks_alone(private: Table) -> None:
     assert_edits_fit("telegram", actions)
     edit = actions.says[-1].reply.text
     assert [f"{n}\\. 🚫" in edit.split("\n\n") for n in range(1, 5)] == [True] * 4
-    assert "x" * 2_950 in edit and len(actions.says[-1].reply.buttons) == 12
+    assert "x" * 2_950 in edit and len(actions.says[-1].reply.buttons) == 7
 
 
 async def test_a_message_that_no_note_fits_stays_as_it_is(private: Table) -> None:

@@ -10,16 +10,26 @@ from typing import Any
 
 import pytest
 
-from channels import Address, Reply, Settled
+from channels import Address, Reply, WrittenTime
 from channels.formatting import GSM, drop_dear_accents
 from channels.telegram.render import render
 from channels.twilio.render import render_sms, render_whatsapp
-from gateway.pending.prompt import ButtonTokens, prompt, settled, settled_note, statement, what_became
+from gateway.pending.prompt import (
+    ButtonTokens,
+    Listed,
+    prompt,
+    settled,
+    settled_note,
+    statement,
+    time_of,
+    what_became,
+)
 from gateway.pending.reading import read_code
 from gateway.pending.transitions import approve, close, finish, launch, show
 from gateway.pending.words import CARRIER_WORDS
 from gateway.tools.confirm import NO_VERBS
 from gateway.tools.escape import plain
+from gateway.tools.layout import Layout
 from gateway.tools.pending_action import Ballot, BallotOf, PendingAction
 from gateway.wording import LANGUAGES
 from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
@@ -48,9 +58,10 @@ def test_prompt_of_one_question_reads_as_written_here() -> None:
     assert read(reply) == (
         "Delete invoice INV-42?\n\n"
         '• invoice_id: INV-42\n• amount: 199.5\n• to: ["a@b.c"]\n\n'
-        "Or reply OK K7PA or NO K7PA.\n\n"
-        "You have 15 minutes to answer."
+        "You have 15 minutes to answer.\n\n"
+        "In words: OK K7PA or NO K7PA."
     )
+    assert reply.text[-reply.small :] == "In words: **OK K7PA** or **NO K7PA**."
     assert [(button.label, button.token, button.style) for button in reply.buttons] == [
         ("Confirm", "yes 0", "confirm"),
         ("Cancel", "no 0", "cancel"),
@@ -60,20 +71,20 @@ def test_prompt_of_one_question_reads_as_written_here() -> None:
 @pytest.mark.parametrize(
     ("language", "answer", "window"),
     [
-        ("es", "O responde SÍ K7PA o NO K7PA.", "Tienes 15 minutos para responder."),
-        ("pt-BR", "Ou responda SIM K7PA ou NÃO K7PA.", "Você tem 15 minutos para responder."),
-        ("tlh", "Or reply OK K7PA or NO K7PA.", "You have 15 minutes to answer."),
+        ("es", "Por escrito: SÍ K7PA o NO K7PA.", "Tienes 15 minutos para responder."),
+        ("pt-BR", "Por escrito: SIM K7PA ou NÃO K7PA.", "Você tem 15 minutos para responder."),
+        ("tlh", "In words: OK K7PA or NO K7PA.", "You have 15 minutes to answer."),
     ],
 )
 def test_in_the_language_of_the_conversation(language: str, answer: str, window: str) -> None:
-    assert read(asked(record(language=language))).endswith(f"{answer}\n\n{window}")
+    assert read(asked(record(language=language))).endswith(f"{window}\n\n{answer}")
 
 
 def test_right_to_left_prompt_is_legible_and_its_codes_readable() -> None:
     action = record(language="ar", table=(), preview="Delete invoice INV-42?", approvers=(str(BOB), str(EVA)))
     action = replace(action, approvers_name="Finance")
     text = read(asked(action))
-    assert "**" not in text and "أو الرد بكتابة نعم \u2068K7PA\u2069 أو لا \u2068K7PA\u2069." in text
+    assert "**" not in text and "كتابةً: نعم \u2068K7PA\u2069 أو لا \u2068K7PA\u2069." in text
     assert "\u2068Finance\u2069" in text
     note = read(Reply(text=settled_note(done(replace(action, approvers=())), NOW)))
     assert "\u2068Ana\u2069" in note and "\u206812:00 UTC\u2069" in note
@@ -86,8 +97,8 @@ def test_several_questions_each_with_its_code_on_its_buttons() -> None:
     reply = asked(record(ttl_seconds=1800.0), record(code="A2CD", preview="Pay invoice INV-7?", ttl_seconds=60.0))
     text = read(reply)
     assert "1. Delete invoice INV-42?" in text and "2. Pay invoice INV-7?" in text
-    assert text.endswith("You have 1 minute to answer.")
-    assert [button.label for button in reply.buttons] == ["Confirm K7PA", "Cancel K7PA", "Confirm A2CD", "Cancel A2CD"]
+    assert text.endswith("You have 1 minute to answer.\n\nIn words: OK or NO and the code: 1 K7PA, 2 A2CD.")
+    assert [button.label for button in reply.buttons] == ["Confirm 1", "Cancel 1", "Confirm 2", "Cancel 2"]
     assert [button.token for button in reply.buttons] == ["yes 0", "no 0", "yes 1", "no 1"]
 
 
@@ -106,20 +117,55 @@ def test_argument_that_the_table_shows_alike_is_not_repeated() -> None:
     assert "• to: “Bob B.”\n" in text and "• to: Bob\n" in text
 
 
-def test_only_argument_shown_in_the_sentence_is_not_repeated() -> None:
-    one: dict[str, Any] = {"template": "t" * 64, "table": ()}
-    assert "invoice_id" not in read(asked(record(**one, preview="Delete invoice “INV-42”?")))
-    assert "• invoice_id: INV-42\n" in read(asked(record(**one, preview="Delete invoice “INV-421”?")))
+def test_argument_printed_by_the_template_is_not_repeated() -> None:
+    one: dict[str, Any] = {"layout": Layout(templates={"": "Delete invoice {invoice_id}?"}), "table": ()}
+    assert "• " not in read(asked(record(**one, preview="Delete invoice “INV-42”?")))
+    both = read(asked(record(**one, args={"invoice_id": "INV-42", "copies": 1}, preview="Delete invoice “INV-42”?")))
+    assert re.findall("• .*", both) == ["• copies: 1"]
     assert "• invoice_id: INV-42\n" in read(asked(record(table=(), preview="Delete invoice “INV-42”?")))
-    copies = {"copies": 1}
-    assert "copies" not in read(asked(record(**one, args=copies, preview="Print 1 of them?")))
-    for preview in ("Print 11 of them?", "Print 1.5 of them?", "Print -1 of them?", "Print A1 of them?"):
-        assert "• copies: 1\n" in read(asked(record(**one, args=copies, preview=preview)))
+    joined = Layout(templates={"": "Print A{copies} of them?"})
+    assert "• copies: 1\n" in read(asked(record(layout=joined, table=(), args={"copies": 1}, preview="Print A1?")))
+
+
+def test_plan_is_a_line_for_each_item_and_a_button_for_each_number() -> None:
+    items = [record(code=code, preview=f"Delete {code}?", args={}, table=(), plan="p") for code in ("A2CD", "B3CD")]
+    tokens = ButtonTokens(each=[("yes 0", None), ("yes 1", None)], for_all=("all", "none"))
+    reply = prompt(items, tokens, listed=Listed(total=2, words=True))
+    assert read(reply) == (
+        "1. Delete A2CD?\n2. Delete B3CD?\n\n"
+        "You have 15 minutes to answer.\n\n"
+        "In words: OK or NO and the code: 1 A2CD, 2 B3CD. "
+        "Or write the numbers of those to confirm, for example 1, 2."
+    )
+    assert [(button.label, button.token, button.style) for button in reply.buttons] == [
+        ("Confirm all", "all", "confirm"),
+        ("Cancel all", "none", "cancel"),
+        ("Confirm 1", "yes 0", "plain"),
+        ("Confirm 2", "yes 1", "plain"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "local", "said"),
+    [
+        (86_400.0, False, "You have 1 day to answer."),
+        (86_000.0, False, "You have 23 hours to answer."),
+        (6_000.0, False, "You have 1 hour and 40 minutes to answer."),
+        (86_400.0, True, "You have until Mar 2, 12:00 UTC to answer."),
+        (7_200.0, True, "You have until Mar 1, 14:00 UTC to answer."),
+        (1_800.0, True, "You have 30 minutes to answer."),
+    ],
+)
+def test_end_of_a_long_time_is_named_where_times_are_local(seconds: float, local: bool, said: str) -> None:
+    reply = asked(record(ttl_seconds=seconds), now=NOW, local_times=local)
+    assert said in read(reply)
+    assert [each.written in said and each.with_day for each in reply.times] == [True] * ("until" in said)
+    assert [each.at for each in reply.times] in ([], [NOW + timedelta(seconds=seconds)])
 
 
 def test_prompt_names_the_people_allowed_to_confirm() -> None:
     one, two = (record(approvers=(str(BOB), str(EVA)), need=need) for need in (1, 2))
-    assert "K7PA. Asked by Ana (test ana). The decision is up to the people who decide." in read(asked(one))
+    assert "\n\nAsked by Ana (test ana). The decision is up to the people who decide.\n" in read(asked(one))
     named = replace(two, approvers_name="our *finance* team")
     assert "Asked by Ana (test ana). 2 confirmations are needed. The decision is up to our *finance* team." in read(
         asked(named)
@@ -150,7 +196,7 @@ def test_a_prompt_shown_again_says_the_time_that_is_left() -> None:
     action = show(record(), NOW, "m1")
     again = asked(action, intro="Nothing has been done yet.", now=NOW + timedelta(minutes=10))
     assert read(again).startswith("Nothing has been done yet.\n\nDelete")
-    assert read(again).endswith("You have 5 minutes to answer.")
+    assert "\n\nYou have 5 minutes to answer.\n\n" in read(again)
 
 
 HOSTILE = [
@@ -382,12 +428,12 @@ def test_right_to_left_name_keeps_the_order_around_it() -> None:
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_settled_reports_the_state_of_the_action(action: PendingAction, state: str) -> None:
-    assert settled(action, NOW).state == state
+    assert settled(action).state == state
 
 
 def test_settled_time_is_written_as_in_the_note() -> None:
-    told = settled(done(record()), NOW)
-    assert told == Settled(state="done", at=NOW, written="12:00 UTC")
+    (told,) = time_of(done(record()), NOW)
+    assert told == WrittenTime(at=NOW, written="12:00 UTC")
     assert told.written in settled_note(done(record()), NOW)
 
 

@@ -138,7 +138,7 @@ async def test_an_open_action_that_would_drift_is_superseded(group: Table, tool:
     first = await group.asked("INV-42")
     action = group.proposed(await group.actions(), "INV-42", tool=tool)
     assert action.supersedes == first.pending_action_id
-    assert action.template == tool.template_hash
+    assert action.layout == tool.layout
 
 
 async def test_other_calls_and_people_are_not_superseded(private: Table) -> None:

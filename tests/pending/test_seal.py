@@ -16,6 +16,7 @@ from channels import Address
 from gateway.pending import seal
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.store.form import FORM
+from gateway.tools.layout import Layout
 from gateway.tools.pending_action import (
     Ballot,
     BallotOf,
@@ -35,7 +36,7 @@ OTHER: dict[str, Any] = {
     "salt": "00" * 16,
     "kind": "delete_customer",
     "tool_version": "w",
-    "template": "0" * 64,
+    "layout": Layout(templates={"": "Delete {invoice_id}?"}),
     "args": {"invoice_id": "INV-43"},
     "precondition": {"etag": "8"},
     "preview": "Delete invoice INV-43?",
@@ -113,6 +114,7 @@ WHAT_WAS_ASKED = {
     "ttl_seconds",
     "standins",
     "standing",
+    "layout",
 }
 
 

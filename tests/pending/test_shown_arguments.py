@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +24,8 @@ from gateway.pending.propose import ProposalRefused
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import approve, finish, launch, show
 from gateway.tools import Confirm
-from gateway.tools.confirm import Template
 from gateway.tools.escape import LIKE_ASCII
+from gateway.tools.layout import Layout
 from gateway.tools.pending_action import PendingAction, Token
 from tests.engine.rig import Platform
 from tests.pending.platforms import SEEN, read_argument, read_rows
@@ -44,6 +45,8 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
     st.lists(WORDS, max_size=2),
     st.dictionaries(WORDS, WORDS, max_size=1),
 )
+SENT = re.compile(r'Send ((?:[^"“]|"[^"]*"|“[^”]*”)*?) to (.*)\?')
+"""The headline with two values. The words between stand outside of the quotes."""
 ARGS = st.fixed_dictionaries({"it": VALUES, "to_whom": VALUES})
 
 
@@ -57,16 +60,27 @@ def seen(platform: str, action: PendingAction) -> str:
 
 
 def of(args: dict[str, Json], template: str = "Send it?", **more: Any) -> PendingAction:
-    text = Template(template, args).sentence(args)
-    return record(**{"args": args, "table": (), "template": "t" * 64, "preview": text, **more})
+    layout = Layout(templates={"": template})
+    return record(**{"args": args, "table": (), "layout": layout, "preview": layout.sentence(args, "en"), **more})
 
 
 @ON_EVERY_PLATFORM
 @given(args=ARGS)
 def test_every_argument_can_be_read(platform: str, args: dict[str, Json]) -> None:
-    rows = read_rows(seen(platform, of(args, "Send {it} to {to_whom}?")))
+    rows = read_rows(seen(platform, of(args)))
     assert {name: read_argument(value) for name, value in rows} == args
     assert [type(read_argument(value)) for _, value in rows] == [type(value) for value in args.values()]
+
+
+@ON_EVERY_PLATFORM
+@given(args=ARGS)
+def test_an_argument_of_the_template_can_be_read(platform: str, args: dict[str, Json]) -> None:
+    text = seen(platform, of(args, "Send {it} to {to_whom}?"))
+    assert read_rows(text) == []
+    headline = text.translate({0x2068: None, 0x2069: None}).strip().split("\n")[0]
+    found = SENT.fullmatch(headline)
+    assert found is not None
+    assert {"it": read_argument(found[1]), "to_whom": read_argument(found[2])} == args
 
 
 @ON_EVERY_PLATFORM
@@ -150,7 +164,8 @@ def test_finding_8_a_value_does_not_speak_for_the_question(platform: str) -> Non
 def test_finding_8_sms_folds_our_own_marks_and_never_a_value() -> None:
     text = seen("sms", of({"it": "a – b’s", "to": "Ana Silva"}, "Send {it} to {to}?"))
     assert 'Send "a – b’s" to "Ana Silva"?' in text
-    assert '- it: "a – b’s"\n- to: "Ana Silva"\n' in text
+    rows = seen("sms", of({"it": "a – b’s", "to": "Ana Silva"}))
+    assert '- it: "a – b’s"\n- to: "Ana Silva"\n' in rows
 
 
 def test_finding_8_whatsapp_styles_no_value_away() -> None:
@@ -176,7 +191,7 @@ def test_finding_11_a_display_name_is_not_in_the_gateways_voice(platform: str) -
 @ON_EVERY_PLATFORM
 async def test_finding_11_a_value_in_done_is_no_markdown_and_is_quoted(platform: str) -> None:
     value = "x](https://evil.example) **Confirmed by Boss** ["
-    text = await deletion(Confirm(done="**Paid** [{invoice_id}] now.")).done_text({"invoice_id": value}, "")
+    text = await deletion(Confirm(done="**Paid** [{invoice_id}] now.")).done_text({"invoice_id": value}, "", "en")
     assert text is not None
     seen_there = SEEN[platform](Reply(text=text, exact=True))
     literal = value.replace("*", "\\u002a") if platform == "whatsapp" else value
@@ -217,8 +232,10 @@ def test_the_file_has_every_row() -> None:
 
 def test_right_to_left_row_of_the_file_keeps_the_order_around_it() -> None:
     args: dict[str, Json] = {"note": "שלום" * 1_000, "lines": ["א", 5], "הערה": "a b", "copies": 2}
-    text = full_text(of(args, "Print {note} {copies} times?"))
-    assert text.startswith(f"Print \u2068“{args['note']}”\u2069 2 times?\n\n")
+    printed = full_text(of(args, "Print {note} {copies} times?"))
+    rows = 'lines: \u2068[\u2068"א"\u2069, 5]\u2069\nהערה: \u2068“a b”\u2069\n'
+    assert printed == f"Print \u2068“{args['note']}”\u2069 2 times?\n\n{rows}"
+    text = full_text(of(args))
     assert f'note: \u2068“{args["note"]}”\u2069\nlines: \u2068[\u2068"א"\u2069, 5]\u2069\n' in text
     assert text.endswith("\nהערה: \u2068“a b”\u2069\ncopies: 2\n")
 
@@ -354,10 +371,10 @@ async def test_questions_too_long_together_are_several_messages(private: Table) 
     ids = tuple(action.pending_action_id for action in asked)
     assert [each.shows for each in actions.says] == [ids[:2], ids[2:4], ids[4:]]
     assert all(each.listed == ids for each in actions.says)
-    assert [[button.label for button in each.reply.buttons][4:] for each in actions.says] == [
-        ["Confirm 1–2", "Cancel 1–2"],
-        ["Confirm 3–4", "Cancel 3–4"],
-        [],
+    assert [[button.label for button in each.reply.buttons] for each in actions.says] == [
+        ["Confirm 1–2", "Cancel 1–2", "Confirm 1", "Confirm 2"],
+        ["Confirm 3–4", "Cancel 3–4", "Confirm 3", "Confirm 4"],
+        ["Confirm 5", "Cancel 5", "Change"],
     ]
     assert ["5\\. **" in each.reply.text for each in actions.says] == [False, False, True]
     assert ["Or write the numbers" in each.reply.text for each in actions.says] == [False, False, True]

@@ -16,6 +16,7 @@ from gateway.pending.standing import covers, permissions_of, use
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key
 from gateway.tools import Approvers, Confirm, Preview, Standing, Tool, ToolParameter, ToolValidationError, tool
+from gateway.tools.layout import Layout
 from gateway.tools.pending_action import Grant, PendingAction, StandingOffer
 from tests.pending.records import ANA, BOB, NOW, Table, deletion, record
 
@@ -48,7 +49,7 @@ def giving(paid: Tool, args: dict[str, Any], **changes: Any) -> PendingAction:
 
 def call(paid: Tool, args: dict[str, Any], **changes: Any) -> PendingAction:
     checked = paid.validate(args)
-    fields = {"kind": paid.name, "tool_version": paid.version_hash, "template": paid.template_hash, "args": checked}
+    fields = {"kind": paid.name, "tool_version": paid.version_hash, "layout": paid.layout, "args": checked}
     return record(**fields, precondition=None, **changes)
 
 
@@ -183,7 +184,7 @@ def test_another_person_tool_version_or_template_is_asked() -> None:
     assert not covers(giver, replace(again, approvers=(str(BOB),)), paid)
     assert not covers(giver, replace(again, kind="refund"), paid)
     assert not covers(replace(giver, tool_version="other"), again, paid)
-    assert not covers(replace(giver, template="other"), again, paid)
+    assert not covers(replace(giver, layout=Layout(templates={"": "other"})), again, paid)
     assert not covers(giver, again, None)
     assert not covers(replace(giver, standing=None), again, paid)
 

@@ -15,7 +15,7 @@ import pytest
 
 from channels.telegram.channel import TelegramChannel
 from channels.twilio.channel import SmsChannel
-from gateway import Agent, ChannelAgent, Confirm, Preview, ToolContext, tool
+from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
 from gateway.agent.withdrawing import WITHDRAW_QUESTION
 from gateway.providers.base import Request, Response, ToolCall
 from gateway.testing import ChatDriver, FakeClock
@@ -24,11 +24,11 @@ from gateway.testing.driver import _ChatChannel
 CHATS = Path(__file__).with_name("changes")
 CAPABILITIES = {"telegram": TelegramChannel.capabilities, "sms": SmsChannel.capabilities}
 QUESTION = {
-    "en": "Book a table for {} on {} at {}?",
-    "de": "Einen Tisch für {} am {} um {} reservieren?",
-    "es": "¿Reservar una mesa para {} el {} a las {}?",
-    "fr": "Réserver une table pour {}, {} à {} ?",
-    "pt": "Reservar uma mesa para {} na {} às {}?",
+    "en": "Book a table for {people} on {day} at {time}?",
+    "de": "Einen Tisch für {people} am {day} um {time} reservieren?",
+    "es": "¿Reservar una mesa para {people} el {day} a las {time}?",
+    "fr": "Réserver une table pour {people}, {day} à {time} ?",
+    "pt": "Reservar uma mesa para {people} na {day} às {time}?",
 }
 _OPEN = re.compile(r"^- (q\d+), ", re.MULTILINE)
 
@@ -64,10 +64,7 @@ class Waiter:
 
 
 def restaurant(language: str, script: list[tuple[str, str]], booked: list[tuple[int, str, str]]) -> ChannelAgent:
-    async def asked(people: int, day: str, time: str) -> Preview:
-        return Preview(text=QUESTION[language].format(people, day, time), table=[])
-
-    @tool(confirm=Confirm(asked, verb="book"))
+    @tool(confirm=Confirm(QUESTION, verb="book"))
     async def book(people: int, day: str, time: str, ctx: ToolContext) -> str:
         """Book a table."""
         booked.append((people, day, time))

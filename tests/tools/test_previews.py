@@ -27,7 +27,8 @@ from gateway.tools import (
     ToolTimeout,
     tool,
 )
-from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, Template, asked_with, changed, differing, frozen
+from gateway.tools.confirm import LAUNCH_PREVIEW_SECONDS, asked_with, changed, differing, frozen
+from gateway.tools.layout import Template
 from gateway.tools.pending_action import PendingAction
 
 CTX = ToolContext(person="telegram:1:2")
@@ -59,7 +60,7 @@ def asked(made: Tool, preview: Preview | None = None) -> PendingAction:
         pending_action_id="5e" * 16,
         kind=made.name,
         tool_version=made.version_hash,
-        template=made.template_hash,
+        layout=made.layout,
         args=ARGS,
         precondition=preview.precondition,
         preview=preview.text,
@@ -248,9 +249,8 @@ async def test_a_preview_that_takes_too_long_is_no_refusal() -> None:
 def test_another_template_or_version_is_another_definition() -> None:
     made = deleting("Delete {invoice_id}?")
     action = asked(made)
-    assert len(made.template_hash) == 64
     assert made.matches(action)
-    assert not made.matches(replace(action, template=""))
+    assert not made.matches(replace(action, layout=None))
     assert deleting(Confirm("Delete {invoice_id}?", done="Deleted.")).matches(action)
     assert not deleting("Archive {invoice_id}?").matches(action)
     assert not deleting("Delete {invoice_id}?", version="2").matches(action)
@@ -343,7 +343,7 @@ async def test_question_has_the_template_of_the_language(language: str, text: st
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        ({}, "has no template"),
+        ({}, "has no text"),
         ({"xx": "Delete?"}, "'xx' is no language"),
         ({"en": "Delete {nope}?"}, "not an argument"),
         ({"en": 7}, "confirm"),
@@ -427,8 +427,8 @@ async def test_a_precondition_that_cannot_be_frozen_is_refused() -> None:
 
 async def test_done_text_uses_the_tools_own_words() -> None:
     made = deletes(Confirm(done="Deleted {invoice_id}: {result}"))
-    assert await made.done_text({"invoice_id": "x", "copies": 1}, {"left": 3}) == 'Deleted “x”: \\{"left": 3\\}'
-    assert await deletes(True).done_text({"invoice_id": "x", "copies": 1}, "gone") is None
+    assert await made.done_text({"invoice_id": "x", "copies": 1}, {"left": 3}, "en") == 'Deleted “x”: \\{"left": 3\\}'
+    assert await deletes(True).done_text({"invoice_id": "x", "copies": 1}, "gone", "en") is None
 
 
 async def test_probe_returns_its_finding_or_unknown() -> None:

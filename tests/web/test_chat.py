@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from channels import Address, Attachment, Button, ButtonPress, Message, Reply, Settled
+from channels import Address, Attachment, Button, ButtonPress, Message, Reply, Settled, WrittenTime
 from channels.webchat import COOKIE, SECURE_COOKIE
 from channels.webchat.payload import MAX_FILE_BYTES
 from gateway.artifacts import ArtifactStore
@@ -392,12 +392,15 @@ async def test_the_time_of_a_note_is_marked_and_no_other(bot: Bot, start: Start)
     """The page shows the time in the person's zone. An equal time among the arguments stays as confirmed."""
     at = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)
     text = "**Move it to 14:02 UTC**\n- to: 14:02 UTC\n\nConfirmed by you, done 14:02 UTC."
-    settled = (Settled(state="done", at=at, written="14:02 UTC"),)
-    bot.answer = lambda bot, event: bot.says(event.address.place, "m1", Reply(text=text, exact=True, settled=settled))
+    told_how: dict[str, Any] = {
+        "settled": (Settled(state="done"),),
+        "times": (WrittenTime(at=at, written="14:02 UTC"),),
+    }
+    bot.answer = lambda bot, event: bot.says(event.address.place, "m1", Reply(text=text, exact=True, **told_how))
     async with start(), page(bot) as (http, _):
         await say(http, "hello")
         _, told = await shown(http, 2)
-    assert told["settled"] == [{"state": "done", "at": at.isoformat(), "written": "14:02 UTC"}]
+    assert told["settled"] == ["done"] and "times" not in told
     assert told["html"].count("<time") == 1
     assert f'done <time datetime="{at.isoformat()}">14:02 UTC</time>.' in told["html"]
 

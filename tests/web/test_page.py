@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from channels import Address, AnswerStopped, Button, ButtonPress, Event, Message, Reply, Settled
+from channels import Address, AnswerStopped, Button, ButtonPress, Event, Message, Reply, Settled, WrittenTime
 from gateway.store.errors import StoreUnavailable
 from tests.web.conftest import Bot, Start, opened
 
@@ -236,13 +236,13 @@ GROW_BEFORE_IT_IS_HEARD_THAT_THE_PAGE_SCROLLED = """
     }));
 """
 """Grow the log twice in a row, like a picture that loads at once: the scroll event comes after both."""
-MARKS: list[tuple[Literal["done", "not_done", "failed", "unknown", "expired"], str]] = [
-    ("done", "Done"),
-    ("not_done", "Not done"),
-    ("failed", "Failed"),
-    ("unknown", "Outcome unknown"),
-    ("expired", "Expired"),
-]
+STATES: tuple[Literal["done", "not_done", "failed", "unknown", "expired"], ...] = (
+    "done",
+    "not_done",
+    "failed",
+    "unknown",
+    "expired",
+)
 
 
 async def begun(page: Page, bot: Bot) -> str:
@@ -394,16 +394,17 @@ async def test_the_page_speaks_portuguese(bot: Bot, start: Start, browser: Brows
             text="**Apagar**\n\n✅ Confirmado por você, feito às 21:02 UTC.",
             edits="ask.0",
             exact=True,
-            settled=(Settled(state="done", at=at, written="21:02 UTC"),),
+            settled=(Settled(state="done"),),
+            times=(WrittenTime(at=at, written="21:02 UTC"),),
         )
         await shows(bot, session, "edit", note)
         bubble = page.locator(".bot .bubble")
-        await expect(bubble).to_have_text("FeitoApagar\nConfirmado por você, feito às 18:02.\n")
+        await expect(bubble).to_have_text("Apagar\nConfirmado por você, feito às 18:02.\n")
         await theirs.close()
 
 
 async def test_a_question_is_answered_where_it_stands_last(bot: Bot, chat: Chat) -> None:
-    """Each showing has tokens of its own. A pair of buttons is never split."""
+    """A pair of buttons is never split."""
     page, session = chat
     await asks(bot, session, "first", "A1", "B2")
     first, second = page.locator(".message.bot").first, page.locator(".message.bot").last
@@ -414,20 +415,34 @@ async def test_a_question_is_answered_where_it_stands_last(bot: Bot, chat: Chat)
         assert one == other < three == four
     await asks(bot, session, "again", "A1", showing="x")
     await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
-    await expect(first.get_by_role("button")).to_have_text(["Confirm B2", "Cancel B2"])
-    # An edit of the older showing brings no buttons back.
-    edit = Reply(
-        text="1\\. Done.\n\n2\\. Delete?",
-        buttons=(*pair("A1y"), *pair("B2y")),
-        edits="first.0",
-        settled=(Settled(state="open"), Settled(state="open")),
-    )
-    await shows(bot, session, "edit", edit)
-    await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
-    await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+    # The edit of the older showing takes its buttons off.
+    await shows(bot, session, "edit", Reply(text="1\\. Delete?\n\n2\\. Delete?", edits="first.0"))
+    await expect(first.get_by_role("button")).to_have_count(0)
     await page.reload()
-    await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
+    await expect(first.get_by_role("button")).to_have_count(0)
     await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+
+
+async def test_plan_has_a_pair_and_a_button_a_number(bot: Bot, chat: Chat) -> None:
+    page, session = chat
+    numbers = [Button(label=f"Confirm {number}", token=f"{number} yes") for number in (1, 2, 3)]
+    small = "In words: OK or NO and the code: 1 K7PA, 2 A2CD, 3 B3CD."
+    plan = Reply(text=f"1\\. A?\n2\\. B?\n3\\. C?\n\n{small}", buttons=(*pair("all"), *numbers), small=len(small))
+    await shows(bot, session, "plan", plan)
+    message = page.locator(".message.bot").last
+    labels = ["Confirm all", "Cancel all", "Confirm 1", "Confirm 2", "Confirm 3"]
+    await expect(message.get_by_role("button")).to_have_text(labels)
+    await expect(message.locator(".bubble")).not_to_contain_text("In words")
+    await expect(message.locator(".small")).to_have_text(small)
+    below = await message.locator(".small").bounding_box(), await message.locator(".buttons").bounding_box()
+    assert below[0] and below[1] and below[0]["y"] >= below[1]["y"] + below[1]["height"]
+    states = (Settled(state="open"), Settled(state="done"), Settled(state="open"))
+    edit = Reply(text="1\\. A?\n2\\. Done.\n3\\. C?", buttons=plan.buttons, edits="plan.0", settled=states)
+    await shows(bot, session, "edit", edit)
+    await expect(message.get_by_role("button", name="Confirm 2")).to_be_disabled()
+    for label in ("Confirm all", "Cancel all", "Confirm 1", "Confirm 3"):
+        await expect(message.get_by_role("button", name=label)).to_be_enabled()
+    await expect(message.locator(".small")).to_have_text("")
 
 
 async def test_expired_question_can_be_asked_again(bot: Bot, start: Start, context: BrowserContext) -> None:
@@ -437,10 +452,10 @@ async def test_expired_question_can_be_asked_again(bot: Bot, start: Start, conte
         session = await begun(page, bot)
         await asks(bot, session, "ask", "A1")
         await shows(bot, session, "told", Reply(text="This has expired.", buttons=again))
-        edit = Reply(text="**Delete**\n\nExpired.", edits="ask.0", buttons=again, settled=(Settled(state="expired"),))
+        edit = Reply(text="**Delete**\n\nExpired.", edits="ask.0", settled=(Settled(state="expired"),))
         await shows(bot, session, "edit", edit)
         first, second = page.locator(".message.bot").first, page.locator(".message.bot").last
-        await expect(first.locator(".settled")).to_have_text("Expired")
+        await expect(first.locator(".settled.expired")).to_have_text("Expired.")
         await expect(first.get_by_role("button")).to_have_count(0)
         await expect(second.get_by_role("button")).to_have_text(["Ask again"])
         await expect(page.locator(".asks")).to_have_count(0)
@@ -465,7 +480,7 @@ async def test_an_answered_question_of_two_keeps_its_place(bot: Bot, chat: Chat)
 
 async def test_pressed_question_is_busy_until_settled_then_says_how(bot: Bot, chat: Chat) -> None:
     page, session = chat
-    for number, (state, mark) in enumerate(MARKS, start=1):
+    for number, state in enumerate(STATES, start=1):
         await asks(bot, session, f"ask{number}", f"A{number}")
         message = page.locator(".message.bot").last
         await message.get_by_role("button", name="Confirm").click()
@@ -475,7 +490,8 @@ async def test_pressed_question_is_busy_until_settled_then_says_how(bot: Bot, ch
         how = Settled(state=state)
         edit = Reply(text="**Delete**\n\n🚫 So.", edits=f"ask{number}.0", exact=True, settled=(how,))
         await shows(bot, session, "edit", edit)
-        await expect(message.locator(".bubble")).to_have_text(f"{mark}Delete\nSo.\n")
+        await expect(message.locator(".bubble")).to_have_text("Delete\nSo.\n")
+        await expect(message.locator(f".settled.{state}")).to_have_text("So.")
         await expect(message.get_by_role("button")).to_have_count(0)
     # A press without a change is answered by a message, and can be repeated.
     await asks(bot, session, "last", "B2")

@@ -35,7 +35,8 @@ from gateway.pending import deciding, settling, standing, voting
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.index import Index
 from gateway.pending.lines import seal_lines
-from gateway.pending.prompt import covered, ending, statement
+from gateway.pending.permission import covered
+from gateway.pending.prompt import ending, statement
 from gateway.pending.prompting import move
 from gateway.pending.reading import (
     Answer,

@@ -135,7 +135,8 @@ class Effects:
             return None
         match await self._probe(action, tool):
             case "done":
-                return EffectResult("done", "found done by its probe", text=await tool.done_text(action.args, ""))
+                text = await tool.done_text(action.args, "", action.language)
+                return EffectResult("done", "found done by its probe", text=text)
             case "not_done" if action.attempts == 1:  # the record has no time of later launches
                 still_runs = now - (action.launched_at or now) <= self._longest_run(tool)
                 return replace(died, again=True) if still_runs else EffectResult("failed", PROBED_NOT_DONE)
@@ -168,7 +169,7 @@ class Effects:
     async def _success(
         self, action: PendingAction, tool: Tool, result: object, emitted: list[Artifact]
     ) -> EffectResult:
-        said = await tool.done_text(action.args, result)
+        said = await tool.done_text(action.args, result, action.language)
         if said is None and isinstance(result, str) and result.strip():
             said = serialise(result)
         if tool.screen_output:
@@ -231,7 +232,7 @@ class Effects:
         """Return the text about a failure, past the guards: the tool's own, or with the reason; else None."""
         language = action.language
         why = plain(shown(reason[:_MOST_REASON], bare=False)) if reason.strip() else ""
-        text = await tool.failed_text(action.args, why or say("did_not_work", language))
+        text = await tool.failed_text(action.args, why or say("did_not_work", language), language)
         if text is None and why:
             text = say("failed_because", language, preview=statement(action.preview), reason=why)
         return await _past_guards(self._guarding(action), text) or None if text else None

@@ -31,7 +31,16 @@ const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const { lang } = document.documentElement;
 const locale = navigator.language.split("-")[0] === lang ? navigator.language : lang;
 const clock = (iso, seconds) =>
-  new Date(iso).toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined });
+  new Date(iso).toLocaleTimeString(locale, { hour: "numeric", minute: "2-digit", second: seconds ? "2-digit" : undefined });
+
+// "tomorrow 6:40 AM", or a date where no word names the day.
+const dayAndClock = (iso) => {
+  const at = new Date(iso), days = Math.round((new Date(at).setHours(12, 0, 0, 0) - new Date().setHours(12, 0, 0, 0)) / 86_400_000);
+  const day = Math.abs(days) > 1
+    ? at.toLocaleDateString(locale, { weekday: "long", day: "numeric", month: "long" })
+    : new Intl.RelativeTimeFormat(locale, { numeric: "auto" }).format(days, "day");
+  return `${day} ${clock(iso)}`;
+};
 
 // ---- scrolling: follow the conversation unless the person has scrolled away
 
@@ -136,7 +145,7 @@ const messageOf = (id, from) => {
   const message = make("li", `message ${from}`);
   message.messageId = id;
   message.append(make("span", "unseen", `${from === "bot" ? texts.bot : texts.you} `));
-  for (const part of ["bubble", "files", "buttons", "meta"]) {
+  for (const part of ["bubble", "files", "buttons", "small", "meta"]) {
     message[part] = make("div", part);
     message.append(message[part]);
   }
@@ -218,29 +227,26 @@ const addCopying = (bubble) => {
 
 const SIGN = /^[✅🚫❌❔⏳]\s/u;
 
-// The outcome of a question stands in front of it once the message asks nothing any more; the signs in its text would
-// only repeat that.
-const addMarks = (bubble, settled) => {
-  const states = settled.map(({ state }) => state);
-  if (states.includes("open")) return;
-  const marks = new Set(states).size === 1 ? states.slice(0, 1) : states;
-  for (const { firstChild: words } of bubble.querySelectorAll(":scope > p")) {
-    if (marks.length && words?.nodeType === Node.TEXT_NODE) words.data = words.data.replace(SIGN, "");
-  }
-  bubble.prepend(...marks.map((state, index) => {
-    const mark = make("p", `settled ${state}`, marks.length > 1 ? `${index + 1}. ` : "");
-    mark.append(state === "running" ? texts.working : texts[state]);
-    return mark;
-  }));
+// The note about the outcome has the colour and the sign of its state, once the message asks nothing any more.
+const addMarks = (bubble, states) => {
+  if (!states.length || states.includes("open")) return;
+  const lines = [...bubble.querySelectorAll(":scope > p")];
+  const notes = states.length === 1 ? lines.slice(-1) : lines.filter((line) => SIGN.test(line.textContent));
+  if (notes.length !== states.length) return;
+  notes.forEach((note, index) => {
+    note.className = `settled ${states[index]}`;
+    const words = note.firstChild;
+    if (words?.nodeType === Node.TEXT_NODE) words.data = words.data.replace(SIGN, "");
+  });
 };
 
-// The buttons of one action stand together: confirm, cancel, and those that follow. The pair for all items comes last.
-const decidesOf = (pair) => pair.some((button) => button.style === "cancel");
+// The buttons of one question stand together: confirm, cancel, and those that follow. Below the pair for a whole plan
+// stands a button for each question.
 const pairsOf = (buttons) => {
   const pairs = [];
   let open = false;
   for (const button of buttons) {
-    const more = button.style === "plain" && pairs.length > 0 && decidesOf(pairs.at(-1));
+    const more = button.style === "plain" && pairs.at(-1)?.some(({ style }) => style === "cancel");
     if (open || more) pairs.at(-1).push(button); else pairs.push([button]);
     open = button.style === "confirm";
   }
@@ -248,29 +254,20 @@ const pairsOf = (buttons) => {
 };
 
 const isAsked = (message) => Boolean(message.buttons.querySelector(".confirm, .cancel"));
-const asking = new Map(); // what is asked -> the pair of buttons that answers it
 
-// A question that is shown again is answered where it stands last.
+// The buttons of an answered question keep their places, and do nothing.
 const addButtons = (message, buttons, settled) => {
-  const pairs = pairsOf(buttons);
-  message.buttons.replaceChildren();
-  pairs.forEach((pair, index) => {
+  const pairs = pairsOf(buttons), isPlan = pairs.length === 1 && settled.length > 1;
+  message.buttons.replaceChildren(...pairs.map((pair, index) => {
     const group = make("div", "pair");
     group.append(...pair.map((button) => buttonOf(message, button)));
-    group.message = message;
-    message.buttons.append(group);
-    const decides = decidesOf(pair);
-    const fits = (all) => all.length === pairs.length || all.length + 1 === pairs.length;
-    const answered = decides && index < settled.length && fits(settled) && settled[index].state !== "open";
-    for (const element of answered ? group.children : []) element.disabled = true; // it keeps its place
-    const known = decides && message.asks && fits(message.asks);
-    const asked = known ? message.asks[index] ?? `all ${message.asks.join(" ")}` : pair[0].token;
-    const other = asking.get(asked);
-    const newer = other?.isConnected && other.compareDocumentPosition(group) & Node.DOCUMENT_POSITION_PRECEDING;
-    (newer ? group : other)?.remove();
-    if (!newer) asking.set(asked, group);
-    if (other) other.message.classList.toggle("asks", isAsked(other.message));
-  });
+    [...group.children].forEach((element, place) => {
+      const state = settled[isPlan ? place - 2 : index] ?? "open";
+      const answers = isPlan ? place > 1 : pairs.length === settled.length;
+      element.disabled = answers && state !== "open";
+    });
+    return group;
+  }));
 };
 
 const show = (entry) => {
@@ -282,11 +279,13 @@ const show = (entry) => {
     nameCells(message.bubble);
     addCopying(message.bubble);
     addMarks(message.bubble, entry.settled ?? []);
-    for (const time of message.bubble.querySelectorAll("time")) time.textContent = clock(time.dateTime);
+    for (const time of message.bubble.querySelectorAll("time")) {
+      time.textContent = ("day" in time.dataset ? dayAndClock : clock)(time.dateTime);
+    }
+    message.small.innerHTML = entry.small ?? "";
   } else message.bubble.textContent = entry.text ?? "";
   if (!entry.edits || entry.media.length) message.files.replaceChildren(...entry.media.map(fileCard));
   free(message);
-  message.asks = entry.asks ?? message.asks;
   addButtons(message, entry.buttons ?? [], entry.settled ?? []);
   message.className = `message ${entry.from}${isAsked(message) ? " asks" : ""}`;
   message.meta.textContent = message.time = clock(entry.at);
