@@ -127,7 +127,7 @@ def test_argument_printed_by_the_template_is_not_repeated() -> None:
     assert "• copies: 1\n" in read(asked(record(layout=joined, table=(), args={"copies": 1}, preview="Print A1?")))
 
 
-def test_plan_is_a_line_for_each_item_and_a_button_for_each_number() -> None:
+def test_plan_is_a_line_an_item_and_a_button_a_number() -> None:
     items = [record(code=code, preview=f"Delete {code}?", args={}, table=(), plan="p") for code in ("A2CD", "B3CD")]
     tokens = ButtonTokens(each=[("yes 0", None), ("yes 1", None)], for_all=("all", "none"))
     reply = prompt(items, tokens, listed=Listed(total=2, words=True))
