@@ -38,7 +38,7 @@ from gateway.web.markdown import to_html
 from gateway.web.server import SESSION, as_called, headers_of
 from gateway.web.serving import gone
 from gateway.web.webhooks import Accept, receive
-from gateway.wording import LANGUAGES, direction, resolve
+from gateway.wording import Wording, direction, resolve
 
 HEARTBEAT_SECONDS = 15.0
 GONE_SECONDS = 1.0
@@ -109,6 +109,7 @@ class ChatPage:
     """Language of the page's own texts. None: the browser's preferred language."""
     greeting: str | None = None
     """Markdown shown on an empty page. Its bold phrases can be pressed. None: a default text."""
+    wording: Wording = Wording()  # noqa: RUF009 - it is not changed
     public_url: str | None = None
     streams: Share = Limits.usual().streams
     reached: Callable[[], None] = lambda: None
@@ -409,8 +410,9 @@ class _GrowingAnswer:
 
 
 def _written(chat: ChatPage, language: str) -> str:
-    """Return the page's HTML in a language from LANGUAGES."""
-    texts = {name.removeprefix("page_"): text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
+    """Return the page's HTML in a language with a file of sentences."""
+    said = chat.wording.spoken(language).sentences
+    texts = {name.removeprefix("page_"): text for name, text in said.items() if name.startswith("page_")}
     greeting = f"<p><strong>{escape(texts['hello'])}</strong></p>"
     if chat.greeting is not None:
         greeting = f'<div class="greeting">{to_html(chat.greeting)}</div>'
