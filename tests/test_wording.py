@@ -88,7 +88,8 @@ TELLS = {
         "formal": r"\b(Lei|Le|Suo|Sua|Suoi|Sue)\b|(?i:\b(risponda|scriva|riscriva|invii|ripeta|riprovi|confermi|annulli"
         r"|aggiunga|dica|dia|prema|ricarichi|rilasci|saluti|attenda|provi|desidera)\b)",
         "familiar": r"(?i:\b(tu|te|ti|tuo|tua|tuoi|tue|hai|sei|rispondi|scrivi|scrivimi|riscrivi"
-        r"|invia(?= /)|inviali|invialo|ripeti|ripetila|aggiungi|dimmi|premi|ricarica|rilascia|aspetta|prova|desideri|fallo)\b)",
+        r"|invia(?= /)|inviali|invialo|ripeti|ripetila|aggiungi|dimmi|premi|ricarica|rilascia|aspetta"
+        r"|prova|desideri|fallo)\b)",
     },
     "nl": {"formal": r"(?i:\b(u|uw)\b)", "familiar": r"(?i:\b(je|jij|jou|jouw)\b)"},
     "pt": {"formal": r"(?i:\b(senhora?|a seu respeito|deseja)\b)", "familiar": r"(?i:\bvocês?\b)"},

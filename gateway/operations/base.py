@@ -6,6 +6,7 @@ go into the outbox, and the next sending process delivers them. Results are JSON
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -80,7 +81,7 @@ async def served_wording(store: Store, keyring: Keyring) -> Wording:
     key = _key(store, keys.WORDING)
     match open_value(keyring, key.name, (await store.get([key]))[key].value):
         case {"tone": None | "formal" | "familiar" as tone, "own": dict(own)}:
-            return worded(tone, own)[0]
+            return (await asyncio.to_thread(worded, tone, own))[0]  # it may read files
     return Wording()
 
 

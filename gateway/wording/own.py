@@ -29,7 +29,9 @@ _PARTS: Final = ("deciders", "you", "standing_same", "standing_most", "standing_
 """Sentences within other sentences."""
 _JOINERS: Final = "\u200c\u200d"
 
-_PLACE: Final = re.compile(r"\{(\w+)\}")
+PLACE: Final = re.compile(r"\{(\w+)\}")
+"""A placeholder, with the name as its group."""
+"""A placeholder, with the name as its group."""
 _UNPAIRED: Final = re.compile(r"\*\*|~~|`|(?<!\w)[*_](?=\w)|(?<=\w)\*(?!\w)")
 """Marks without a partner, left over in the shown text."""
 _ESCAPED: Final = re.compile(r"\\([*_`~])")
@@ -72,7 +74,7 @@ def typed_words(wording: Wording) -> Iterator[tuple[str, str]]:
         for name, sentence in own.items():
             if headings()[name] == _QUESTION and not name.startswith("button_"):
                 text = sentence if isinstance(sentence, str) else "\n".join(sentence.values())
-                words = [bare or marked for bare, marked in _TYPED.findall(_PLACE.sub("", text))]
+                words = [bare or marked for bare, marked in _TYPED.findall(PLACE.sub("", text))]
                 yield from ((f"wording.{language}.{name}", word) for word in dict.fromkeys(words))
 
 
@@ -118,7 +120,7 @@ def _issues(language: str, name: str, sentence: object) -> Iterator[tuple[str, s
 
 
 def _issues_of_text(name: str, text: str) -> Iterator[str]:
-    wanted = dict.fromkeys(_PLACE.findall(read(FALLBACK).sentences[name]))
+    wanted = dict.fromkeys(PLACE.findall(read(FALLBACK).sentences[name]))
     try:
         fields = [field for field in Formatter().parse(text) if field[1] is not None]
     except ValueError:
@@ -158,7 +160,7 @@ def _issues_of_markdown(text: str, *, plain: bool) -> Iterator[str]:
     from channels.formatting import Styled, read_markdown  # loaded only for sentences of an author
 
     # A placeholder is read as a word, because a mark of emphasis beside a brace counts for other styles.
-    words = _PLACE.sub(lambda place: _stand_in(place[1]), text).replace("{{", "{").replace("}}", "}")
+    words = PLACE.sub(lambda place: _stand_in(place[1]), text).replace("{{", "{").replace("}}", "}")
     styled = read_markdown(words)
     if plain:
         if styled != Styled(words):
@@ -167,7 +169,7 @@ def _issues_of_markdown(text: str, *, plain: bool) -> Iterator[str]:
     if left := _UNPAIRED.search(read_markdown(_ESCAPED.sub("", words)).text):
         yield f"has the mark {left[0]} without a partner"
     coded = "".join(styled.text[span.start : span.end] for span in styled.spans if span.kind in ("code", "pre", "link"))
-    for place in dict.fromkeys(_PLACE.findall(text)):
+    for place in dict.fromkeys(PLACE.findall(text)):
         word = _stand_in(place)
         if word in coded or word not in styled.text:
             yield f"has {_places([place])} in code or in a link, where a value is not shown as given"
