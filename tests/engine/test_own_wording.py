@@ -20,12 +20,15 @@ from typing import Any, ClassVar, TypeAlias
 import pytest
 
 from channels import Ambiguous, ButtonPress, Event, OptOut, Parsed, WebhookResponse
-from gateway import Approvers, Confirm, wording
+from gateway import Approvers, ChannelAgent, Confirm, ToolContext, wording
 from gateway.config.limits import Limits, Share
+from gateway.operations.base import served_wording
 from gateway.operations.operator import Operator
+from gateway.pending.seal import Keyring
 from gateway.providers.base import ProviderError
+from gateway.stored import keys
 from gateway.testing import ScriptedProvider
-from gateway.wording import Sentence
+from gateway.wording import Sentence, Wording, say, speaking
 from gateway.wording.sentences import read
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, code_of, here, message, person_of, rig, until
@@ -283,3 +286,74 @@ async def test_each_sentence_on_the_way_is_the_authors(
     shop = await open_shop(**options)
     await story(shop)
     assert shop.said() >= expected, "\n".join(shop.platform.shown())
+
+
+# ── bots beside each other, and restarts ──
+
+
+def bot_of(invoices: Invoices, mark: str, **options: Any) -> ChannelAgent:
+    """Return a bot with this mark in front of each sentence."""
+    return invoices.bot(wording={"en": {name: mark + text for name, text in read("en").sentences.items()}}, **options)
+
+
+async def test_each_bot_of_a_process_speaks_its_own_sentences() -> None:
+    bots = [await asyncio.to_thread(bot_of, Invoices(), mark) for mark in ("1: ", "2: ")]
+    asked: list[str] = []
+
+    @bots[0].command("ask")
+    async def ask(ctx: ToolContext, text: str) -> str:
+        """Ask the other bot, and itself again."""
+        asked.append((await bots[1].ask_channel("ana", "/new")).content)
+        return say("done", ctx.language, preview="it")
+
+    async with bots[0], bots[1]:
+        texts = await asyncio.gather(*(bot.ask_channel("ana", "/new") for bot in bots * 3))
+        assert [result.content[:3] for result in texts] == ["1: ", "2: "] * 3
+        assert (await bots[0].ask_channel("ana", "/ask")).content == "1: Done: it"
+        assert asked[0].startswith("2: ")
+        action = (await bots[1].ask_channel("ana", "delete INV-1")).pending[0]
+        decided = await bots[1].decide("app:-:ana", "cancel", action_id=action.pending_action_id)
+        assert decided.content.startswith("2: Not done")
+
+
+@pytest.mark.parametrize("confirm", ["Delete invoice {invoice_id} for good?", True])
+async def test_an_open_question_is_decided_after_a_change_of_wording(tmp_path: Path, confirm: Any) -> None:
+    """No sentence is part of a sealed record, but the question of `run_tool`, which stays as it was shown."""
+    store, invoices = f"sqlite:///{tmp_path}/askfirst.db", Invoices()
+    before = await asyncio.to_thread(bot_of, invoices, "before: ", confirm=confirm, store=store)
+    async with before:
+        first, second = [(await before.ask_channel(f"ana{n}", "delete INV-1")).pending[0] for n in (1, 2)]
+    after = await asyncio.to_thread(bot_of, invoices, "after: ", confirm=confirm, store=store)
+    async with after:
+        again = (await after.ask_channel("ana1", "delete INV-2")).content
+        assert "after: You have" in again and "before: You have" not in again
+        done = await after.decide("app:-:ana1", "confirm", action_id=first.pending_action_id)
+        refused = await after.decide("app:-:ana2", "cancel", action_id=second.pending_action_id)
+    assert (done.content, invoices.deleted) == ("Invoice INV-1 is deleted.", ["INV-1"])
+    assert refused.content.startswith("after: Not done")
+    assert first.preview.startswith("before: Run") is (confirm is True)
+
+
+async def test_commands_beside_a_server_speak_as_the_bot_served_last(tmp_path: Path, invoices: Invoices) -> None:
+    own = Wording("familiar", {"en": {"cancelled": "Nope: {preview}"}})
+    async with rig(invoices.bot(), tmp_path) as chat:
+        context = chat.worker.context
+
+        def operator(wording: Wording | None, keyring: Keyring = context.keyring) -> Operator:
+            return Operator(chat.store, context.channels, keyring, bot="agent", wording=wording)
+
+        with speaking(Wording()):
+            assert (await served_wording(chat.store, context.keyring)).own == {}
+            await operator(Wording()).remember()
+            assert await chat.store.scan(keys.WORDING) == [], "nothing to remember of a bot without its own"
+            await operator(own).remember()
+            await chat.hears("ana", "delete INV-1")
+            (action,) = await chat.actions()
+        kept = await served_wording(chat.store, context.keyring)
+        assert (kept.tone, kept.own) == ("familiar", own.own)
+        assert (await served_wording(chat.store, Keyring([b"another key of 16 bytes"]))).own == {}
+        await asyncio.to_thread(kept.spoken, "en")  # a command beside the server has a loop of its own, which may wait
+        await operator(None).run("cancel", {"action_id": action.pending_action_id})
+        with speaking(Wording()):
+            await chat.turns()
+        assert "Nope: Delete invoice “INV-1” for good" in [text.replace("\\", "") for text in chat.platform.texts()]
