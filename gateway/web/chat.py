@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from html import escape
 from importlib.resources import files
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ from weakref import WeakSet
 from aiohttp import hdrs, web
 
 from channels import AskfirstError, Channel, Forged, Media, Parsed, Stale
+from channels.cancellable_threads import WORK, in_thread
 from channels.formatting import finished
 from channels.webchat import COOKIE, SECURE_COOKIE, SESSION_SECONDS, Session, WebChatChannel
 from channels.webchat.parse import address_of, language_of, split_ref
@@ -140,8 +141,8 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
 class _Pages:
     def __init__(self, chat: ChatPage) -> None:
         self._chat = chat
-        self._written = cache(partial(_written, chat))
-        """HTML of the page by language."""
+        self._written: dict[str, str] = {}
+        """Language -> HTML of the page."""
         self._uploads = ChatUploads(channel=chat.channel, artifacts=chat.artifacts, charge=chat.charge, now=chat.now)
         self._streams, self._running = Streams(chat.streams, reached=chat.reached), WeakSet[asyncio.Task[Any]]()
         turn = RenderingTurn()
@@ -157,7 +158,7 @@ class _Pages:
             await self._may_begin()
             session = cookies.begin(now, self._chat.random)
         language = resolve(self._chat.language or language_of(headers))
-        response = web.Response(text=self._written(language), content_type="text/html", headers=_CLOSED)
+        response = web.Response(text=await self._in(language), content_type="text/html", headers=_CLOSED)
         response.set_cookie(
             SECURE_COOKIE if secure else COOKIE,
             cookies.sign(session.session_id, session.begun).cookie,  # by the newest key
@@ -167,6 +168,12 @@ class _Pages:
             secure=secure,
         )
         return response
+
+    async def _in(self, language: str) -> str:
+        """Return the page's HTML in a language. Reads the language's sentences in a thread, once."""
+        if language not in self._written:
+            self._written[language] = await in_thread(partial(_written, self._chat, language), threads=WORK)
+        return self._written[language]
 
     async def _may_begin(self) -> None:
         """Count a new session. Raises HTTPTooManyRequests."""
