@@ -102,7 +102,7 @@ def test_own_sentences_may_be_in_a_file(tmp_path: Path) -> None:
             ChannelAgent(Agent(), wording=tmp_path / name)
 
 
-def test_own_sentences_do_not_change_with_what_was_given() -> None:
+def test_changing_the_given_table_changes_no_sentence() -> None:
     given = {"en": {"greeting": "Hi!"}}
     bot = ChannelAgent(Agent(), wording=given)
     given["en"]["greeting"] = "{broken"

@@ -186,7 +186,7 @@ def test_sentences_of_a_file_can_be_said(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", TONED)
-def test_a_file_of_the_other_tone_has_what_differs(file: str) -> None:
+def test_a_file_of_the_other_tone_has_only_differences(file: str) -> None:
     language, ours = file.rpartition("/")[2], written(file.rpartition("/")[2])
     assert [name for name, sentence in written(file).items() if name not in ours or sentence == ours[name]] == []
     # As in the language's file: the order, so that two files are read side by side.
