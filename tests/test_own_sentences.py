@@ -31,10 +31,10 @@ WRONG: list[tuple[Any, dict[str, str]]] = [
         {"en": {"prompt_words": "{yes_wrod} {code} or {no_word} {code} {0}"}},
         {
             "wording.en.prompt_words": "has the unknown placeholder {yes_wrod}: did you mean {yes_word}?, and has the "
-            "unknown placeholder {0}: there is {yes_word}, {code}, {no_word}, and lacks {yes_word}"
+            "unknown placeholder {0}: the sentence has {yes_word}, {code}, {no_word}, and lacks {yes_word}"
         },
     ),
-    ({"en": {"you": "{you}"}}, {"wording.en.you": "has the unknown placeholder {you}: there is none to be had"}),
+    ({"en": {"you": "{you}"}}, {"wording.en.you": "has the unknown placeholder {you}: the sentence has none"}),
     (
         {"en": {"done": "} {preview}"}},
         {"wording.en.done": BRACE},

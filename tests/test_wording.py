@@ -95,6 +95,15 @@ TELLS = {
     "pt": {"formal": r"(?i:\b(senhora?|a seu respeito|deseja)\b)", "familiar": r"(?i:\bvocês?\b)"},
 }
 """Language -> tone -> words that show the tone."""
+NEVER = {
+    "hi": r"तुम|तेर[ाेी]|\bतू\b",
+    "id": r"(?i:\b(kamu|kau|engkau)\b)",
+    "pl": r"(?i:\b(twoj\w+|twój|tobie|ciebie|cię|masz|jesteś|napisz|odpowiedz|otrzymasz|napiszesz|naciśnij|odśwież)\b)",
+    "ru": r"(?i:\b(ты|теб[ея]|тобой|тво\w+)\b)",
+    "tr": r"(?i:\b(sen|sana|seni|senin)\b)",
+    "zh": "你",
+}
+"""Language of one form -> words of the other form."""
 NO_ADDRESS = {"de": ("file_lost",), "it": ()}
 """Sentences in which a word of `TELLS` means somebody else: the file, "sie"."""
 AFTERNOON = datetime(2026, 3, 1, 14, 2, 59, tzinfo=UTC)
@@ -203,6 +212,11 @@ def test_each_sentence_has_the_form_of_address_of_its_file(language: str) -> Non
     assert wrong(file, lambda name, text: re.search(TELLS[language][own], text)) == [], f"not {other}"
     lacking = wrong(language, lambda name, text: re.search(TELLS[language][own], text) and name not in written(file))
     assert lacking == list(NO_ADDRESS.get(language, ())), f"write these in gateway/wording/{file}.toml too"
+
+
+@pytest.mark.parametrize("language", sorted(NEVER))
+def test_a_language_of_one_form_has_no_other(language: str) -> None:
+    assert wrong(language, lambda name, text: re.search(NEVER[language], text)) == []
 
 
 def test_a_tone_is_spoken_where_a_language_has_two() -> None:

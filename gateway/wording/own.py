@@ -130,7 +130,7 @@ def _issues_of_text(name: str, text: str) -> Iterator[str]:
     unknown, lacking = [each for each in found if each not in wanted], [each for each in wanted if each not in found]
     for each in unknown:
         near = _near(each, wanted)
-        mend = f"did you mean {_places([near])}?" if near else f"there is {_places(wanted) or 'none to be had'}"
+        mend = f"did you mean {_places([near])}?" if near else f"the sentence has {_places(wanted) or 'none'}"
         yield f"has the unknown placeholder {_places([each])}: {mend}"
     if lacking:
         yield f"lacks {_places(lacking)}"
