@@ -61,6 +61,7 @@ WRONG: list[tuple[Any, dict[str, str]]] = [
     ({"en": {"pressed_ok": "*Ok*"}}, {"wording.en.pressed_ok": "is shown without Markdown: leave the marks out"}),
     ({"en": {"pressed_ok": "a\nb"}}, {"wording.en.pressed_ok": "should be a single line"}),
     ({"en": {"already_done": "n" * 201}}, {"wording.en.already_done": "should have at most 200 characters, not 201"}),
+    ({"en": {"button_cancel": "confirm"}}, {"wording.en.button_cancel": "is the label of button_confirm too"}),
     ({"en": {"button_confirm": "n" * 41}}, {"wording.en.button_confirm": "should have at most 40 characters, not 41"}),
     (
         {"pl": {"still_open_many": {"one": "{count}", "two": "{count}", "few": "{cout}", "many": 3}}},

@@ -25,6 +25,14 @@ _LONGEST_ALERT: Final = 200
 """Characters: https://core.telegram.org/bots/api#answercallbackquery."""
 _LONGEST_LABEL: Final = 40
 """Characters of a button. A longer label is cut, together with the code at the end."""
+_OPPOSITE: Final = (
+    ("button_confirm", "button_cancel"),
+    ("button_do", "button_do_not"),
+    ("button_confirm_code", "button_cancel_code"),
+    ("button_do_code", "button_do_not_code"),
+    ("button_confirm_all", "button_cancel_all"),
+)
+"""The buttons for yes and for no under the same question."""
 _PARTS: Final = ("deciders", "you", "standing_same", "standing_most", "standing_free", "standing_shown")
 """Sentences within other sentences."""
 _JOINERS: Final = "\u200c\u200d"
@@ -58,11 +66,23 @@ def worded(tone: Tone | None, given: Mapping[str, Any] | str | Path | None) -> t
             issues.setdefault(where, []).append(issue)
     if issues or given is None:
         return Wording(tone), {where: ", and ".join(each) for where, each in issues.items()}
-    return Wording(tone, {language: _copied(own) for language, own in given.items()}), {}
+    wording = Wording(tone, {language: _copied(own) for language, own in given.items()})
+    alike = dict(_alike(wording))
+    return (Wording(tone), alike) if alike else (wording, {})
 
 
 def _copied(own: Mapping[str, Sentence]) -> dict[str, Sentence]:
     return {name: each if isinstance(each, str) else dict(each) for name, each in own.items()}
+
+
+def _alike(wording: Wording) -> Iterator[tuple[str, str]]:
+    """Yield an issue for each button for yes with the label of the button for no."""
+    for language, own in wording.own.items():
+        said = wording.spoken(language).sentences
+        for yes, no in _OPPOSITE:
+            written, other = (yes, no) if yes in own else (no, yes)
+            if written in own and said[yes].casefold() == said[no].casefold():
+                yield f"wording.{language}.{written}", f"is the label of {other} too"
 
 
 def typed_words(wording: Wording) -> Iterator[tuple[str, str]]:
