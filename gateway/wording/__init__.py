@@ -59,8 +59,8 @@ _SPEAKING: ContextVar[Wording] = ContextVar("askfirst_wording", default=Wording(
 def speaking(wording: Wording) -> Iterator[None]:
     """Say all sentences in this wording within the block, and in the tasks and threads begun there.
 
-    Every way into the work of a bot enters it: the loops of the engine, the inbox, the calls of the bot's own code, the
-    operator's commands and the chat page.
+    Each way into the work of a bot enters this block: the loops of the engine, the inbox, the calls of the bot's own
+    code, the operator's commands, and a command line about a bot.
     """
     token = _SPEAKING.set(wording)
     try:
