@@ -55,7 +55,7 @@ format: .venv/test.installed
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-## Writes the tables of docs/confirmation-rules.md that are made from the wording files.
+## Writes the tables of docs/confirmation-rules.md and docs/wording.md that are made from the wording files.
 sentences: .venv/test.installed
 	$(BIN)/python -m scripts.sentences
 

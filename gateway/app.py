@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,7 @@ from gateway.observe.watchdog import Watchdog
 from gateway.operations.base import claim
 from gateway.operations.control_server import control, store_file
 from gateway.operations.operator import Operator
+from gateway.pending.words import CARRIER_WORDS
 from gateway.store.base import Store
 from gateway.store.errors import NotPrimary, StoreRefused
 from gateway.stored import keys
@@ -60,7 +61,8 @@ from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Ready, RefusalMonitor, Webhooks, asgi, receive, web_app
 from gateway.web.chat import ChatPage, add_chat
 from gateway.web.chat_uploads import uploaded
-from gateway.wording import say
+from gateway.wording import say, speaking
+from gateway.wording.own import typed_words
 
 if TYPE_CHECKING:
     from gateway.observe.otel import SpanExport
@@ -96,8 +98,8 @@ class Gateway:
     ) -> None:
         """Raises MissingSetting for unsafe or incomplete settings and for tools without a possible approver.
 
-        Raises WrongOption for an unknown option. With `console`, for trying out a bot, missing approvers are only
-        logged.
+        Raises WrongOption for an unknown option, and for a sentence unfit for SMS. With `console`, for trying out a
+        bot, missing approvers are only logged.
         """
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
@@ -113,9 +115,7 @@ class Gateway:
             self._webchat = WebChatChannel(keys=[_derived(key, "web chat") for key in home.keys], hosts=chat_hosts)
             self.channels[WebChatChannel.name] = self._webchat
         allowed = AllowList(self.settings.allow or ())
-        tools = [tool for tool, _ in self.bot.agent.reach.values()]
-        check_channels(tools)
-        check_approvers(tools, self.channels, allowed, refuse=not console)
+        self._check(allowed, refuse=not console)
         self.log_key = _derived(home.keys[0], "log")
         """Key of the pseudonyms of people in the log, the same after a restart and in every instance."""
         self.feed = Feed(now=utc_now)
@@ -142,6 +142,13 @@ class Gateway:
         self._platforms, self._webhooks = Platforms(self.channels, self.engine, self.ways), Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
+
+    def _check(self, allowed: AllowList, *, refuse: bool) -> None:
+        """Check the tools and the wording of the bot against the channels. Raises MissingSetting and WrongOption."""
+        tools = [tool for tool, _ in self.bot.agent.reach.values()]
+        check_channels(tools)
+        check_carrier_words(self.bot, self.channels)
+        check_approvers(tools, self.channels, allowed, refuse=refuse)
 
     def _span_export(self) -> SpanExport | None:
         headers = self.settings.otel_headers
@@ -213,7 +220,12 @@ class Gateway:
             stack.push_async_callback(self.engine.stop)
             context = self.engine.context
             operator = Operator(
-                context.store, context.channels, context.keyring, bot=self.bot.name, artifacts=context.artifacts
+                context.store,
+                context.channels,
+                context.keyring,
+                bot=self.bot.name,
+                artifacts=context.artifacts,
+                wording=self.bot.wording,
             )
             await stack.enter_async_context(control(operator, self.store_file))
             if self.settings.metrics_port is not None:
@@ -285,6 +297,7 @@ class Gateway:
                 title=self.bot.name,
                 language=self.bot.language,
                 greeting=self.bot.greeting,
+                wording=self.bot.wording,
                 public_url=self.settings.public_url,
                 events=self._events,
                 console=self.feed if self._console else None,
@@ -386,7 +399,8 @@ class Gateway:
     def _unstored(self, channel: Channel, parsed: Parsed) -> str:
         self._events.tell_now(RequestUnstored, channel=channel.name)
         person = next((event.person for event in parsed.events if event.person is not None), None)
-        return say("not_stored", self.engine.context.language(person))
+        with speaking(self.bot.wording):
+            return say("not_stored", self.engine.context.language(person))
 
     def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
         conversation = self.engine.context.conversation(address_of(session))
@@ -410,6 +424,20 @@ async def opened(store: Store) -> None:
                 raise StoreRefused(f"{error}. It has been one for {REPLICA_SECONDS:.0f} seconds") from error
             logging.getLogger("askfirst.store").warning("%s. It is looked at again", error)
         await asyncio.sleep(REPLICA_PAUSE_SECONDS)
+
+
+def check_carrier_words(bot: ChannelAgent, channels: Collection[str]) -> None:
+    """Check the author's own sentences around a question for words that a person must not write by SMS.
+
+    Carriers act on the words. Raises WrongOption.
+    """
+    told: dict[str, list[str]] = {}
+    for name, word in typed_words(bot.wording) if "sms" in channels else ():
+        if word.casefold() in CARRIER_WORDS:
+            told.setdefault(name, []).append(word)
+    if told:
+        mend = "carriers act on it, and the answer never arrives: by SMS let people write {yes_word} or {no_word}"
+        raise WrongOption("ChannelAgent", {name: f"says {' and '.join(each)}: {mend}" for name, each in told.items()})
 
 
 def _http(skew: Skew) -> aiohttp.ClientSession:

@@ -8,8 +8,9 @@ import importlib
 import inspect
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field
@@ -34,6 +35,8 @@ from gateway.providers.base import Provider, Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER, Executors, Factory
+from gateway.wording import Tone, speaking
+from gateway.wording.own import worded
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -120,6 +123,8 @@ class ChannelAgent:
       dropped.
     - `language`: BCP 47 tag of the language for every person. None: each person's own.
     - `greeting`: the answer to /start.
+    - `tone`: the form of address, in the languages with two. None: the form of each language's file.
+    - `wording`: sentences in the place of the gateway's own: language -> name -> sentence, or a TOML file of these.
     - `collect_seconds`: the wait of a turn for more messages of the person. Each message restarts the wait, up to five
       times `collect_seconds` in all. Commands, yes and no never wait.
     - `when_busy`: a message during the person's running turn waits for the end, or interrupts the turn at the next
@@ -147,6 +152,8 @@ class ChannelAgent:
         answer_window_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0,
         language: str | None = None,
         greeting: str | None = None,
+        tone: Tone | None = None,
+        wording: Mapping[str, Any] | str | Path | None = None,
         collect_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0,
         when_busy: Literal["queue", "interrupt"] = "queue",
         in_doubt: Literal["repeat", "drop"] = "repeat",
@@ -156,7 +163,7 @@ class ChannelAgent:
         transcriber: Transcriber | None = None,
         max_parts: Annotated[int, Field(ge=1, le=100)] = 10,
     ) -> None:
-        """Raises WrongOption for an unknown option, a wrong value, and for tools refused by `strict`."""
+        """Raises WrongOption for an unknown option, a wrong value or sentence, and for tools refused by `strict`."""
         wrong: dict[str, str] = {}
         if isinstance(store, str) and not _STORE.match(store):
             scheme = store.partition(":")[0]  # the rest may hold a password
@@ -174,7 +181,9 @@ class ChannelAgent:
             verb = tool.confirm.unread_verb if tool.confirm is not None else None
             if verb is not None and is_answer(verb):
                 wrong[f"tool {tool.name!r}"] = f"has the verb {verb!r}, which is an answer somewhere: name another"
-        if wrong:
+        self.wording, issues = worded(tone, wording)
+        """The sentences of this bot."""
+        if wrong := {**wrong, **issues}:
             raise WrongOption("ChannelAgent", wrong)
         self.agent, self.store, self.language, self.greeting = agent, store, language, greeting
         self.on_unrelated, self.answer_window_seconds = on_unrelated, answer_window_seconds
@@ -244,7 +253,8 @@ class ChannelAgent:
             attachments=tuple(attachments),
             reply_to=reply_to,
         )
-        return await self._running().ask(address, person, event)
+        with speaking(self.wording):
+            return await self._running().ask(address, person, event)
 
     async def decide(
         self,
@@ -267,9 +277,10 @@ class ChannelAgent:
             raise ValueError("decide needs exactly one of action_id, code and token")
         if intent not in ("confirm", "cancel"):
             raise ValueError(f"intent is 'confirm' or 'cancel', not {intent!r}")
-        return await self._running().decide(
-            person, intent, action_id=action_id, code=code, token=token, conversation=conversation
-        )
+        with speaking(self.wording):
+            return await self._running().decide(
+                person, intent, action_id=action_id, code=code, token=token, conversation=conversation
+            )
 
     async def notify(self, address: Address | str, reply: Reply | str, *, after_seconds: float = 0.0) -> None:
         """Send a message on the bot's own initiative, now or after `after_seconds`. Survives restarts.
@@ -283,7 +294,8 @@ class ChannelAgent:
         destination = Address.parse(address) if isinstance(address, str) else address
         if not 0 <= after_seconds < float("inf"):
             raise ValueError(f"after_seconds must be 0 or a positive number, not {after_seconds!r}")
-        await self._running().notify(destination, without_buttons(reply), after_seconds=after_seconds)
+        with speaking(self.wording):
+            await self._running().notify(destination, without_buttons(reply), after_seconds=after_seconds)
 
     def command(self, name: str, *, description: str = "") -> Callable[[CommandHandler], CommandHandler]:
         """Register the command ``/name``: an async function of a ToolContext and the text after the command.

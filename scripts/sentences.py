@@ -1,4 +1,4 @@
-"""Writes the tables of docs/confirmation-rules.md with the sentences about an action.
+"""Writes the tables of docs/confirmation-rules.md with the sentences about an action, and of docs/wording.md with all.
 
 The sentences come from gateway/wording/en.toml, in the same order and under the same headings. The occasions are listed
 here. ``python -m scripts.sentences`` rewrites the tables.
@@ -6,18 +6,19 @@ here. ``python -m scripts.sentences`` rewrites the tables.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from gateway.wording import FALLBACK, LANGUAGES
+from gateway.wording import FALLBACK
+from gateway.wording.own import PLACE
+from gateway.wording.sentences import headings, read
 
-__all__ = ["OCCASIONS", "PAGE", "written"]
+__all__ = ["OCCASIONS", "PAGE", "WORDING", "listed", "written"]
 
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = ROOT / "docs" / "confirmation-rules.md"
-_SENTENCES: Final = ROOT / "gateway" / "wording" / f"{FALLBACK}.toml"
+WORDING: Final = ROOT / "docs" / "wording.md"
 
 _BEGIN: Final = "<!-- sentences: written by `make sentences` -->\n"
 _END: Final = "<!-- /sentences -->"
@@ -158,36 +159,123 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Heading of the sentences -> name of a sentence -> occasion of the sentence."""
 
-_PARTLY: Final = frozenset({"commands", "when something is in the way"})
-"""Headings with sentences about other subjects than an action, too."""
-_HEADING = re.compile(r"# ── (.*) ──")
-_NAME = re.compile(r"(\w+) = ")
+OTHER_OCCASIONS: Final[Mapping[str, str]] = {
+    "greeting": "/start, and a person who opts in; `greeting=` comes first",
+    "help": "/help, with the list of the commands",
+    "cmd_start": "the list of the commands, and the menu of the platform",
+    "cmd_help": "the same",
+    "cmd_new": "the same",
+    "cmd_stop": "the same",
+    "cmd_pending": "the same",
+    "cmd_receipts": "the same",
+    "cmd_usage": "the same",
+    "cmd_export": "the same",
+    "cmd_forget": "the same",
+    "new_done": "/new",
+    "receipts_list": "/receipts",
+    "receipts_none": "/receipts, where nothing is decided yet",
+    "usage_tokens": "/usage: an amount without a price",
+    "usage_day": "/usage",
+    "usage_month": "/usage",
+    "usage_cached": "/usage, where the model's own cache saved tokens",
+    "usage_unpriced": "/usage, where the price of a model is not known",
+    "usage_saved": "/usage, where a cache of the bot saved calls",
+    "usage_left_day": "/usage, with a budget of a day",
+    "usage_left_month": "/usage, with a budget of a month",
+    "own_chat_only": "/export and /forget in a group",
+    "export_ask": "/export",
+    "export_done": "/export with the code: the file follows",
+    "export_nothing": "/export with the code, where nothing is kept",
+    "export_too_large": "/export with the code, where the platform takes no file of that size",
+    "forget_ask": "/forget",
+    "forget_begun": "/forget with the code",
+    "stranger": "a person whom the allow-list does not name",
+    "newcomer": "the same, with pairing",
+    "admitted": "a person let in by a code",
+    "has_admitted": "the answer to /pair",
+    "no_such_newcomer": "the answer to /pair with another code",
+    "whoami": "/whoami",
+    "opted_out": "a person who opts out",
+    "not_stored": "a message by SMS or WhatsApp that could not be stored",
+    "too_fast": "more messages a minute than the limit",
+    "model_down": "the model cannot be reached; the message is tried again",
+    "history_too_long": "the conversation is longer than the model takes",
+    "gave_up": "the model could not be reached to the end",
+    "turn_timeout": "an answer that takes longer than its limit",
+    "still_working": "an answer that takes long, once, on platforms without a sign of typing",
+    "repeated": "the same text five times with the same answer",
+    "file_not_read": "a file that could not be read",
+    "answer_in_file": "under the beginning of an answer of more messages than `max_parts`",
+    "heard": "in front of the answer to a voice message",
+    "max_iterations": "an answer of more steps than `max_iterations`, or in a loop",
+    "budget": "an answer that costs more than its limit",
+    "budget_person": "a person's budget is used up",
+    "budget_bot": "the bot's budget is used up",
+    "guarded": "a guard stopped the message or the answer",
+    "empty_answer": "the model answered with nothing",
+    "error_incident": "an error of the bot or of the gateway; the log has the reference",
+}
+"""Name of a sentence about another subject than an action -> occasion."""
+
+_ON_THE_PAGE: Final[Mapping[str, str]] = {
+    "page_console_": "the console of `askfirst dev`",
+    "page_began_": "the console: how a message came",
+    "page_stage_": "the console: a step of a message",
+    "page_": "the chat page",
+}
+"""Beginning of the names of the page's own texts -> occasion. The first that fits counts."""
 
 
 def written(page: str) -> str:
-    """Return the page with current tables. Raises KeyError for a sentence without an occasion."""
+    """Return docs/confirmation-rules.md with current tables. Raises KeyError for a sentence without an occasion."""
+    return _with(page, _tables("| {heading} | when | name |", "| {text} | {when} | `{name}` |", of=OCCASIONS))
+
+
+def listed(page: str) -> str:
+    """Return docs/wording.md with current tables. Raises KeyError for a sentence without an occasion."""
+    head, row = "| {heading} | when | placeholders | in English |", "| `{name}` | {when} | {places} | {text} |"
+    return _with(page, _tables(head, row, of=set(headings().values())))
+
+
+def _with(page: str, tables: Iterable[str]) -> str:
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}{''.join(_tables())}\n{_END}{after}"
+    return f"{before}{_BEGIN}{''.join(tables)}\n{_END}{after}"
 
 
-def _tables() -> Iterator[str]:
-    """Return the lines of the tables."""
-    occasions: Mapping[str, str] | None = None
-    partly = False
-    for line in _SENTENCES.read_text(encoding="utf-8").splitlines():
-        if heading := _HEADING.match(line):
-            occasions, partly = OCCASIONS.get(heading[1]), heading[1] in _PARTLY
-            if occasions is not None:
-                yield f"\n| {heading[1]} | when | name |\n| --- | --- | --- |\n"
-        elif occasions is not None and (name := _NAME.match(line)):
-            if name[1] not in occasions:
-                if partly:
-                    continue
-                raise KeyError(f"scripts/sentences.py does not say when {name[1]} is said")
-            sentence = LANGUAGES[FALLBACK][name[1]].replace("|", "\\|")
-            yield f"| {sentence} | {occasions[name[1]]} | `{name[1]}` |\n"
+def _tables(head: str, row: str, *, of: Collection[str]) -> Iterator[str]:
+    """Yield the tables of these headings. Sentences about another subject are in the tables of all headings only."""
+    about = {name for names in OCCASIONS.values() for name in names}
+    for heading in dict.fromkeys(headings().values()):
+        names = [name for name, stands in headings().items() if stands == heading]
+        if of is OCCASIONS:
+            names = [name for name in names if name in about or name not in OTHER_OCCASIONS]
+        if heading not in of:
+            continue
+        first = head.format(heading=heading)
+        yield f"\n{first}\n{'| --- ' * (first.count('|') - 1)}|\n"
+        for name in names:
+            places = ", ".join(f"`{{{place}}}`" for place in dict.fromkeys(PLACE.findall(_text(name))))
+            yield row.format(name=name, when=_occasion(name), places=places, text=_text(name)) + "\n"
+
+
+def _text(name: str) -> str:
+    """Return a sentence in English as a cell of a table: all plural forms, and each new line as in TOML."""
+    spoken = read(FALLBACK)
+    forms = spoken.forms.get(name, {"other": spoken.sentences[name]})
+    return " / ".join(forms.values()).replace("|", "\\|").replace("\n", "\\n")
+
+
+def _occasion(name: str) -> str:
+    for occasions in (*OCCASIONS.values(), OTHER_OCCASIONS):
+        if name in occasions:
+            return occasions[name]
+    for beginning, occasion in _ON_THE_PAGE.items():
+        if name.startswith(beginning):
+            return occasion
+    raise KeyError(f"scripts/sentences.py does not say when {name} is said")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, renewed in ((PAGE, written), (WORDING, listed)):
+        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")

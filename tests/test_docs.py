@@ -234,8 +234,9 @@ def test_every_option_is_documented(page: str, function: object) -> None:
 
 
 def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
-    page = TEXT[sentences.PAGE.name]
-    assert sentences.written(page) == page, "write it anew: make sentences"
+    for path, renewed in ((sentences.PAGE, sentences.written), (sentences.WORDING, sentences.listed)):
+        page = TEXT[path.name]
+        assert renewed(page) == page, "write it anew: make sentences"
 
 
 def test_the_table_of_platforms_is_that_of_the_channels() -> None:

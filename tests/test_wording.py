@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from babel import Locale
@@ -24,7 +24,19 @@ from channels.twilio.render import render_sms
 from gateway import wording
 from gateway.pending.reading import read_code
 from gateway.pending.words import CARRIER_WORDS, safe_words
-from gateway.wording import FALLBACK, LANGUAGES, clock_time, direction, duration, listing, say
+from gateway.wording import (
+    FALLBACK,
+    LANGUAGES,
+    Tone,
+    Wording,
+    clock_time,
+    direction,
+    duration,
+    listing,
+    say,
+    speaking,
+)
+from gateway.wording.own import worded
 
 UNITS = {
     "ar": ("يومان يوم أيام يومًا", "ساعتان ساعة ساعات", "دقيقتان دقيقة دقائق", "ثانيتان ثانية ثوان"),
@@ -49,6 +61,51 @@ CHEAP = ("de", "en", "es", "fr", "it", "nl", "pt")
 """Languages within GSM 03.38 in text messages, without some accents."""
 DEAR = frozenset("✅🚫⏳❌❔…")
 """The marks around the notes under settled questions. A text message is never a note."""
+TONED = sorted(
+    f"{file.parent.name}/{file.stem}" for tone in get_args(Tone) for file in Path(wording.__path__[0], tone).glob("*")
+)
+"""The files with the sentences of a language in the other form of address."""
+FILES = [*sorted(LANGUAGES), *TONED]
+TELLS = {
+    "de": {
+        "formal": r"\b(Sie|Ihnen|Ihr|Ihre[mnrs]?)\b",
+        "familiar": r"(?i:\b(du|dir|dich|dein(e[mnrs]?)?)\b)|\b((?<![Ii]ch )[Aa]ntworte|[Ss]chreibe?|[Ss]ende|[Ss]ag"
+        r"|[Gg]ib|[Ll]ade|[Dd]rücke|[Bb]estätige|brich|warte|versuche|beantworte|[Ff]rage(?= erneut| noch))\b",
+    },
+    "es": {
+        "formal": r"(?i:\b(usted|responda|escriba|envíe|pulse|pregunte|suelte|salude|recargue|añada|espere|dé|tiene"
+        r"|hágalo|haga|(pída|envíe|inténte)l[ao]s?|dígame|escríbame)\b)",
+        "familiar": r"(?i:\b(tú|ti|te|tu|tus|tuyos|responde|escribe(?! más)|escribes|envía(?!;)|pulsa"
+        r"|pregunta(?= otra)|suelta|saluda|recarga|añade|espera(?= un)|da|tienes|quieres|puedes|has|dijiste|hazlo|hagas"
+        r"|(píde|envía|inténta)l[ao]s?|dime|escríbeme)\b)",
+    },
+    "fr": {
+        "formal": r"(?i:\b(vous|votre|vos)\b|\b(?!assez\b)\w+ez\b)",
+        "familiar": r"(?i:\b(tu|te|toi|ton|ta|tes|t'\w+|écris|(?<!vous )réponds|envoie(?!,)|ajoute|dis|donne|confirme"
+        r"|redemande|réessaie|appuie|recharge|dépose|attends)\b)",
+    },
+    "it": {
+        "formal": r"\b(Lei|Le|Suo|Sua|Suoi|Sue)\b|(?i:\b(risponda|scriva|riscriva|invii|ripeta|riprovi|confermi|annulli"
+        r"|aggiunga|dica|dia|prema|ricarichi|rilasci|saluti|attenda|provi|desidera)\b)",
+        "familiar": r"(?i:\b(tu|te|ti|tuo|tua|tuoi|tue|hai|sei|rispondi|scrivi|scrivimi|riscrivi"
+        r"|invia(?= /)|inviali|invialo|ripeti|ripetila|aggiungi|dimmi|premi|ricarica|rilascia|aspetta"
+        r"|prova|desideri|fallo)\b)",
+    },
+    "nl": {"formal": r"(?i:\b(u|uw)\b)", "familiar": r"(?i:\b(je|jij|jou|jouw)\b)"},
+    "pt": {"formal": r"(?i:\b(senhora?|a seu respeito|deseja)\b)", "familiar": r"(?i:\bvocês?\b)"},
+}
+"""Language -> tone -> words that show the tone."""
+NEVER = {
+    "hi": r"तुम|तेर[ाेी]|\bतू\b",
+    "id": r"(?i:\b(kamu|kau|engkau)\b)",
+    "pl": r"(?i:\b(twoj\w+|twój|tobie|ciebie|cię|masz|jesteś|napisz|odpowiedz|otrzymasz|napiszesz|naciśnij|odśwież)\b)",
+    "ru": r"(?i:\b(ты|теб[ея]|тобой|тво\w+)\b)",
+    "tr": r"(?i:\b(sen|sana|seni|senin)\b)",
+    "zh": "你",
+}
+"""Language of one form -> words of the other form."""
+NO_ADDRESS = {"de": ("file_lost",), "it": ()}
+"""Sentences in which a word of `TELLS` means somebody else: the file, "sie"."""
 AFTERNOON = datetime(2026, 3, 1, 14, 2, 59, tzinfo=UTC)
 ALERT = {"pressed_ok", "pressed_no", "one_moment", "not_yours", "not_here", "unknown_button", "still_waiting"}
 
@@ -57,14 +114,14 @@ def places(sentence: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(sentence) if name is not None}
 
 
-def written(language: str) -> dict[str, Any]:
-    """Return the unchanged file of a language."""
-    return tomllib.loads((Path(wording.__path__[0]) / f"{language}.toml").read_text(encoding="utf-8"))
+def written(file: str) -> dict[str, Any]:
+    """Return the unchanged file of a language, as ``de`` or ``familiar/de``."""
+    return tomllib.loads((Path(wording.__path__[0]) / f"{file}.toml").read_text(encoding="utf-8"))
 
 
-def variants(language: str) -> Iterator[tuple[str, str]]:
+def variants(file: str) -> Iterator[tuple[str, str]]:
     """Yield every sentence with the name, in each form."""
-    for name, sentence in written(language).items():
+    for name, sentence in written(file).items():
         yield from ((name, form) for form in (sentence.values() if isinstance(sentence, dict) else [sentence]))
 
 
@@ -100,34 +157,88 @@ def said() -> Iterator[tuple[str, ast.Call]]:
                     pass
 
 
-def wrong(language: str, is_wrong: Callable[[str, str], Any]) -> list[str]:
+def wrong(file: str, is_wrong: Callable[[str, str], Any]) -> list[str]:
     """Return the names of the wrong sentences. `is_wrong` gets name and text."""
-    return [name for name, sentence in variants(language) if is_wrong(name, sentence)]
+    return [name for name, sentence in variants(file) if is_wrong(name, sentence)]
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_sentences_of_a_language_can_be_said(language: str) -> None:
-    """An answer to a press fits Telegram: https://core.telegram.org/bots/api#answercallbackquery."""
-    ours = LANGUAGES[FALLBACK]
-    assert list(LANGUAGES[language]) == list(ours)
-    assert wrong(language, lambda name, sentence: places(sentence) != places(ours[name])) == []
+def test_a_language_has_every_sentence_and_plural_form(language: str) -> None:
+    assert list(LANGUAGES[language]) == list(LANGUAGES[FALLBACK])
     tables = {name: sentence for name, sentence in written(language).items() if isinstance(sentence, dict)}
     categories = Locale.parse(language).plural_form.tags | {"other"}
     plurals = dict.fromkeys(("still_open_many", "unknown_repeated"), categories)
     assert {name: set(forms) for name, forms in tables.items()} == plurals
-    # A preview ends its sentence, with any last character. Only the code in brackets may follow.
-    assert wrong(language, lambda _, sentence: re.search(r"\{preview\}(?! ?[(（]).", sentence)) == []
-    alerts = {name for name in ours if name in ALERT or name.startswith("already_")}
-    plain = r"[^*_`{}\n]{0,200}"
-    assert wrong(language, lambda name, sentence: name in alerts and not re.fullmatch(plain, sentence)) == []
-    # Carriers act on these words.
-    carriers = r"\b(STOP|STOPALL|UNSUBSCRIBE|CANCEL|END|QUIT|START|YES|UNSTOP|HELP|INFO)\b"
-    assert wrong(language, lambda _, sentence: re.search(carriers, sentence)) == []
     typed = [spell(word).casefold() for word in safe_words(language) for spell in (str, drop_dear_accents)]
     assert CARRIER_WORDS.isdisjoint(typed)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_sentences_of_a_file_can_be_said(file: str) -> None:
+    """The rules for an author's own sentences hold for ours; some of ours are stricter."""
+    ours = LANGUAGES[FALLBACK]
+    assert worded(None, {file.rpartition("/")[2]: written(file)})[1] == {}
+    # A preview ends its sentence, with any last character. Only the code in brackets may follow.
+    assert wrong(file, lambda _, sentence: re.search(r"\{preview\}(?! ?[(（]).", sentence)) == []
+    alerts = {name for name in ours if name in ALERT or name.startswith("already_")}
+    plain = r"[^*_`{}\n]{0,200}"
+    assert wrong(file, lambda name, sentence: name in alerts and not re.fullmatch(plain, sentence)) == []
+    # Carriers act on these words.
+    carriers = r"\b(STOP|STOPALL|UNSUBSCRIBE|CANCEL|END|QUIT|START|YES|UNSTOP|HELP|INFO)\b"
+    assert wrong(file, lambda _, sentence: re.search(carriers, sentence)) == []
     # Joiners of Hindi and Persian; isolates are put around values when it is said.
-    hidden = {char for _, sentence in variants(language) for char in sentence if unicodedata.category(char) == "Cf"}
+    hidden = {char for _, sentence in variants(file) for char in sentence if unicodedata.category(char) == "Cf"}
     assert hidden <= {"\u200c", "\u200d"}
+
+
+# ── the two forms of address ──
+
+
+@pytest.mark.parametrize("file", TONED)
+def test_a_file_of_the_other_tone_has_only_differences(file: str) -> None:
+    language, ours = file.rpartition("/")[2], written(file.rpartition("/")[2])
+    assert [name for name, sentence in written(file).items() if name not in ours or sentence == ours[name]] == []
+    # As in the language's file: the order, so that two files are read side by side.
+    assert list(written(file)) == [name for name in ours if name in written(file)], language
+
+
+@pytest.mark.parametrize("language", sorted(TELLS))
+def test_each_sentence_has_the_form_of_address_of_its_file(language: str) -> None:
+    """The file of a language has one form of address, and each sentence with a word of it has another in the other."""
+    (file,) = (file for file in TONED if file.endswith(f"/{language}"))
+    other = file.partition("/")[0]
+    (own,) = set(TELLS[language]) - {other}
+    assert wrong(language, lambda name, text: re.search(TELLS[language][other], text)) == [], f"not {own}"
+    assert wrong(file, lambda name, text: re.search(TELLS[language][own], text)) == [], f"not {other}"
+    lacking = wrong(language, lambda name, text: re.search(TELLS[language][own], text) and name not in written(file))
+    assert lacking == list(NO_ADDRESS.get(language, ())), f"write these in gateway/wording/{file}.toml too"
+
+
+@pytest.mark.parametrize("language", sorted(NEVER))
+def test_a_language_of_one_form_has_no_other(language: str) -> None:
+    assert wrong(language, lambda name, text: re.search(NEVER[language], text)) == []
+
+
+def test_a_tone_is_spoken_where_a_language_has_two() -> None:
+    cases: list[tuple[str, Tone | None, str]] = [
+        ("de", None, "Nichts wartet auf Ihre Antwort."),
+        ("de-AT", "formal", "Nichts wartet auf Ihre Antwort."),
+        ("de-CH", "familiar", "Nichts wartet auf deine Antwort."),
+        ("es", None, "Nada espera tu respuesta."),
+        ("es-MX", "formal", "Nada espera su respuesta."),
+        ("fr", None, "Rien n'attend votre réponse."),
+        ("fr", "familiar", "Rien n'attend ta réponse."),
+        ("it", "familiar", "Nulla attende la tua risposta."),
+        ("nl", "formal", "Er wacht niets op uw antwoord."),
+        ("pt", "formal", "Nada espera a sua resposta."),
+        ("en", "formal", "Nothing is waiting for your answer."),
+        ("tlh", "familiar", "Nothing is waiting for your answer."),
+    ]
+    for language, tone, told in cases:
+        many = say("still_open_many", language, count=2)
+        with speaking(Wording(tone)):
+            assert say("pending_none", language) == told, tone
+            assert say("still_open_many", language, count=2) == many
 
 
 def test_a_number_chooses_the_form_of_its_sentence() -> None:
@@ -149,10 +260,11 @@ def test_a_number_chooses_the_form_of_its_sentence() -> None:
     assert {case: text for case, text in texts.items() if not text.startswith(case[2])} == {}
 
 
-def test_a_missing_plural_form_falls_back_to_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    spoken = wording._Spoken({"x": "{count} things"}, {"x": {"one": "a thing", "other": "{count} things"}})
-    monkeypatch.setattr(wording, "_read", lambda language: spoken)
-    assert [say("x", "pl", count=count) for count in (1, 2, 5)] == ["a thing", "2 things", "5 things"]
+def test_a_missing_plural_form_falls_back_to_other() -> None:
+    forms = {"one": "{count} thing", "other": "{count} things"}
+    with speaking(Wording(own={"pl": {"still_open_many": forms}})):
+        told = [say("still_open_many", "pl", count=count) for count in (1, 2, 5)]
+    assert told == ["1 thing", "2 things", "5 things"]
 
 
 def test_every_sentence_that_is_said_exists_and_gets_its_values() -> None:
@@ -163,11 +275,12 @@ def test_every_sentence_that_is_said_exists_and_gets_its_values() -> None:
         assert None in given or places(LANGUAGES[FALLBACK][name]) <= given, f"{where}: a value is missing"
 
 
-@pytest.mark.parametrize("language", CHEAP)
-def test_text_messages_are_in_the_cheap_alphabet(language: str) -> None:
-    for name, sentence in variants(language):
+@pytest.mark.parametrize("file", [*CHEAP, *TONED])
+def test_text_messages_are_in_the_cheap_alphabet(file: str) -> None:
+    for name, sentence in variants(file):
         if not name.startswith("page_"):
-            assert set(sms(sentence)) - GSM <= DEAR, f"{language} {name}: {set(sms(sentence)) - GSM}"
+            assert set(sms(sentence)) - GSM <= DEAR, f"{file} {name}: {set(sms(sentence)) - GSM}"
+    language = file.rpartition("/")[2]
     spans = [duration(seconds, language) for seconds in (1, 59, 60, 90, 899, 3_601, 7_300, 86_400, 200_000)]
     assert set(sms(" ".join([*spans, clock_time(AFTERNOON, language)]))) <= GSM
 

@@ -24,6 +24,7 @@ from gateway.config.environment import hide_secrets
 from gateway.config.options import WrongOption
 from gateway.config.settings import Settings
 from gateway.tools import ToolValidationError
+from gateway.wording import speaking
 
 _NOT_THEIRS = (*(str(Path(package.__file__ or "").parent) for package in (gateway, channels)), "<frozen importlib")
 """The beginnings of the files of frames that are not the author's."""
@@ -63,9 +64,15 @@ class BotRef:
     def load(self) -> ChannelAgent:
         """Import the bot, then remove the secrets from the process's environment.
 
-        Raises NoBot, with the traceback of the author's own code, and AskfirstError for a channel without a loadable
-        module.
+        The rest of the command speaks in the bot's wording. Raises NoBot, with the traceback of the author's own code,
+        and AskfirstError for a channel without a loadable module.
         """
+        found = self._found()
+        if (command := click.get_current_context(silent=True)) is not None:
+            command.with_resource(speaking(found.wording))
+        return found
+
+    def _found(self) -> ChannelAgent:
         module = self._module()
         hide_secrets()
         try:

@@ -20,7 +20,7 @@ from gateway.access import AllowList
 from gateway.access.approvers import check_approvers
 from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.agent import AgentConfig
-from gateway.app import started
+from gateway.app import check_carrier_words, started
 from gateway.assembly import in_memory, open_store
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.control_socket import operate
@@ -243,6 +243,22 @@ def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
         return f"those of {', '.join(tool.name for tool in tools)} can answer"
 
     yield from looked("approvers", look)
+
+
+def wording(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
+    """Check the author's own sentences for words acted on by carriers."""
+    many = sum(map(len, agent.wording.own.values()))
+    try:
+        channels = settings.channels_on()
+    except MissingSetting:
+        return  # reported among the settings
+
+    def look() -> str:
+        check_carrier_words(agent, channels)
+        return f"{many} sentences of the bot's own"
+
+    if many:
+        yield from looked("wording", look)
 
 
 # ── platforms ──

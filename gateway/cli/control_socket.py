@@ -101,7 +101,7 @@ def _alone(settings: Settings, operation: str, arguments: Mapping[str, Json]) ->
         try:
             files = ArtifactStore(home.artifacts, home.keys, public_url=None, now=utc_now)
             operator = Operator(home.store, channels, Keyring(home.keys), bot=None, artifacts=files)
-            return await getattr(operator, operation)(**arguments)
+            return await operator.run(operation, arguments)
         finally:
             await home.store.close()
 

@@ -63,6 +63,7 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
             yield found
         yield from checks.previews(agent, bot.written)
         yield from checks.approvers(agent, settings)
+        yield from checks.wording(agent, settings)
     yield from checks.platforms(settings, bot.written)
     own = agent.store if agent is not None else None
     placed = settings.model_copy(update={"store": own}) if isinstance(own, str) else settings

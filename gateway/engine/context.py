@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from channels import Address, Channel, Json, Person, Reply
 from channels.cancellable_threads import WORK, in_thread
 from channels.channel import is_one_message
-from gateway import wording
 from gateway.access import AllowList
 from gateway.access.reached import ReachedLimits
 from gateway.artifacts import ArtifactStore
@@ -44,7 +43,7 @@ from gateway.store.types import Key, Lease, QueuedPart, Record, Snapshot, Waitin
 from gateway.stored import keys
 from gateway.tools.locks import Hold
 from gateway.tools.pending_action import Detail, PendingAction
-from gateway.wording import FALLBACK
+from gateway.wording import FALLBACK, Wording, prepare, speaking
 
 _OTHER_RELEASE_SECONDS = 60.0
 _LONGEST_TAG = 35
@@ -213,7 +212,7 @@ class EngineContext:
         named = {base_language(tag) for tag in (FALLBACK, self.bot.language, *tags) if tag and len(tag) <= _LONGEST_TAG}
         if new := named - self._languages:
             with contextlib.suppress(RuntimeError):  # without a free thread they are loaded when they are used
-                await in_thread(partial(_load_languages, *new), threads=WORK)
+                await in_thread(partial(_load_languages, self.bot.wording, *new), threads=WORK)
         if len(self._languages) > _MOST_LANGUAGES:
             self._languages.clear()
         self._languages.update((tag for tag in tags if tag is None or len(tag) <= _LONGEST_TAG), named)
@@ -355,6 +354,7 @@ def _channel_of(conversation: str) -> str:
     return conversation.partition("/")[2].partition(":")[0]
 
 
-def _load_languages(*languages: str) -> None:
+def _load_languages(wording: Wording, *languages: str) -> None:
     words.prepare(*languages)
-    wording.prepare(*languages)
+    with speaking(wording):
+        prepare(*languages)

@@ -26,6 +26,7 @@ from gateway.privacy.expiry import Expiry
 from gateway.store.errors import StoreError, StoreUnavailable
 from gateway.store.types import Kind, Lease
 from gateway.tools.pending_action import PendingAction
+from gateway.wording import speaking
 
 log = logging.getLogger("askfirst.engine")
 
@@ -82,6 +83,7 @@ class Engine:
         The role `web` only decides and fires timers; `worker` and `all` also run turns and actions and send.
         """
         works: list[Awaitable[None]] = [self._time()]
+        sends: list[Awaitable[None]] = []
         if role != "web":
             most = self.context.rules.limits.turns.all or 1
             self._turns = turns = WorkerPool(self.context.tasks, "turn", most, self.runtime.work_lane, yields=True)
@@ -95,8 +97,9 @@ class Engine:
                 channel: self._pool("out", self._sends, self._delivery.run) for channel in self.context.channels
             }
             sends = [self._work("out", workers, pool=channel) for channel, workers in self.context.sending.items()]
+        with speaking(self.context.bot.wording):
             self._sending = [asyncio.ensure_future(send) for send in sends]
-        self._loops = [asyncio.ensure_future(work) for work in works]
+            self._loops = [asyncio.ensure_future(work) for work in works]
 
     def rehearse(self, instead: Callable[[PendingAction], None]) -> None:
         """Run no confirmed action from now on. `instead` is called with each action, and the action ends as done.
@@ -113,7 +116,7 @@ class Engine:
         loops, sending = self._loops, self._sending
         self._loops, self._sending = [], []
         await _cancelled(loops)
-        with contextlib.suppress(TimeoutError, StoreError):
+        with contextlib.suppress(TimeoutError, StoreError), speaking(self.context.bot.wording):
             async with asyncio.timeout(grace_seconds):
                 await self.context.tasks.ended()
                 await _cancelled(sending)
@@ -242,9 +245,10 @@ class Engine:
 
     async def due(self, older_than_seconds: float = 0.0) -> float | None:
         """Fire the due timers and work the due decisions. Return the seconds until the next timer, or None."""
-        wait = await self.context.store.run_timers()
-        await self.context.clock.keep()
-        await self._decisions.sweep(older_than_seconds)
+        with speaking(self.context.bot.wording):
+            wait = await self.context.store.run_timers()
+            await self.context.clock.keep()
+            await self._decisions.sweep(older_than_seconds)
         return wait
 
     async def stuck(self) -> str | None:

@@ -6,6 +6,8 @@ go into the outbox, and the next sending process delivers them. Results are JSON
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import TypeAlias
@@ -17,12 +19,14 @@ from gateway.engine.retrying import attempts
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.audit import OPERATOR
 from gateway.pending.seal import Keyring
+from gateway.pending.sealed_records import open_value
 from gateway.store.base import Store
 from gateway.store.errors import StoreRefused
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, QueuedPart
 from gateway.stored import keys
-from gateway.wording import FALLBACK
+from gateway.wording import FALLBACK, Wording
+from gateway.wording.own import worded
 
 
 async def claim(store: Store, bot: str) -> None:
@@ -65,8 +69,30 @@ async def record_served(store: Store, bot: str | None) -> None:
         await store.commit(Transaction(partition=key.partition, puts={key.name: Put(bot)}))
 
 
-def _key(store: Store) -> Key:
-    return Key(store.partition(keys.SERVED), keys.SERVED)
+def _key(store: Store, name: str = keys.SERVED) -> Key:
+    return Key(store.partition(name), name)
+
+
+async def served_wording(store: Store, keyring: Keyring) -> Wording:
+    """Return the wording of the bot last served from this store, for commands beside the server.
+
+    Without a record, without a valid seal and for sentences that do not fit this release: the gateway's own wording.
+    """
+    key = _key(store, keys.WORDING)
+    match open_value(keyring, key.name, (await store.get([key]))[key].value):
+        case {"tone": None | "formal" | "familiar" as tone, "own": dict(own)}:
+            return (await asyncio.to_thread(worded, tone, own))[0]  # it may read files
+    return Wording()
+
+
+async def record_wording(store: Store, keyring: Keyring, wording: Wording) -> None:
+    """Record the wording of the served bot, unless the record says the same."""
+    kept = await served_wording(store, keyring)
+    if (kept.tone, kept.own) == (wording.tone, wording.own):
+        return
+    key = _key(store, keys.WORDING)
+    put = Put(keyring.seal(key.name, json.dumps({"tone": wording.tone, "own": wording.own})))
+    await store.commit(Transaction(partition=key.partition, puts={key.name: put}))
 
 
 JsonObject: TypeAlias = dict[str, Json]
@@ -87,10 +113,12 @@ class StoreCommands:
         *,
         bot: str | None,
         artifacts: ArtifactStore | None = None,
+        wording: Wording | None = None,
     ) -> None:
-        """`bot` is the name of the bot served from this store, if known. `artifacts` are the bot's files."""
+        """`bot` is the name of the bot served from this store, if known, and `wording` the bot's. `artifacts` are the
+        bot's files."""
         self._store, self._channels, self._keyring, self._bot = store, channels, keyring, bot
-        self._artifacts = artifacts
+        self._artifacts, self._wording = artifacts, wording
 
     async def _day(self, since: str) -> date | None:
         """Return the first UTC day of a command, or None for an empty text. Raises NotDone for other texts."""

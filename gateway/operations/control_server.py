@@ -11,6 +11,7 @@ import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator
+from inspect import signature
 from pathlib import Path
 
 from aiohttp import web
@@ -105,11 +106,11 @@ async def _answer(operator: Operator, request: web.Request) -> web.Response:
         arguments = await request.json()
         if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
             raise TypeError
-        doing = getattr(operator, operation)(**arguments)
+        signature(getattr(operator, operation)).bind(**arguments)
     except (ValueError, TypeError):
         return web.json_response({"error": f"no JSON object of the texts that {operation} takes"}, status=400)
     try:
-        return web.json_response({"result": await doing})
+        return web.json_response({"result": await operator.run(operation, arguments)})
     except AskfirstError as error:
         return web.json_response({"error": str(error)}, status=409)
 

@@ -8,21 +8,29 @@ from dataclasses import asdict
 from datetime import date, datetime, time, timedelta
 from typing import Final
 
-from channels import Address, Reply
+from channels import Address, Json, Reply
 from channels.webchat import WebChatChannel
 from gateway.access.budgets import KEPT_DAYS, Subject, UsageCount, count_name
 from gateway.access.sessions import end_all_sessions, end_session
 from gateway.engine.strangers import Newcomers
 from gateway.operations.actions import ActionCommands
 from gateway.operations.audit import AuditCommands
-from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso, record_served
+from gateway.operations.base import (
+    JsonObject,
+    NotDone,
+    StoreCommands,
+    iso,
+    record_served,
+    record_wording,
+    served_wording,
+)
 from gateway.operations.conversations import ConversationCommands, HistoryCommands
 from gateway.operations.dead_letters import DeadLetterCommands
 from gateway.operations.sealing import SealCommands
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.audit import OPERATOR
 from gateway.store.transaction import Transaction
-from gateway.wording import say
+from gateway.wording import say, speaking
 
 
 class PeopleCommands(StoreCommands):
@@ -133,8 +141,17 @@ class Operator(
     SealCommands,
     UsageCommands,
 ):
-    """The commands of an operator. Each public method but `remember` is a command with a JSON result."""
+    """The commands of an operator. Each public method but `remember` and `run` is a command with a JSON result."""
 
     async def remember(self) -> None:
-        """Record the name of the served bot in the store, for commands beside the server."""
+        """Record the name and the wording of the served bot in the store, for commands beside the server."""
         await record_served(self._store, self._bot)
+        if self._wording is not None:
+            await record_wording(self._store, self._keyring, self._wording)
+
+    async def run(self, command: str, arguments: Mapping[str, Json]) -> Json:
+        """Run a command in the wording of the bot. Raises the errors of the command."""
+        wording = self._wording or await served_wording(self._store, self._keyring)
+        with speaking(wording):
+            result: Json = await getattr(self, command)(**arguments)
+        return result

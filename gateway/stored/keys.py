@@ -39,6 +39,8 @@ NEWCOMERS: Final = "newcomers"
 """Record, in the partition of the same name: the last newcomers. Written by pairing; a day after the last newcomer."""
 SERVED: Final = "served"
 """Record, in the partition of the same name: the name of this store's bot. Written by the operations."""
+WORDING: Final = "wording"
+"""Record, in the partition of the same name, sealed: the wording of the served bot. Written by the operations."""
 REACHED: Final = "reached"
 """Record, in the partition of the same name: the recently reached shared limits.
 

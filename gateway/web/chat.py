@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from html import escape
 from importlib.resources import files
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ from weakref import WeakSet
 from aiohttp import hdrs, web
 
 from channels import AskfirstError, Channel, Forged, Media, Parsed, Stale
+from channels.cancellable_threads import WORK, in_thread
 from channels.formatting import finished
 from channels.webchat import COOKIE, SECURE_COOKIE, SESSION_SECONDS, Session, WebChatChannel
 from channels.webchat.parse import address_of, language_of, split_ref
@@ -38,7 +39,7 @@ from gateway.web.markdown import to_html
 from gateway.web.server import SESSION, as_called, headers_of
 from gateway.web.serving import gone
 from gateway.web.webhooks import Accept, receive
-from gateway.wording import LANGUAGES, direction, resolve
+from gateway.wording import Wording, direction, resolve
 
 HEARTBEAT_SECONDS = 15.0
 GONE_SECONDS = 1.0
@@ -109,6 +110,7 @@ class ChatPage:
     """Language of the page's own texts. None: the browser's preferred language."""
     greeting: str | None = None
     """Markdown shown on an empty page. Its bold phrases can be pressed. None: a default text."""
+    wording: Wording = Wording()  # noqa: RUF009 - it is not changed
     public_url: str | None = None
     streams: Share = Limits.usual().streams
     reached: Callable[[], None] = lambda: None
@@ -139,8 +141,8 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
 class _Pages:
     def __init__(self, chat: ChatPage) -> None:
         self._chat = chat
-        self._written = cache(partial(_written, chat))
-        """HTML of the page by language."""
+        self._written: dict[str, str] = {}
+        """Language -> HTML of the page."""
         self._uploads = ChatUploads(channel=chat.channel, artifacts=chat.artifacts, charge=chat.charge, now=chat.now)
         self._streams, self._running = Streams(chat.streams, reached=chat.reached), WeakSet[asyncio.Task[Any]]()
         turn = RenderingTurn()
@@ -156,7 +158,7 @@ class _Pages:
             await self._may_begin()
             session = cookies.begin(now, self._chat.random)
         language = resolve(self._chat.language or language_of(headers))
-        response = web.Response(text=self._written(language), content_type="text/html", headers=_CLOSED)
+        response = web.Response(text=await self._in(language), content_type="text/html", headers=_CLOSED)
         response.set_cookie(
             SECURE_COOKIE if secure else COOKIE,
             cookies.sign(session.session_id, session.begun).cookie,  # by the newest key
@@ -166,6 +168,12 @@ class _Pages:
             secure=secure,
         )
         return response
+
+    async def _in(self, language: str) -> str:
+        """Return the page's HTML in a language. Reads the language's sentences in a thread, once."""
+        if language not in self._written:
+            self._written[language] = await in_thread(partial(_written, self._chat, language), threads=WORK)
+        return self._written[language]
 
     async def _may_begin(self) -> None:
         """Count a new session. Raises HTTPTooManyRequests."""
@@ -413,8 +421,9 @@ class _GrowingAnswer:
 
 
 def _written(chat: ChatPage, language: str) -> str:
-    """Return the page's HTML in a language from LANGUAGES."""
-    texts = {name.removeprefix("page_"): text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
+    """Return the page's HTML in a language with a file of sentences."""
+    said = chat.wording.spoken(language).sentences
+    texts = {name.removeprefix("page_"): text for name, text in said.items() if name.startswith("page_")}
     greeting = f"<p><strong>{escape(texts['hello'])}</strong></p>"
     if chat.greeting is not None:
         greeting = f'<div class="greeting">{to_html(chat.greeting)}</div>'

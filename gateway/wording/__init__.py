@@ -1,25 +1,32 @@
 """The gateway's own sentences for people: one TOML file a language, sentences by name.
 
 A sentence is Markdown with ``{placeholders}``, or a table of sentences: one for each plural category of CLDR for
-`{count}` in the language. A new sentence goes into every file here and nowhere else; a new file is a new language.
+`{count}` in the language. A new sentence goes into every file here; a new file is a new language.
+
+A file has one form of address. The directories `familiar` and `formal` hold the sentences that differ in the other
+form: of German in `familiar`, of Spanish in `formal`. A bot speaks by its `Wording`, see `speaking`.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
-from functools import cache
-from importlib.resources import files
 from math import inf
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from gateway.wording.sentences import FALLBACK, LANGUAGES, Sentence, Tone, Wording
 
 __all__ = [
     "FALLBACK",
     "LANGUAGES",
+    "Sentence",
+    "Tone",
+    "Wording",
     "amount",
     "clock_time",
     "date_and_time",
@@ -32,9 +39,8 @@ __all__ = [
     "prepare",
     "resolve",
     "say",
+    "speaking",
 ]
-
-FALLBACK = "en"
 
 _SECONDS_COUNT_BELOW = 120
 _Unit = Literal["day", "hour", "minute", "second"]
@@ -51,70 +57,41 @@ _NO_MARKS = dict.fromkeys(map(ord, "\u200e\u200f\u061c"))
 """Marks of direction put beside currencies by CLDR. An isolate around the amount does the same."""
 _MOST_DIGITS = 15
 
-
-class _Spoken(NamedTuple):
-    sentences: Mapping[str, str]
-    """Name -> sentence, or the form `other` of a sentence with plural forms."""
-    forms: Mapping[str, Mapping[str, str]]
-    """Name -> plural category -> sentence."""
+_SPEAKING: ContextVar[Wording] = ContextVar("askfirst_wording", default=Wording())  # noqa: B039 - it is not changed
 
 
-class _Languages(Mapping[str, Mapping[str, str]]):
-    """A mapping of languages. Each language is read when its sentences are first used."""
+@contextmanager
+def speaking(wording: Wording) -> Iterator[None]:
+    """Say all sentences in this wording within the block, and in the tasks and threads begun there.
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = dict.fromkeys(names)
-
-    def __getitem__(self, language: str) -> Mapping[str, str]:
-        if language not in self._names:
-            raise KeyError(language)
-        return _read(language).sentences
-
-    def __contains__(self, language: object) -> bool:
-        return language in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-@cache
-def _read(language: str) -> _Spoken:
-    """Return the sentences of a language with a file. The first call blocks for a millisecond or two."""
-    sentences: dict[str, str] = {}
-    forms: dict[str, Mapping[str, str]] = {}
-    text = files(__name__).joinpath(f"{language}.toml").read_text(encoding="utf-8")
-    for name, written in tomllib.loads(text).items():
-        if isinstance(written, dict):
-            forms[name] = written
-        sentences[name] = written["other"] if isinstance(written, dict) else written
-    return _Spoken(sentences, forms)
-
-
-LANGUAGES: Mapping[str, Mapping[str, str]] = _Languages(
-    sorted(file.name.removesuffix(".toml") for file in files(__name__).iterdir() if file.name.endswith(".toml"))
-)
-"""Language -> name of a sentence -> the sentence. The languages are known at import; see `prepare`."""
+    Each way into the work of a bot enters this block: the loops of the engine, the inbox, the calls of the bot's own
+    code, the operator's commands, and a command line about a bot.
+    """
+    token = _SPEAKING.set(wording)
+    try:
+        yield
+    finally:
+        _SPEAKING.reset(token)
 
 
 def prepare(*languages: str | None) -> None:
     """Load the sentences and the locale data of these languages, or of all. Blocks for about 8 ms a language."""
     for language in {FALLBACK, *map(resolve, languages)} if languages else LANGUAGES:
-        _read(language)
+        _SPEAKING.get().spoken(language)
         duration(90, language)  # Babel has one file a language, for times, lists and plurals too
 
 
 def say(name: str, language: str | None, letters: Callable[[str], str] = str, /, **values: object) -> str:
     """Return the sentence of this name in this language, or in English if the language has no file.
 
+    The sentence is of the wording of the bot at work; see `speaking`.
+
     `letters` transforms the letters of the sentence. Values are inserted unchanged: escape text of a person or a model.
     Unused values are ignored. In a right-to-left sentence, left-to-right values and commands are isolated. Raises
     KeyError for an unknown sentence, or a missing value.
     """
     language = resolve(language)
-    spoken = _read(language)
+    spoken = _SPEAKING.get().spoken(language)
     sentence = spoken.sentences[name]
     if name in spoken.forms:
         sentence = spoken.forms[name].get(_category(values["count"], language), sentence)

@@ -121,6 +121,24 @@ async def test_a_tool_that_no_person_could_confirm_is_a_fault(here: Path, env: d
     assert "tool pay: its approver slack:T1:U7 can never answer: slack is not on" in faults["approvers"]
 
 
+WORDED = """
+from gateway import Agent, ChannelAgent
+
+own = {"say_code": "Answer with {code}, and never with STOP.", "greeting": "Hi."}
+bot = ChannelAgent(Agent(provider="demo"), wording={"en": own})
+"""
+
+
+async def test_own_sentences_unfit_for_sms_are_a_fault(here: Path, env: dict[str, str]) -> None:
+    (here / "bot.py").write_text(WORDED)
+    shown = (await command("doctor", "bot.py", env=env)).output
+    assert "ok    wording: 2 sentences of the bot's own\n" in shown
+    account = {"TWILIO_ACCOUNT_SID": f"AC{'0' * 32}", "TWILIO_AUTH_TOKEN": "x" * 32, "TWILIO_SMS_FROM": "+15550001111"}
+    account["TWILIO_API_URL"] = "http://127.0.0.1:1"
+    shown = (await command("doctor", "bot.py", env=env | account)).output
+    assert "FAULT wording: ChannelAgent: wording.en.say_code says STOP: carriers act on it" in shown
+
+
 async def test_without_settings_each_required_setting_is_named(here: Path) -> None:
     faults = await examined(env={})
     assert faults.keys() == {"settings", "channels"}

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from gateway.wording import say
 from tests.cli.counting import write_counting_bot
 from tests.cli.processes import askfirst
 from tests.mcp.conftest import BUSY
@@ -30,6 +31,29 @@ def test_the_prompt_is_the_one_that_is_sent(here: Path) -> None:
     assert shown.output.endswith("[ Confirm ]  [ Cancel ]  [ Change ]\n")
     written = preview("delete_invoice", json.dumps({"invoice_id": "inv-42"}), "--markdown")
     assert "**Delete invoice INV\\-42 for good?**" in written.output
+
+
+WORDED = """
+from gateway import Agent, ChannelAgent, tool
+
+@tool(confirm="Send {text}?")
+def send(text: str) -> str:
+    "Send."
+    return ""
+
+own = {"prompt_window": "Time left: {duration}.", "button_confirm": "Go", "cmd_new": "Start over"}
+bot = ChannelAgent(Agent([send]), wording={"en": own})
+"""
+
+
+def test_commands_about_a_bot_speak_its_own_sentences(here: Path) -> None:
+    (here / "bot.py").write_text(WORDED)
+    output = preview("send", '{"text": "x"}').output
+    assert "Time left: 15 minutes." in output and "[ Go ]  [ Cancel ]" in output
+    manifest = CliRunner().invoke(
+        main, ["slack", "manifest", "bot.py"], env={"ASKFIRST_PUBLIC_URL": "https://a.example"}
+    )
+    assert "Start over" in manifest.output and say("cmd_new", "en") != "Start over"
 
 
 @pytest.mark.parametrize(

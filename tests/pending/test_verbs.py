@@ -7,6 +7,7 @@ import random
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -19,7 +20,7 @@ from gateway.pending.words import verb_of, words_of
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools import Confirm, unclear
 from gateway.tools.confirm import NO_VERBS
-from gateway.wording import LANGUAGES, say
+from gateway.wording import LANGUAGES, Tone, Wording, say, speaking
 from tests.stored import action_of
 
 PARSER = ReplyParser()
@@ -110,8 +111,10 @@ def test_not_wanting_is_unclear_to_a_question_that_ends(lang: str) -> None:
 @pytest.mark.parametrize("spoken", sorted(set(LANGUAGES) - {"fr"}))
 def test_the_buttons_of_a_question_that_ends_may_be_typed(spoken: str) -> None:
     """French "Oui, le faire" is no whole answer."""
-    buttons = [(spoken, say("button_do", spoken), "confirm"), (spoken, say("button_do_not", spoken), "cancel")]
-    assert [(verb, case) for verb in ENDS for case in misread(verb, buttons)] == []
+    for tone in get_args(Tone):
+        with speaking(Wording(tone)):
+            buttons = [(spoken, say("button_do", spoken), "confirm"), (spoken, say("button_do_not", spoken), "cancel")]
+        assert [(verb, case) for verb in ENDS for case in misread(verb, buttons)] == []
 
 
 def test_the_verb_of_the_question_is_no_way_to_refuse_it() -> None:

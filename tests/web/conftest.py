@@ -26,6 +26,7 @@ from gateway.observe.teller import Teller
 from gateway.store.types import LogEntry
 from gateway.web import ClientLimits, Ready, Running, serve, web_app
 from gateway.web.chat import ChatPage, add_chat
+from gateway.wording import Wording
 
 KEY = b"k" * 32
 Answer = Callable[["Bot", Event], None]
@@ -182,6 +183,7 @@ def page(
     console: bool = True,
     public_url: str | None = None,
     language: str | None = None,
+    wording: Wording = Wording(),  # noqa: B008 - it is not changed
     streams: Share = STREAMS,
 ) -> web.Application:
     app = web_app(
@@ -207,6 +209,7 @@ def page(
         title="Invoices",
         language=language,
         greeting=bot.greeting,
+        wording=wording,
         public_url=public_url,
         streams=streams,
         events=LOGGED,

@@ -27,7 +27,7 @@ from gateway.web.chat_streams import RenderedTexts, RenderingTurn
 from gateway.web.chat_uploads import uploaded
 from gateway.web.limits import MAX_BODY_BYTES
 from gateway.web.markdown import to_html
-from gateway.wording import LANGUAGES
+from gateway.wording import LANGUAGES, Wording
 from tests.observe.samples import sample
 from tests.web.conftest import KEY, Bot, Start
 
@@ -370,6 +370,13 @@ async def test_the_page_speaks_the_persons_language(bot: Bot, start: Start, acce
     [given] = re.findall(r'data-texts="(\{.*?\})">', body)
     assert {f"page_{name}": text for name, text in json.loads(given).items()} == texts
     assert "{{" not in body
+
+
+async def test_the_page_speaks_the_bots_tone_and_own_sentences(bot: Bot, start: Start) -> None:
+    async with start(wording=Wording("familiar", {"de": {"page_send": "Ab damit"}})):
+        body = await opened(bot.url, "de")
+    assert 'placeholder="Nachricht schreiben"' in body and "Deine Nachricht" in body and "Ihre Nachricht" not in body
+    assert "Ab damit" in body
 
 
 async def test_the_page_speaks_the_bots_language_where_it_has_one(bot: Bot, start: Start) -> None:

@@ -62,7 +62,7 @@ from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Cell, Incoming
 from gateway.stored import keys
 from gateway.tools.approver_places import place_around
-from gateway.wording import say
+from gateway.wording import say, speaking
 
 log = logging.getLogger("askfirst.inbox")
 
@@ -102,13 +102,14 @@ class Inbox:
             raise NotStarted(f"{channel.name} is not started")
         if parsed.not_understood:  # an error would hold up the chat
             await self._shapes.note(channel.name, parsed.payload, await self._context.clock.now())
-        for event, incoming in await self._accept_events(channel, parsed.events, in_line):
-            if isinstance(event, Message) and event.unknown_fields:
-                self._warn(channel, event.unknown_fields)
-            if incoming.decides:
-                self._context.tasks.start(self._decisions.decide(incoming.conversation), "decide")
-            elif isinstance(event, Message) and self._context.bot.when_busy == "interrupt":
-                self._context.tasks.start(interrupt(self._context, event, incoming.conversation), "interrupt")
+        with speaking(self._context.bot.wording):
+            for event, incoming in await self._accept_events(channel, parsed.events, in_line):
+                if isinstance(event, Message) and event.unknown_fields:
+                    self._warn(channel, event.unknown_fields)
+                if incoming.decides:
+                    self._context.tasks.start(self._decisions.decide(incoming.conversation), "decide")
+                elif isinstance(event, Message) and self._context.bot.when_busy == "interrupt":
+                    self._context.tasks.start(interrupt(self._context, event, incoming.conversation), "interrupt")
 
     async def _accept_events(
         self, channel: Channel, events: Sequence[Event], in_line: bool

@@ -269,18 +269,20 @@ async def test_only_signed_requests_to_the_webhook_url_are_taken(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("whatsapp", "language", "said"),
+    ("whatsapp", "options", "said"),
     [
-        (False, None, "Your message was not received. Please send it again."),
-        (False, "pt-BR", "Sua mensagem nao foi recebida. Envie de novo, por favor."),
-        (True, "pt-BR", "Sua mensagem não foi recebida. Envie de novo, por favor."),
-        (True, "es", "Tu mensaje no se recibió. Envíalo otra vez, por favor."),
+        (False, {}, "Your message was not received. Please send it again."),
+        (False, {"wording": {"en": {"not_stored": "Once more, please."}}}, "Once more, please."),
+        (False, {"language": "pt-BR"}, "Sua mensagem nao foi recebida. Envie de novo, por favor."),
+        (True, {"language": "pt-BR"}, "Sua mensagem não foi recebida. Envie de novo, por favor."),
+        (True, {"language": "es"}, "Tu mensaje no se recibió. Envíalo otra vez, por favor."),
+        (True, {"language": "es", "tone": "formal"}, "Su mensaje no se recibió. Envíelo otra vez, por favor."),
     ],
 )
 async def test_message_not_stored_is_answered_with_a_request_to_resend(
-    tmp_path: Path, whatsapp: bool, language: str | None, said: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, whatsapp: bool, options: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_house(tmp_path, [], language=language) as house:
+    async with open_house(tmp_path, [], **options) as house:
         rejected: list[tuple[str, int, str]] = []
         house.gateway.bot.on("webhook_rejected")(lambda *about: rejected.append(about))
         await house.gateway.store.close()
