@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-FORM: Final = 13
+FORM: Final = 14
 """The form read and written by this release. Others are refused. Any change of the stored data raises the number."""
 _RELEASE: Final = version("askfirst")
 
