@@ -55,7 +55,8 @@ def web_app(
 ) -> web.Application:
     """Return the application, for `serve` or as a sub-application of another aiohttp application.
 
-    `channels`: the channels with webhooks. `follow`: returns the file behind a link. `ready`: returns the readiness for `/readyz`.
+    `channels`: the channels with webhooks. `follow`: returns the file behind a link. `ready`: returns the readiness for
+    `/readyz`.
     """
     limits = limits or ClientLimits()
     app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))

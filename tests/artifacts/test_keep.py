@@ -21,7 +21,6 @@ from gateway.artifacts import (
     Artifact,
     ArtifactStore,
     NotKept,
-    OfConversation,
     clean_filename,
     collecting,
     emit_artifact,
