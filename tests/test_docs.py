@@ -19,6 +19,7 @@ import pytest
 import gateway
 import gateway.testing
 import scripts.commands
+import scripts.cookbook
 from gateway.cli import main
 from gateway.config.environment import SECRETS
 from gateway.config.settings import Settings
@@ -61,7 +62,9 @@ def python_files(page: str) -> dict[str, str]:
     return {name: "\n".join([*lines, ""]) for name, lines in found.items()}
 
 
-EXAMPLES = [(page, name) for page in TEXT for name in python_files(page)]
+COOKBOOK = {page.name for page in scripts.cookbook.PAGES.values()}
+"""Their files are written by ``askfirst init``, and run in tests/cli/test_suggestions.py."""
+EXAMPLES = [(page, name) for page in TEXT if page not in COOKBOOK for name in python_files(page)]
 
 
 @pytest.mark.timeout(300)  # an example may be a whole suite
@@ -227,6 +230,11 @@ def test_every_option_is_documented(page: str, function: object) -> None:
 def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
     page = TEXT[sentences.PAGE.name]
     assert sentences.written(page) == page, "write it anew: make sentences"
+
+
+@pytest.mark.parametrize("template", scripts.cookbook.PAGES)
+def test_a_page_of_the_cookbook_has_its_bot_and_what_people_read(template: str) -> None:
+    assert scripts.cookbook.written(template) == TEXT[scripts.cookbook.PAGES[template].name], "make cookbook"
 
 
 def test_the_table_of_platforms_is_that_of_the_channels() -> None:
