@@ -233,7 +233,7 @@ def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
 
 
 @pytest.mark.parametrize("template", scripts.cookbook.PAGES)
-def test_a_page_of_the_cookbook_has_its_bot_and_what_people_read(template: str) -> None:
+def test_a_cookbook_page_shows_its_bot_and_its_conversation(template: str) -> None:
     assert scripts.cookbook.written(template) == TEXT[scripts.cookbook.PAGES[template].name], "make cookbook"
 
 
