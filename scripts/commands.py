@@ -41,7 +41,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "pending list": "--bot bot.py",
     "pending settle": "3f2a done",
     "pending show": "3f2a",
-    "people admit": "K7P2M9",
+    "people admit": "K7P2-QX4M --bot bot.py",
     "people end-sessions": "--all",
     "people list": "--bot bot.py",
     "people remove": "telegram:123456:789",
