@@ -213,7 +213,10 @@ class ChatDriver:
         name = event.address.channel
         channel = self.engine.context.channels.get(name)
         if channel is None:
-            raise ValueError(f"nobody of {name} is played: no channel of that name is installed, and no approvers= or channels= names it")
+            raise ValueError(
+                f"nobody of {name} is played: no channel of that name is installed, "
+                "and no approvers= or channels= names it"
+            )
         await self.engine.inbox.accept(channel, Parsed(events=(event,), response=WebhookResponse()))
         await self._idle()
 
@@ -232,7 +235,7 @@ class ChatDriver:
 
 
 def _channels(bot: ChannelAgent) -> set[str]:
-    """Return the names of the platforms to play: the driver's own, the installed, and those that the bot's tools name."""
+    """Return the platforms to play: the driver's own, the installed, and those that the bot's tools name."""
     found = {_ChatChannel.name, *names()}
     for tool, _ in bot.agent.reach.values():
         rule = tool.approvers
