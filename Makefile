@@ -14,7 +14,7 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || \
 LOCKED = --no-build-isolation --require-hashes -r
 OURS = --no-build-isolation --no-deps -e .
 
-.PHONY: run test docs platforms lowest nightly fuzz soak bench lint style format sentences words lock sbom
+.PHONY: run test docs platforms lowest nightly fuzz soak bench lint style format sentences commands cookbook words lock sbom
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -58,6 +58,14 @@ format: .venv/test.installed
 ## Writes the tables of docs/confirmation-rules.md and docs/wording.md that are made from the wording files.
 sentences: .venv/test.installed
 	$(BIN)/python -m scripts.sentences
+
+## Writes the list of docs/commands.md from the command line's own parser.
+commands: .venv/test.installed
+	$(BIN)/python -m scripts.commands
+
+## Writes the bots of askfirst init into the pages of the cookbook, with the conversation that each leads to.
+cookbook: .venv/test.installed
+	$(BIN)/python -m scripts.cookbook
 
 ## Writes the table of docs/platforms.md from the channels' capabilities.
 platforms: .venv/test.installed

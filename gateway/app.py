@@ -40,7 +40,7 @@ from gateway.config.environment import proxied
 from gateway.config.options import WrongOption, checked
 from gateway.config.settings import Role, ServeWay, Settings
 from gateway.engine.clock import Skew, watched
-from gateway.engine.delivery.links import series_of
+from gateway.engine.delivery.links import follow_link
 from gateway.engine.platforms import Platforms
 from gateway.logs import pseudonyms
 from gateway.observe import Feed
@@ -274,8 +274,7 @@ class Gateway:
             refusals=self._refusals,
             events=self._events,
             answered=self._metrics.store_answered,
-            artifacts=context.artifacts,
-            series=partial(series_of, context),
+            follow=partial(follow_link, context),
             ready=self._ready,
             now=utc_now,
             public_url=self.settings.public_url,

@@ -18,6 +18,7 @@ from pydantic import Field
 from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, Interceptors, Stage
+from gateway.bot.awaiting import hints_await
 from gateway.bot.commands import BotCommands, CommandHandler
 from gateway.bot.turn import (
     Runtime,
@@ -217,6 +218,7 @@ class ChannelAgent:
             stack, self._entered = self._entered, None
             await stack.aclose()
 
+    @hints_await
     async def ask_channel(
         self,
         user_id: str,
@@ -256,6 +258,7 @@ class ChannelAgent:
         with speaking(self.wording):
             return await self._running().ask(address, person, event)
 
+    @hints_await
     async def decide(
         self,
         person: str,
@@ -282,6 +285,7 @@ class ChannelAgent:
                 person, intent, action_id=action_id, code=code, token=token, conversation=conversation
             )
 
+    @hints_await
     async def notify(self, address: Address | str, reply: Reply | str, *, after_seconds: float = 0.0) -> None:
         """Send a message on the bot's own initiative, now or after `after_seconds`. Survives restarts.
 

@@ -18,6 +18,8 @@ import pytest
 
 import gateway
 import gateway.testing
+import scripts.commands
+import scripts.cookbook
 from gateway.cli import main
 from gateway.config.environment import SECRETS
 from gateway.config.settings import Settings
@@ -60,7 +62,9 @@ def python_files(page: str) -> dict[str, str]:
     return {name: "\n".join([*lines, ""]) for name, lines in found.items()}
 
 
-EXAMPLES = [(page, name) for page in TEXT for name in python_files(page)]
+COOKBOOK = {page.name for page in scripts.cookbook.PAGES.values()}
+"""Their files are written by ``askfirst init``, and run in tests/cli/test_suggestions.py."""
+EXAMPLES = [(page, name) for page in TEXT if page not in COOKBOOK for name in python_files(page)]
 
 
 @pytest.mark.timeout(300)  # an example may be a whole suite
@@ -120,20 +124,10 @@ def test_every_command_in_the_text_exists(page: str) -> None:
         assert not isinstance(command, click.Group) or not rest or rest == ["--help"], found
 
 
-def leaves(command: click.Command, name: str) -> Iterator[str]:
-    if not isinstance(command, click.Group):
-        yield name
-        return
-    context = click.Context(command)
-    for word in command.list_commands(context):
-        inner = command.get_command(context, word)
-        assert inner is not None, word
-        yield from leaves(inner, f"{name} {word}")
-
-
-@pytest.mark.parametrize("name", list(leaves(main, "askfirst")))
-def test_every_command_is_in_the_documents(name: str) -> None:
-    assert any(re.search(rf"\b{name}\b", text) for text in TEXT.values())
+def test_the_list_of_commands_is_that_of_the_parser() -> None:
+    page = TEXT[scripts.commands.PAGE.name]
+    assert scripts.commands.written(page) == page, "write it anew: make commands"
+    assert set(scripts.commands.EXAMPLES) == {name for name, _ in scripts.commands.leaves()}
 
 
 def anchor(title: str) -> str:
@@ -237,6 +231,11 @@ def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
     for path, renewed in ((sentences.PAGE, sentences.written), (sentences.WORDING, sentences.listed)):
         page = TEXT[path.name]
         assert renewed(page) == page, "write it anew: make sentences"
+
+
+@pytest.mark.parametrize("template", scripts.cookbook.PAGES)
+def test_a_cookbook_page_shows_its_bot_and_its_conversation(template: str) -> None:
+    assert scripts.cookbook.written(template) == TEXT[scripts.cookbook.PAGES[template].name], "make cookbook"
 
 
 def test_the_table_of_platforms_is_that_of_the_channels() -> None:

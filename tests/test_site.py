@@ -56,8 +56,8 @@ def test_links_of_the_repository_lead_to_pages_of_the_site(site: Path) -> None:
 
 
 def test_an_example_is_shown_as_it_is(site: Path) -> None:
-    shown = (site / "examples" / "nightly.html").read_text(encoding="utf-8")
-    assert "ask_channel" in re.sub(r"<[^>]+>", "", shown)
+    shown = (site / "examples" / "approval.html").read_text(encoding="utf-8")
+    assert "Approvers(people=MANAGERS)" in re.sub(r"<[^>]+>", "", shown)
 
 
 def test_site_loads_no_resource_from_elsewhere(site: Path) -> None:

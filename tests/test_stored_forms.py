@@ -106,6 +106,7 @@ NAMES: dict[str, Callable[[], str]] = {
     "beside/c": lambda: keys.overheard("c"),
     "moved/c": lambda: keys.before_move("c"),
     "links/c": lambda: keys.links("c"),
+    "link/s": lambda: keys.short_link("s"),
     "opted_out/c": lambda: keys.opted_out("c"),
     "unreachable/c": lambda: keys.unreachable("c"),
     "word/m/c": lambda: keys.turn_result("c", "m"),

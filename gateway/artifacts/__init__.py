@@ -2,7 +2,7 @@
 
 from gateway.artifacts.emit import MAX_BYTES, MAX_PER_RUN, Artifact, OutsideRun, collecting, emit_artifact, media_of
 from gateway.artifacts.keep import LINK_SECONDS, RETENTION_SECONDS, ArtifactStore, NotKept, Uploads
-from gateway.artifacts.links import BadLink, Holder, Links, OfConversation, OfSession
+from gateway.artifacts.links import SHORT_LENGTH, BadLink, Holder, Links, OfConversation, OfSession, cut
 from gateway.artifacts.names import clean_filename
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_PER_RUN",
     "RETENTION_SECONDS",
+    "SHORT_LENGTH",
     "Artifact",
     "ArtifactStore",
     "BadLink",
@@ -22,6 +23,7 @@ __all__ = [
     "Uploads",
     "clean_filename",
     "collecting",
+    "cut",
     "emit_artifact",
     "media_of",
 ]

@@ -128,7 +128,8 @@ class ArtifactStore:
         """
         self.directory = directory
         self._links = Links(secret, now=now)
-        self._public_url = public_url.rstrip("/") if public_url else None
+        self.public_url = public_url.rstrip("/") if public_url else None
+        """None: no file has a link for a chat."""
         self._now = now
         self._free = free
 
@@ -158,20 +159,12 @@ class ArtifactStore:
         """Give stored bytes at least the default retention from now on. Absent bytes are ignored."""
         await in_thread(partial(self._prolong, self._file(sha256), self._now().timestamp()), threads=FILES)
 
-    def open(self, media: Media, holder: Holder | None = None) -> OpenMedia:
-        """Return the file for a channel: the path, and a new link for the holder if there is a public URL."""
-        link = self.link(media, holder, lives_seconds=LINK_SECONDS) if self._public_url and holder else None
+    def open(self, media: Media, link: str | None = None) -> OpenMedia:
+        """Return the file for a channel: the path, and the link if there is one."""
         return OpenMedia(**asdict(media), path=self._file(media.sha256), link=link)
 
-    def link(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
-        """Return a URL of this file, valid for `lives_seconds`.
-
-        Without a public URL, the result is relative to the server's root.
-        """
-        return f"{self._public_url or ''}/{self.path(media, holder, lives_seconds=lives_seconds)}"
-
     def path(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
-        """Return the same link relative to the mount point of the gateway: ``artifacts/{token}``."""
+        """Return a link to this file relative to the mount point of the gateway: ``artifacts/{token}``."""
         return f"artifacts/{self.sign(media, holder, lives_seconds=lives_seconds)}"
 
     def sign(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:

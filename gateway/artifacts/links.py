@@ -2,6 +2,9 @@
 
 Only this module can make, change or decode a link. A link belongs to a conversation or to a session of the chat page. A
 conversation ends all its links when a new series begins. Only the browser of a session may follow the session's link.
+
+A link for a chat has to be short. Its token is cut after the tag, and the store keeps the rest. The rest means nothing
+without the tag, and no other rest fits the tag.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ from typing import Final, TypeAlias
 
 from channels import AskfirstError, Json, Media
 
-_TAG_BYTES: Final = 16
+_TAG_BYTES: Final = 18
+"""A multiple of three, so that the base64 of a token can be cut after the tag."""
+SHORT_LENGTH: Final = _TAG_BYTES * 4 // 3
+"""The characters of a token cut after its tag. A whole token is longer."""
 _ENDED = "not a link of ours, or it has ended"
 
 
@@ -47,7 +53,7 @@ class Links:
     """A codec for link tokens: seals the content of a link and reads the content back.
 
     A token is base64url of a tag and a hidden text: the JSON list (hash, type, file name, size, end in unix seconds,
-    holder). The tag is an HMAC-SHA256 of the text, cut to 16 bytes. The text is hidden by a stream, an HMAC-SHA256 of
+    holder). The tag is an HMAC-SHA256 of the text, cut to 18 bytes. The text is hidden by a stream, an HMAC-SHA256 of
     the tag with another key (the construction SIV: https://web.cs.ucdavis.edu/~rogaway/papers/keywrap.html). A link
     appears in request logs and in chats, and must therefore reveal neither the file's name nor the recipient. The first
     key seals; all keys open.
@@ -96,6 +102,11 @@ class Links:
         digest = base64.urlsafe_b64decode(f"{sha256}=").hex()
         media = Media(sha256=digest, mime_type=mime_type, filename=filename, size=size)
         return media, OfSession(*holder) if len(holder) == 1 else OfConversation(*holder)
+
+
+def cut(token: str) -> tuple[str, str]:
+    """Return a token as a short token and the rest, which together are the token."""
+    return token[:SHORT_LENGTH], token[SHORT_LENGTH:]
 
 
 def _holder_fields(holder: Holder) -> list[Json]:

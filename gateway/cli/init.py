@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
-_BOTS = ("tasks", "support", "ops", "nightly")
+_BOTS = ("tasks", "support", "ops", "orders", "nightly", "mcp")
 _BESIDE = {".env.example": "env.example.txt", ".gitignore": "gitignore.txt"}
+_SERVERS = {"mcp": {"tickets.py": "tickets.py.txt"}}
+"""Template -> the file of a server that the bot starts."""
 
 
 @click.command()
@@ -18,14 +20,15 @@ _BESIDE = {".env.example": "env.example.txt", ".gitignore": "gitignore.txt"}
     type=click.Choice(_BOTS),
     default="tasks",
     help="tasks: a list that asks. support: refunds that a manager decides. ops: restarts, with permissions. "
-    "nightly: a job for cron.",
+    "orders: an order desk for WhatsApp. nightly: a job for cron. mcp: the tools of an MCP server.",
 )
 def init(directory: Path, template: str) -> None:
     """Write a small bot, its test, an example of its settings and a .gitignore into DIRECTORY (or this one).
 
     No file is overwritten: when one of the files is there already, none is written.
     """
-    written = {"bot.py": f"{template}.py.txt", "test_bot.py": f"test_{template}.py.txt", **_BESIDE}
+    bot = {"bot.py": f"{template}.py.txt", "test_bot.py": f"test_{template}.py.txt"}
+    written = {**bot, **_SERVERS.get(template, {}), **_BESIDE}
     if there := [name for name in written if (directory / name).exists()]:
         raise click.ClickException(f"nothing was written: {directory} already has {', '.join(there)}")
     directory.mkdir(parents=True, exist_ok=True)

@@ -105,11 +105,11 @@ async def _remove(store: Store, scope: Extent) -> Counter[str]:
 
 
 async def _tokens(store: Store, scope: Extent) -> frozenset[str]:
-    """Return the hashes of the buttons in these conversations, also of already removed actions."""
-    prefix = keys.token("")
+    """Return the hashes of the buttons and links in these conversations, also of already removed actions."""
+    found = [*await store.scan(keys.token("")), *await store.scan(keys.SHORT_LINKS)]
     return frozenset(
-        key.name.removeprefix(prefix)
-        for key, record in await store.scan(prefix)
+        key.name.rpartition("/")[2]
+        for key, record in found
         if isinstance(record.value, dict) and record.value.get("conversation") in scope.own
     )
 

@@ -35,6 +35,8 @@ PSEUDONYMS: Final = "pseudonym/"
 """The prefix of `pseudonym`, for a scan."""
 FILES: Final = "file/"
 """The prefix of `kept_file`."""
+SHORT_LINKS: Final = "link/"
+"""The prefix of `short_link`."""
 NEWCOMERS: Final = "newcomers"
 """Record, in the partition of the same name: the last newcomers. Written by pairing; a day after the last newcomer."""
 SERVED: Final = "served"
@@ -194,6 +196,14 @@ def before_move(conversation: str) -> str:
 def links(conversation: str) -> str:
     """Record: the series of the conversation's links to files. Written when the links end; kept."""
     return f"links/{conversation}"
+
+
+def short_link(sha256: str) -> str:
+    """Record: the conversation and the rest of a link to a file, by the SHA-256 of the link's short token.
+
+    Written before the link is sent; as long as the link.
+    """
+    return f"{SHORT_LINKS}{sha256}"
 
 
 def opted_out(conversation: str) -> str:

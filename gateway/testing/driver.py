@@ -25,6 +25,7 @@ from channels import (
     Reply,
     WebhookResponse,
 )
+from channels.catalogue import names
 from channels.direct import DirectChannel
 from gateway.agent import Agent
 from gateway.assembly import in_memory
@@ -91,7 +92,7 @@ class ChatDriver:
     """A chat with a bot. A call with a turn past the end of a ScriptedProvider's script raises AssertionError.
 
     A person is a name, ``ana``: the person ``test:bot:ana``. A person of another platform is the written form,
-    ``slack:T1:U7``, if an approver rule names somebody of this platform, or a tool's ``channels=`` the platform.
+    ``slack:T1:U7``: of each installed channel, and of those named by an approver rule or by a tool's ``channels=``.
 
     ``async with ChatDriver(bot, provider=ScriptedProvider([...])) as chat: await chat.says("ana", "delete INV-42")``
     """
@@ -212,7 +213,10 @@ class ChatDriver:
         name = event.address.channel
         channel = self.engine.context.channels.get(name)
         if channel is None:
-            raise ValueError(f"nobody of {name} is played: no approvers= names one, and no channels= of a tool {name}")
+            raise ValueError(
+                f"nobody of {name} is played: no channel of that name is installed, "
+                "and no approvers= or channels= names it"
+            )
         await self.engine.inbox.accept(channel, Parsed(events=(event,), response=WebhookResponse()))
         await self._idle()
 
@@ -231,8 +235,8 @@ class ChatDriver:
 
 
 def _channels(bot: ChannelAgent) -> set[str]:
-    """Return the names of the platforms to play: the driver's own, and those that the bot's tools name."""
-    found = {_ChatChannel.name}
+    """Return the platforms to play: the driver's own, the installed, and those that the bot's tools name."""
+    found = {_ChatChannel.name, *names()}
     for tool, _ in bot.agent.reach.values():
         rule = tool.approvers
         found |= tool.channels or set()

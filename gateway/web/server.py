@@ -7,14 +7,15 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from channels import Channel, Json, WebhookRequest, WebhookResponse
-from gateway.artifacts import ArtifactStore, BadLink, OfSession
+from channels import Channel, Json, Media, WebhookRequest, WebhookResponse
+from gateway.artifacts import BadLink, Holder, OfSession
 from gateway.observe.teller import SILENT, Teller
 from gateway.store.errors import StoreUnavailable
 from gateway.web.fast_path import WEBHOOKS, Take, answer
@@ -25,8 +26,8 @@ READY_SECONDS = 1.0
 
 SESSION: web.AppKey[Callable[[web.Request], Awaitable[str | None]]] = web.AppKey("session")
 """Returns the chat session proven by a request. Set only when the chat page is served."""
-Series: TypeAlias = Callable[[str], Awaitable[str]]
-"""Conversation -> the current series of its file links. Raises StoreUnavailable."""
+Follow: TypeAlias = Callable[[str], Awaitable[tuple[Path, Media, Holder]]]
+"""Token of a link -> the file and the holder. Raises BadLink and StoreUnavailable."""
 
 _NOBODYS = WebhookResponse(status=404, headers={"Content-Type": "text/plain"}, body=b"404: Not Found")
 
@@ -42,8 +43,7 @@ def web_app(
     *,
     channels: Mapping[str, Channel],
     accept: Accept,
-    artifacts: ArtifactStore,
-    series: Series,
+    follow: Follow,
     ready: Callable[[], Awaitable[Ready]],
     now: Callable[[], datetime],
     unstored: Unstored = in_english,
@@ -55,8 +55,8 @@ def web_app(
 ) -> web.Application:
     """Return the application, for `serve` or as a sub-application of another aiohttp application.
 
-    `channels`: the channels with webhooks. `series`: returns the current series of a conversation's links; links of
-    older series are refused. `ready`: returns the readiness for `/readyz`.
+    `channels`: the channels with webhooks. `follow`: returns the file behind a link. `ready`: returns the readiness for
+    `/readyz`.
     """
     limits = limits or ClientLimits()
     app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))
@@ -87,28 +87,24 @@ def web_app(
     app[WEBHOOKS] = {f"/webhooks/{name}": webhook(name) for name in webhooks.names}
     for path, take in app[WEBHOOKS].items():
         app.router.add_post(path, routed(take))
-    app.router.add_get("/artifacts/{token}", _artifact_handler(app, artifacts, series))
+    app.router.add_get("/artifacts/{token}", _artifact_handler(app, follow))
     app.router.add_get("/livez", live)
     app.router.add_get("/readyz", _readiness_handler(ready))
     return app
 
 
-def _artifact_handler(app: web.Application, artifacts: ArtifactStore, series: Series) -> Handler:
-    """Return the handler of kept files. The handler checks the link's signature and the link's session or series."""
+def _artifact_handler(app: web.Application, follow: Follow) -> Handler:
+    """Return the handler of kept files. Only the browser of a session may follow the session's link."""
 
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
-            path, media, holder = artifacts.resolve(request.match_info["token"])
-            if isinstance(holder, OfSession):
-                session = await app[SESSION](request) if SESSION in app else None
-                is_theirs = session == holder.session
-            else:
-                is_theirs = await series(holder.conversation) == holder.series
+            path, media, holder = await follow(request.match_info["token"])
+            session = await app[SESSION](request) if isinstance(holder, OfSession) and SESSION in app else None
         except BadLink as error:
             raise web.HTTPNotFound from error
         except StoreUnavailable as error:
             raise web.HTTPServiceUnavailable(headers={hdrs.RETRY_AFTER: "5"}) from error
-        if not is_theirs:
+        if isinstance(holder, OfSession) and session != holder.session:
             raise web.HTTPNotFound
         # Files are served as downloads or images only: no file may run as a script under this origin.
         headers = {

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import AskfirstError, Media
-from gateway.artifacts import ArtifactStore, BadLink, Links, OfConversation, OfSession
+from gateway.artifacts import SHORT_LENGTH, ArtifactStore, BadLink, Links, OfConversation, OfSession, cut
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = b"o" * 32, b"n" * 32
@@ -87,8 +87,17 @@ def test_links_need_a_key(secret: tuple[bytes, ...]) -> None:
 
 def test_the_store_resolves_its_own_links(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, [NEW], public_url=None, now=lambda: NOW)
-    link = store.link(MEDIA, HOLDER, lives_seconds=60)
+    link = store.path(MEDIA, HOLDER, lives_seconds=60)
 
-    assert store.open(MEDIA, HOLDER).link is None
-    assert link.startswith("/artifacts/")
-    assert store.resolve(link.rpartition("/")[2]) == (tmp_path / MEDIA.sha256, MEDIA, HOLDER)
+    assert store.resolve(link.removeprefix("artifacts/")) == (tmp_path / MEDIA.sha256, MEDIA, HOLDER)
+
+
+def test_a_cut_token_needs_its_own_rest() -> None:
+    ours = links(NEW)
+    (one, rest), (other, others) = (cut(ours.sign(MEDIA, HOLDER, lives_seconds=seconds)) for seconds in (60, 61))
+
+    assert len(one) == len(other) == SHORT_LENGTH
+    assert ours.read(one + rest) == ours.read(other + others) == (MEDIA, HOLDER)
+    for token in (one, rest, one + others, other + rest, one + rest[:-1]):
+        with pytest.raises(BadLink):
+            ours.read(token)

@@ -90,13 +90,16 @@ def test_each_command_of_an_operator_exists(written: str) -> None:
 # ── the bot that init writes ──
 
 
-@pytest.mark.parametrize(("template", "tests"), [("tasks", 3), ("support", 2), ("ops", 1), ("nightly", 3)])
+@pytest.mark.parametrize(
+    ("template", "tests"), [("tasks", 3), ("support", 2), ("ops", 1), ("orders", 2), ("nightly", 3), ("mcp", 2)]
+)
 def test_the_generated_test_passes(template: str, tests: int, tmp_path: Path) -> None:
     made = CliRunner().invoke(main, ["init", str(tmp_path / "new"), "--template", template])
     assert made.exit_code == 0, made.output
     assert {path.name for path in (tmp_path / "new").iterdir()} == {
         "bot.py",
         "test_bot.py",
+        *(["tickets.py"] if template == "mcp" else []),
         ".env.example",
         ".gitignore",
     }

@@ -361,12 +361,12 @@ async def test_removed_approver_no_longer_decides(invoices: Invoices) -> None:
 
 async def test_unreachable_approvers_are_told_at_once(invoices: Invoices, caplog: pytest.LogCaptureFixture) -> None:
     async def away() -> list[str]:
-        return ["sms:+1:+2"]
+        return ["line:L1:U2"]
 
     async with ChatDriver(invoices.bot(confirm=Confirm(ASK, approvers=Approvers(people=away)))) as chat:
         await chat.says("ana", "delete 42")
         assert newest(chat, "ana") == "The bot cannot reach the people who decide."
-        assert "approver sms:+1:+2 cannot be reached: sms is not on here" in caplog.text
+        assert "approver line:L1:U2 cannot be reached: line is not on here" in caplog.text
     assert invoices.deleted == []
 
 
@@ -589,5 +589,7 @@ async def test_driver_plays_people_of_other_platforms(invoices: Invoices) -> Non
         assert newest(chat, eva).startswith("Your yes is counted: 1 of 2.")
         await chat.says("slack:T1:U8", f"OK {code(chat, channel)}", group=channel)
         assert invoices.deleted == ["42"]
-        with pytest.raises(ValueError, match="nobody of telegram is played"):
-            await chat.says("telegram:1:2", "hello")
+        await chat.says("telegram:1:2", "/whoami")
+        assert "telegram:1:2" in newest(chat, "telegram:1:2")
+        with pytest.raises(ValueError, match="nobody of line is played"):
+            await chat.says("line:L1:U2", "hello")

@@ -18,7 +18,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import Session, WebChatChannel
-from gateway.artifacts import ArtifactStore, NotKept, OfConversation, collecting, emit_artifact
+from gateway.artifacts import ArtifactStore, Holder, NotKept, OfConversation, collecting, emit_artifact
 from gateway.config.limits import Limits, Share
 from gateway.observe import Feed
 from gateway.observe.event_log import EventLog
@@ -50,7 +50,6 @@ class Bot:
     fail: list[Exception] = field(default_factory=list)
     """Raised by the next accepts, one each."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    series: dict[str, str] = field(default_factory=dict)
     charged: list[tuple[str, int]] = field(default_factory=list)
     """The counted files: a person and bytes each."""
     named: list[tuple[str, str]] = field(default_factory=list)
@@ -128,15 +127,13 @@ class Bot:
     async def end(self, session_id: str) -> None:
         self.ended.add(session_id)
 
-    async def series_of(self, conversation: str) -> str:
+    async def follow(self, token: str) -> tuple[Path, Media, Holder]:
         if self.fail:
             raise self.fail.pop(0)
-        return self.series.get(conversation, "")
+        return self.artifacts.resolve(token)
 
-    def link(self, media: Media, conversation: str = "agent/telegram:1:2", *, lives_seconds: float = 60) -> str:
-        """Return the link that a conversation gets now."""
-        holder = OfConversation(conversation, self.series.get(conversation, ""))
-        return self.artifacts.path(media, holder, lives_seconds=lives_seconds)
+    def link(self, media: Media, *, lives_seconds: float) -> str:
+        return self.artifacts.path(media, OfConversation("agent/telegram:1:2"), lives_seconds=lives_seconds)
 
     async def ready(self) -> Ready:
         return Ready(not self.fail, {"store": not self.fail, "channels": {"webchat": True}})
@@ -189,8 +186,7 @@ def page(
     app = web_app(
         channels={"webchat": bot.channel},
         accept=bot.accept,
-        artifacts=bot.artifacts,
-        series=bot.series_of,
+        follow=bot.follow,
         ready=bot.ready,
         now=now,
         limits=limits,

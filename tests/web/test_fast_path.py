@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from aiohttp.web import BaseRequest
 
-from channels import Channel, Parsed, WebhookRequest, WebhookResponse
+from channels import Channel, Media, Parsed, WebhookRequest, WebhookResponse
 from channels.telegram.channel import TelegramChannel
-from gateway.artifacts import ArtifactStore
+from gateway.artifacts import ArtifactStore, Holder
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
 from gateway.store.errors import StoreUnavailable
@@ -54,15 +54,15 @@ async def serving(channel: Channel, directory: Path) -> AsyncIterator[tuple[Runn
     async def ready() -> Ready:
         return Ready(True, {})
 
-    async def series(conversation: str) -> str:
-        return ""
+    files = ArtifactStore(directory, [KEY], public_url=None, now=now)
 
-    artifacts = ArtifactStore(directory, [KEY], public_url=None, now=now)
+    async def follow(token: str) -> tuple[Path, Media, Holder]:
+        return files.resolve(token)
+
     app = web_app(
         channels={"telegram": channel},
         accept=accept,
-        artifacts=artifacts,
-        series=series,
+        follow=follow,
         ready=ready,
         now=now,
         events=Teller(readers=[EventLog()]),

@@ -134,21 +134,12 @@ async def test_missing_file_and_ended_link_are_not_found(bot: Bot, start: Start)
                 assert response.status == 404
 
 
-async def test_a_link_ends_when_its_conversation_begins_another_series(bot: Bot, start: Start) -> None:
-    media, conversation = await bot.keeps(b"secret", "secret.txt"), "agent/sms:+15550001111:+15550002222"
-    before, others = bot.link(media, conversation), bot.link(media, "agent/telegram:1:3")
+async def test_a_link_is_not_followed_while_the_store_is_away(bot: Bot, start: Start) -> None:
+    link = bot.link(await bot.keeps(b"secret", "secret.txt"), lives_seconds=60)
     async with start(), aiohttp.ClientSession() as http:
-
-        async def answered(path: str) -> tuple[int, bytes]:
-            async with http.get(f"{bot.url}/{path}") as response:
-                return response.status, await response.read()
-
-        assert await answered(before) == (200, b"secret")
-        bot.series[conversation] = "a1b2"
-        assert await answered(before) == await answered("artifacts/unknown") == (404, b"404: Not Found")
-        assert await answered(others) == await answered(bot.link(media, conversation)) == (200, b"secret")
         bot.fail.append(StoreUnavailable("gone"))
-        assert (await answered(others))[0] == 503
+        async with http.get(f"{bot.url}/{link}") as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "5")
 
 
 async def test_health_shows_liveness_and_readiness_only(bot: Bot, start: Start) -> None:

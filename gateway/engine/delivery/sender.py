@@ -31,7 +31,7 @@ from channels import (
     Unreachable,
 )
 from gateway.access.suppression import is_suppressed
-from gateway.artifacts import NotKept, OfConversation
+from gateway.artifacts import NotKept
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery import reports
 from gateway.engine.delivery.attempt_state import (
@@ -54,7 +54,7 @@ from gateway.engine.delivery.attempt_state import (
     unanswered,
     warned,
 )
-from gateway.engine.delivery.links import series_of
+from gateway.engine.delivery.links import make_link
 from gateway.engine.delivery.outbox import Outbox, OutgoingPart
 from gateway.engine.leases import HeldLease, shielded_commit
 from gateway.engine.retrying import attempts
@@ -240,7 +240,7 @@ class _Lane:
         """Send a part when the pace allows. Return the receipt, or None after a failure or for a waiting part."""
         try:
             wait = await self._paced(out)
-            holder = await self._holder(out)
+            link = await self._link(out)
         except asyncio.CancelledError:
             await shielded_commit(self._outbox.give_back("done"))
             raise
@@ -250,7 +250,7 @@ class _Lane:
         await self._make_sure()
         if repeats:
             await out.record.change(repeating)
-        return await self._try(out, holder)
+        return await self._try(out, link)
 
     async def _paced(self, out: OutgoingPart) -> float:
         """Wait for the pace of the account. Return 0, or the seconds until the place allows a call.
@@ -263,20 +263,19 @@ class _Lane:
                 wait = await self._context.pacing.wait(out.queued.part_id, out.channel, out.address)
         return wait
 
-    async def _holder(self, out: OutgoingPart) -> OfConversation | None:
-        """Return the owner of the link to the part's file. None for a part without a file."""
-        series = ""
-        if out.part.media is None:
-            return None
-        for attempt in attempts(patient=True):
-            async with attempt:
-                series = await series_of(self._context, out.queued.conversation)
-        return OfConversation(out.queued.conversation, series)
+    async def _link(self, out: OutgoingPart) -> str | None:
+        """Return a link to the part's file. None for a part without a file, and without a public URL."""
+        media, link = out.part.media, None
+        if media is not None and self._context.artifacts.public_url is not None:
+            for attempt in attempts(patient=True):
+                async with attempt:
+                    link = await make_link(self._context, out.queued.conversation, media)
+        return link
 
-    async def _try(self, out: OutgoingPart, holder: OfConversation | None) -> Receipt | None:
+    async def _try(self, out: OutgoingPart, link: str | None) -> Receipt | None:
         """Make the call. Return the receipt, or None after a handled failure."""
         try:
-            return await self._call(out, self._opened(out.part, holder))
+            return await self._call(out, self._opened(out.part, link))
         except NotKept:
             await self._outbox.give_up(out.record, "its file is gone")
         except Ambiguous as error:
@@ -340,14 +339,14 @@ class _Lane:
             self._context.refused.add(channel)
             log.error("%s rejects our credentials: queued messages are retried for 24 hours. %s", channel, mend)
 
-    def _opened(self, part: Part, holder: OfConversation | None) -> Part:
+    def _opened(self, part: Part, link: str | None) -> Part:
         """Return the part with the file opened for sending. Raises NotKept."""
         if part.media is None:
             return part
         return Part(
             call=part.call,
             arguments=part.arguments,
-            media=self._context.artifacts.open(part.media, holder),
+            media=self._context.artifacts.open(part.media, link),
             buttons=part.buttons,
             droppable=part.droppable,
         )

@@ -24,7 +24,7 @@ from yarl import URL
 from channels import Address, Channel, Event, Forged, Media, OpenMedia, Parsed, Part, Receipt, Reply, WebhookRequest
 from channels.catalogue import BUILT_IN, Setting
 from channels.events import event_from_json, event_to_json
-from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
+from gateway.artifacts import ArtifactStore, Holder, OfConversation, collecting, emit_artifact
 from gateway.engine.delivery.visible_log import bot_line
 from gateway.observe.event_log import EventLog
 from gateway.observe.teller import Teller
@@ -206,7 +206,7 @@ class Chat:
 
     def _opened(self, media: Media) -> OpenMedia:
         link = f"{self._url}/{self.files.path(media, OfConversation('contract'), lives_seconds=3600)}"
-        return replace(self.files.open(media), link=link)
+        return self.files.open(media, link)
 
     def arrived(self) -> list[Arrived]:
         """Return the messages seen by the person, oldest first."""
@@ -264,15 +264,14 @@ class Contract:
         async def ready() -> Ready:
             return Ready(True, {})
 
-        async def series(conversation: str) -> str:
-            return ""
+        async def follow(token: str) -> tuple[Path, Media, Holder]:
+            return files.resolve(token)
 
         app = web_app(
             channels={channel.name: channel},
             accept=accept,
             events=Teller(readers=[EventLog()]),
-            artifacts=files,
-            series=series,
+            follow=follow,
             ready=ready,
             now=lambda: NOW,
             public_url=_origin(case.webhook),

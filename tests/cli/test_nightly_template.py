@@ -1,4 +1,4 @@
-"""examples/nightly.py: a job decides by a rule without a terminal, and by a key in one."""
+"""`askfirst init --template nightly`: a job decides by a rule without a terminal, and by a key in one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from gateway.cli import init
 from tests.children import children, run_file
-from tests.examples.loading import EXAMPLES
 
-NIGHTLY = EXAMPLES / "nightly.py"
+NIGHTLY = Path(init.__file__).parent / "templates" / "nightly.py.txt"
 
 
 def run(arguments: list[str], directory: Path, said: Path, terminal: Any) -> None:
-    """Run the example with these arguments, in a child. `terminal`: the standard input; None: no input."""
+    """Run the job with these arguments, in a child. `terminal`: the standard input; None: no input."""
     if terminal is not None:
         os.dup2(terminal.detach(), 0)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process lives
@@ -45,7 +45,7 @@ def test_under_cron_the_rule_decides(tmp_path: Path) -> None:
 
 
 def test_under_cron_the_rule_keeps_a_large_report(tmp_path: Path) -> None:
-    assert said_by(["delete report R-2020"], tmp_path).strip() == "Not done: Delete report R\\-2020 for good"
+    assert said_by(["delete report R-2020"], tmp_path).strip() == "Not done: Delete report “R-2020” for good"
 
 
 @pytest.mark.parametrize(("key", "outcome"), [("y", "is deleted."), ("n", "Not done")])
@@ -57,7 +57,7 @@ def test_in_a_terminal_a_person_decides(key: str, outcome: str, tmp_path: Path) 
     finally:
         os.close(ours)
         os.close(theirs)
-    assert question == "Delete report R-2020 for good? {'report': 'R-2020'}"
+    assert question == "Delete report “R-2020” for good? {'report': 'R-2020'}"
     assert outcome in said
 
 
