@@ -217,7 +217,7 @@ async def test_a_bare_yes_decides_no_action_and_starts_no_turn(house: House) -> 
     assert (house.shop.deleted, len(house.model.requests)) == ([], 1)
     await house.until(lambda: len([text for text in house.texts(team) if "Reply OK" in text]) == 2)
     *older, newest = house.texts(team)
-    assert newest.startswith("That is not clear enough here. ")
+    assert newest.startswith("To be safe I need the code ")
     assert len(older) == 2, "their buttons and hints are gone"
 
 

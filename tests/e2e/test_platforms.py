@@ -191,7 +191,7 @@ async def asked_again(house: Served, chat: Any, before: int) -> None:
     """Check that the question is shown again, with the code and the buttons."""
     await house.telegram.wait_for(lambda: len(house.telegram.sent) > before)
     again = house.telegram.sent[-1]
-    assert "Please answer with the code" in again.text
+    assert "To be safe I need the code" in again.text
     assert again.buttons == ["Confirm", "Cancel", "Change"]
 
 
@@ -232,7 +232,7 @@ async def test_slack_yes_typed_before_the_question_does_not_count(tmp_path: Path
         await slack.wait_for(lambda: slack.last(direct))
         words: dict[str, Any] = {"type": "message", "user": ben, "text": "yes", "channel": direct, "channel_type": "im"}
         await slack.event({**words, "ts": earlier, "event_ts": earlier, "team": slack.team})
-        await slack.wait_for(lambda: any("answer with the code" in message.text for message in slack.sent))
+        await slack.wait_for(lambda: any("To be safe I need the code" in message.text for message in slack.sent))
         shared = slack.next_ts()
         share = {"is_share": True, "text": "somebody's words", "channel_id": "C1"}
         await slack.event({**words, "ts": shared, "event_ts": shared, "attachments": [share]})
@@ -266,8 +266,8 @@ async def test_words_of_another_verb_confirm_no_action(tmp_path: Path) -> None:
     async with served(tmp_path) as house:
         telegram = house.telegram
         prompt = await asked(house, "INV-42")
-        await says(house, "yes, pay it", "Please answer with the code")
-        await says(house, "sim", "Please answer with the code")
+        await says(house, "yes, pay it", "To be safe I need the code")
+        await says(house, "sim", "To be safe I need the code")
         await says(house, "sim", "Still open")
         house.model.script(["I cannot cancel anything."])
         await says(house, "/cancel yes", "I cannot cancel anything.", reply_to=prompt)

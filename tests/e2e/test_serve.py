@@ -231,14 +231,14 @@ async def test_the_whole_story_by_sms_and_whatsapp(tmp_path: Path, whatsapp: boo
             )
             await twilio.wait_for(lambda: ("delivered", 200) in prompt.reports)
             early = await phone.answered("yes", "Delete invoice")  # SMS has no bare yes, nor has WhatsApp this early
-            assert f"Please answer with the code {asked[1]}." in early.body
+            assert f"To be safe I need the code {asked[1]} with your answer." in early.body
             first.signal(signal.SIGTERM)
             assert await first.ended() == 0
 
         async with forked(*serve, cwd=tmp_path, env=env) as second:
             await second.url()
             mistyped = await phone.answered("YES 0000", "Delete invoice INV-42 for good?")
-            assert f"Please answer with the code {asked[1]}." in mistyped.body
+            assert f"To be safe I need the code {asked[1]} with your answer." in mistyped.body
             before = len(twilio.sent)
             yes = twilio.form(ANA, f"yes {asked[1].lower()}", whatsapp=whatsapp)
             assert [await twilio.deliver(yes) for _ in range(3)] == [TAKEN] * 3

@@ -613,7 +613,7 @@ async def test_refused_press_before_a_bare_yes_asks_for_the_code(
     await take(driver, {"of another chat": elsewhere, "of nobody": guessed, "of something settled": settled}[button])
     await driver.says("ana", "yes")
     assert invoices.deleted == []
-    assert "with the code" in driver.last.text
+    assert "I need the code" in driver.last.text
 
 
 # ── F: time and machines ──

@@ -192,7 +192,7 @@ async def test_bare_word_decides_no_question_that_is_being_changed(changes: Chat
     await changes.presses("ana", "Change")
     for word in ("yes", "no"):
         await changes.says("ana", word)
-        assert "answer with the code" in changes.last.text
+        assert "To be safe I need the code" in changes.last.text
     assert (await opened(changes), changing.deleted) == (["INV-42"], [])
     code = re.search(r"\bOK (\w{4})\b", changes.last.text)
     assert code is not None

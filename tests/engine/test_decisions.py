@@ -138,7 +138,7 @@ async def test_yes_written_before_the_question_decides_no_action(driver: ChatDri
     await driver.says("ana", "delete INV-1")
     await driver.says("ana", "yes", after=1)
     assert invoices.deleted == []
-    assert "answer with the code" in driver.last.text
+    assert "To be safe I need the code" in driver.last.text
     await driver.says("ana", "yes")
     assert invoices.deleted == ["INV-1"]
 
@@ -147,10 +147,10 @@ async def test_a_no_written_before_the_question_is_asked_about(driver: ChatDrive
     await driver.says("ana", "hello")
     await driver.says("ana", "delete INV-1")
     await driver.says("ana", "no", after=1)
-    assert "answer with the code" in driver.last.text
+    assert "To be safe I need the code" in driver.last.text
     await driver.says("ana", "no")
     assert "Delete invoice “INV-1”" in driver.last.text.replace("\\", "")
-    assert "answer with the code" not in driver.last.text
+    assert "To be safe I need the code" not in driver.last.text
 
 
 @pytest.mark.parametrize("word", ["yes", "no"])
@@ -160,14 +160,14 @@ async def test_a_question_under_the_models_words_takes_no_bare_word(
     await asked.says("ana", "shall I look up something else?")
     assert "Nothing has been done yet" in asked.last.text
     await asked.says("ana", word)
-    assert "answer with the code" in asked.last.text
+    assert "To be safe I need the code" in asked.last.text
     assert invoices.deleted == []
 
 
 async def test_a_question_shown_again_alone_takes_a_bare_yes(asked: ChatDriver, invoices: Invoices) -> None:
     await asked.clock.advance(61)
     await asked.says("ana", "yes")
-    assert "answer with the code" in asked.last.text
+    assert "To be safe I need the code" in asked.last.text
     await asked.says("ana", "yes")
     assert invoices.deleted == ["INV-1"]
 
@@ -279,7 +279,7 @@ async def test_words_like_an_answer_are_answered_by_the_gateway(
     requests = len(invoices.model.requests)
     await asked.says("ana", words)
     assert len(invoices.model.requests) == requests
-    assert "answer with the code" in asked.last.text
+    assert "To be safe I need the code" in asked.last.text
     assert invoices.deleted == []
 
 

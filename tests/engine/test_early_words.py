@@ -140,7 +140,7 @@ async def test_word_before_the_question_decides_no_action(story: Story, words: t
     await story.answers(*words)
     await story.goes_on()
     assert await story.end() == "open"
-    assert "Please answer with the code" in story.phone.new_texts()[-1]
+    assert "To be safe I need the code" in story.phone.new_texts()[-1]
     assert await story.code_counts()
 
 

@@ -361,7 +361,7 @@ async def test_long_ask_is_confirmed_only_by_its_code(invoices: Invoices) -> Non
             await chat.says("ana", "yes", reply_to=reply_to)
             assert invoices.deleted == []
             assert len(chat.messages) == count
-            assert chat.last.text.startswith("That is not clear enough here.")
+            assert chat.last.text.startswith("To be safe I need the code")
             await assert_asked(chat, code)
         await chat.says("ana", f"ok {code.lower()}")
         assert invoices.deleted == [LONG]

@@ -168,7 +168,9 @@ async def test_long_value_is_cut_beside_its_question() -> None:
 
 async def test_permission_is_told_when_the_action_is_launched(permitted: ChatDriver, till: Till) -> None:
     assert till.paid == [("C7", 10)]
-    given = "Allowed without a question until TIME, 2 more times: pay (unchanged: customer C7; amount: from 0 to 100;"
+    given = (
+        "OK: until TIME I may do this without asking, 2 more times: pay (unchanged: customer C7; amount: from 0 to 100;"
+    )
     (told,) = [number for number, text in enumerate(texts(permitted)) if text.startswith(given)]
     assert texts(permitted)[told + 1] == "10 paid."
 
@@ -208,7 +210,7 @@ async def test_drifted_yes_gives_no_permission() -> None:
         await chat.says("ana", "charge C7 10")
         till.balance = 5000
         await chat.presses("ana", BUTTON)
-        assert till.paid == [] and not any("Allowed without" in text for text in texts(chat))
+        assert till.paid == [] and not any("I may do this without" in text for text in texts(chat))
         await chat.says("ana", "charge C7 10")
         assert till.paid == [] and "Confirm" in chat.last.buttons
 
@@ -220,7 +222,7 @@ async def test_action_that_ran_too_late_gives_no_permission(tmp_path: Path) -> N
         await chat.presses(token_of(chat, "Yes, and for 1 minute"))
         await chat.advance(61)
         await chat.work()
-        assert till.paid == [("C7", 10)] and not any("Allowed without" in text for text in chat.platform.texts())
+        assert till.paid == [("C7", 10)] and not any("I may do this without" in text for text in chat.platform.texts())
 
 
 async def test_stop_before_the_launch_leaves_no_permission(tmp_path: Path) -> None:
@@ -238,10 +240,10 @@ async def test_launching_process_gives_the_permission_asked_elsewhere(tmp_path: 
     async with rig(till.bot, tmp_path) as chat:
         await chat.handles("ana", "charge C7 10")
         await chat.presses(token_of(chat, BUTTON))
-        assert not any("Allowed without" in text for text in chat.platform.texts())
+        assert not any("I may do this without" in text for text in chat.platform.texts())
         chat.worker = chat.another()
         await chat.work()
-        assert sum("Allowed without" in text for text in chat.platform.texts()) == 1
+        assert sum("I may do this without" in text for text in chat.platform.texts()) == 1
         await chat.handles("ana", "charge C7 20")
         assert till.paid == [("C7", 10), ("C7", 20)]
 
@@ -437,7 +439,7 @@ async def test_permission_ends_with_its_time(permitted: ChatDriver, till: Till) 
 async def test_pending_lists_the_permission_and_stop_ends_it(permitted: ChatDriver, till: Till) -> None:
     await permitted.says("ana", "/pending")
     assert texts(permitted)[-1].startswith(
-        "Nothing is waiting for your answer.\n\nAllowed without a question until TIME, 2 more times"
+        "Nothing is waiting for your answer.\n\nOK: until TIME I may do this without asking, 2 more times"
     )
     await permitted.says("ana", "/stop")
     assert permitted.last.text.endswith(

@@ -182,7 +182,7 @@ async def test_bare_yes_failing_a_condition_shows_the_prompt_again(private: Tabl
     actions = await private.actions()
     word = SPOILED[why](private.word(action.shown_at, action), action)
     assert deciding.word(actions, reads("confirm"), ANA, word, "en")
-    assert f"answer with the code {action.code}" in actions.says[0].reply.text
+    assert f"To be safe I need the code {action.code}" in actions.says[0].reply.text
     assert len(actions.says[0].reply.buttons) == 3
     written = await private.write(actions)
     assert written.actions == []
@@ -198,7 +198,7 @@ async def test_a_bare_no_to_something_else_is_asked_about(private: Table, why: s
     assert deciding.word(
         actions, reads("cancel"), ANA, SPOILED[why](private.word(action.shown_at, action), action), "en"
     )
-    assert f"answer with the code {action.code}" in actions.says[0].reply.text
+    assert f"To be safe I need the code {action.code}" in actions.says[0].reply.text
     assert len(actions.open) == 1
 
 

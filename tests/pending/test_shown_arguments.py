@@ -279,7 +279,7 @@ def assert_shown_again(actions: ConversationActions, action: PendingAction) -> N
     file, prompted = actions.says
     assert file.reply.media == (media_of(attached(action)),)
     assert actions.files == {action.pending_action_id: attached(action)}
-    assert prompted.reply.text.startswith(f"That is not clear enough here. Please answer with the code {action.code}")
+    assert prompted.reply.text.startswith(f"To be safe I need the code {action.code}")
     assert [button.label for button in prompted.reply.buttons] == ["Cancel", "Change"]
 
 
