@@ -11,7 +11,8 @@ AskfirstError
     ├── Unavailable         certainly not accepted: connection refused, an answered 5xx, an expired or revoked token
     ├── Undeliverable       permanent: blocked, no such chat
     │   ├── OptedOut        the person has opted out
-    │   └── Unreachable     the whole place is closed: the bot is blocked or was removed
+    │   ├── Unreachable     the whole place is closed: the bot is blocked or was removed
+    │   └── PlaceRefused    not here, but perhaps elsewhere: no rights, or a closed thread
     └── Ambiguous           no answer after the body went out: the platform may have accepted the part
 """
 
@@ -114,6 +115,17 @@ class Unreachable(Undeliverable):
 
     The bot is blocked or was removed, or the chat does not exist.
     """
+
+
+class PlaceRefused(Undeliverable):
+    """The place does not take this part from the bot, for lack of rights. Another place may take the part.
+
+    `thread`: only the thread refuses. The thread is closed, locked or deleted, and the place around may take the part.
+    """
+
+    def __init__(self, code: str, *, thread: bool = False) -> None:
+        super().__init__(code)
+        self.thread = thread
 
 
 class Ambiguous(SendError):

@@ -144,6 +144,7 @@ class Message(Event):
     answers_bot: bool = False
     """True for a reply to a message of the bot, or in a thread begun by a message of the bot."""
     forwarded: bool = False
+    """True for a message of other words than the person's own: its text never decides, and holds no command."""
     via_bot: bool = False
     transcribed: bool = False
     opts_in: bool = False
@@ -160,6 +161,8 @@ class Message(Event):
     """True when the gateway replays the message out of a dead letter. No channel sets this."""
     before: tuple[str, ...] = ()
     """Earlier lines of the group, written by other people and not to the bot. Set by the gateway, by no channel."""
+    shared: tuple[str, ...] = ()
+    """Texts of other messages forwarded beside the person's own words, each with its writer if known."""
     votes_only: bool = False
     """True for a stranger, let in to answer a question put to the group. Set by the gateway, by no channel."""
 

@@ -126,6 +126,16 @@ class CanOpen(Protocol):
 
 
 @runtime_checkable
+class CanReroute(Protocol):
+    def reroute(self, part: Part, address: Address, *, only_to: str = "", buttons: bool = False) -> Part | None:
+        """Return the part for another address, with or without the buttons. Pure.
+
+        `only_to` is the id of the only person to see the part in a group. None if the platform cannot send the part so.
+        """
+        ...
+
+
+@runtime_checkable
 class CanLookUp(Protocol):
     async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
         """Return the newest receipt of a part that may have been sent with this `key` after `since`.

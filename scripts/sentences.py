@@ -115,6 +115,7 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "busy": "its `lock` is held by an earlier run that does not end",
         "expired": "nobody answered in time",
         "undelivered": "the question did not arrive, and had taken the place of another one",
+        "not_shown": "no place took the question: told with the next message of the person",
         "taken_back": "the model took the question back for the person",
         "drifted": "drifted: it would act on something else than was shown",
         "tampered": "drifted: somebody without the key changed its record",

@@ -20,7 +20,7 @@ from telegram.error import TelegramError
 
 import channels
 import gateway
-from channels import AskfirstError, MissingSetting, RateLimited, SendError, Unavailable
+from channels import AskfirstError, MissingSetting, PlaceRefused, RateLimited, SendError, Unavailable
 from channels.telegram.api import Moved, TooManyRequests
 from gateway.agent.checking import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
@@ -64,6 +64,7 @@ MADE: dict[type, Make] = {
     Moved: by("-10042"),
     TranscriptionFailed: by("the server answered 503"),
     NoConnection: by("the server is not there", is_paused=True),
+    PlaceRefused: by("topic_closed", thread=True),
     ProviderFault: by("openai", "it raised RuntimeError"),
     ProviderConfigurationError: by("openai", "the key is missing", env_var="OPENAI_API_KEY"),
     ProviderError: by("openai", "429", retryable=True, rate_limited=True, retry_after_seconds=2.5),

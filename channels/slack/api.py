@@ -19,7 +19,16 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from channels.channel import Ambiguous, MissingSetting, RateLimited, SendError, Unavailable, Undeliverable, Unreachable
+from channels.channel import (
+    Ambiguous,
+    MissingSetting,
+    PlaceRefused,
+    RateLimited,
+    SendError,
+    Unavailable,
+    Undeliverable,
+    Unreachable,
+)
 from channels.transfer import Upload, read_bounded
 
 
@@ -128,6 +137,12 @@ _IN_DOUBT = frozenset({"internal_error", "fatal_error"})
 """Codes after which, as Slack documents, the call may have been done in part."""
 _OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
 _SHUT = frozenset({"channel_not_found", "not_in_channel", "is_archived", "user_not_found", "cannot_dm_bot"})
+_OF_THE_THREAD = frozenset(
+    """thread_locked cannot_reply_to_message thread_not_found invalid_thread_ts
+    restricted_action_non_threadable_channel""".split()  # noqa: SIM905
+)
+_OF_THE_PLACE = "restricted_action"
+"""The beginning of the codes of a place in which the app may not post."""
 _CODE = re.compile(r"[a-z0-9_.:-]{1,80}")
 _WAIT_SECONDS = 30.0
 """The wait after "too many requests" without a time."""
@@ -153,6 +168,8 @@ def send_error(status: int, code: object, retry_after: str | None = None) -> Sen
         return Unavailable("unauthorized", mend=_bad_token(code))
     if code in _SHUT:
         return Unreachable(code)
+    if code in _OF_THE_THREAD or code.startswith(_OF_THE_PLACE):
+        return PlaceRefused(code, thread=code in _OF_THE_THREAD)
     return Ambiguous(code) if code in _IN_DOUBT else Undeliverable(code)
 
 

@@ -21,6 +21,7 @@ from channels.channel import (
     Forged,
     MissingSetting,
     Parsed,
+    PlaceRefused,
     Stale,
     Unavailable,
     Undeliverable,
@@ -34,7 +35,7 @@ from channels.replies import Media, OpenMedia, Part, Receipt, Reply
 from channels.slack.api import WebApi, download, is_slacks, upload
 from channels.slack.parse import PayloadReader
 from channels.slack.payload import moment, position
-from channels.slack.render import CAPABILITIES, POST, linked, render, shown
+from channels.slack.render import CAPABILITIES, POST, linked, render, rerouted, shown
 from channels.slack.socket import envelopes
 
 _log = logging.getLogger(__name__)
@@ -142,7 +143,12 @@ class SlackChannel:
             arguments |= await self._with_media(part.call, part.media)
         if part.call == POST:
             arguments["metadata"] = {"event_type": _METADATA, "event_payload": {"key": key}}
-        sent = await api.call(part.call, arguments)
+        try:
+            sent = await api.call(part.call, arguments)
+        except Undeliverable as refused:
+            if refused.code == "message_not_found" and "thread_ts" in arguments:
+                raise PlaceRefused(refused.code, thread=True) from None  # the message that began the thread is deleted
+            raise
         return _receipt(str(sent["ts"])) if "ts" in sent else Receipt(message_id=None)
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
@@ -245,6 +251,13 @@ class SlackChannel:
         if not isinstance(found, dict) or not isinstance(found.get("id"), str):
             raise Undeliverable("unreadable_answer")
         return Address(channel=self.name, account=person.account, place=found["id"])
+
+    def reroute(self, part: Part, address: Address, *, only_to: str = "", buttons: bool = False) -> Part | None:
+        """Return the part for another channel or thread, `only_to` one person as an ephemeral message. Pure.
+
+        None for an edit, and for a file to one person.
+        """
+        return rerouted(part, address, only_to=only_to, buttons=buttons)
 
     async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events over Socket Mode until cancelled. Raises PollingRefused when Slack refuses the app's token.

@@ -170,6 +170,7 @@ class PayloadReader:
             attachments=_attachments(event.get("files") or ()),
             mentions_bot=mentioned,
             answers_bot=to_bot,
+            shared=_shared(event.get("attachments")),
             spoiled_by=spoiled_by,
             unknown_fields=unknown_fields,
         )
@@ -308,6 +309,18 @@ def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
         )
         for file in files
         if file.get("mode") not in _NO_FILE
+    )
+
+
+def _shared(attachments: Any) -> tuple[str, ...]:
+    """Return the texts of forwarded messages, each with its writer. A link to a message is no forwarded message."""
+    listed = attachments if isinstance(attachments, list) else []
+    found = [each for each in listed if isinstance(each, dict) and each.get("is_share") is True]
+    texts = [(each.get("author_name"), each.get("text") or each.get("fallback")) for each in found]
+    return tuple(
+        f"{writer}: {plain(text)}" if isinstance(writer, str) and writer else plain(text)
+        for writer, text in texts
+        if isinstance(text, str) and text
     )
 
 

@@ -89,6 +89,8 @@ class Event(TypedDict, total=False):
     files: list[File] | None
     blocks: Any
     """Blocks of any shape. Only the types and styles are read."""
+    attachments: Any
+    """Attachments of any shape. Only the texts of forwarded messages are read."""
     message: Inner | None
     previous_message: Inner | None
     item: Item | None

@@ -21,6 +21,8 @@ from channels.formatting import Span, SpanKind, Styled, label, read_markdown, sp
 from channels.replies import Button, Json, Media, Part, Reply
 
 POST = "chat.postMessage"
+WHISPER = "chat.postEphemeral"
+"""The call of a message for a single person. Slack names no message to edit later."""
 _UPDATE = "chat.update"
 _UPLOAD = "files.completeUploadExternal"
 """The call that shows a file. The earlier upload calls have no visible effect."""
@@ -91,6 +93,30 @@ def _without_small(reply: Reply) -> tuple[str, str]:
     if not reply.small or not reply.buttons:
         return reply.text, ""
     return reply.text[: -reply.small].rstrip(), read_markdown(reply.text[-reply.small :]).text.strip()
+
+
+def rerouted(part: Part, address: Address, *, only_to: str, buttons: bool) -> Part | None:
+    """Return a part for another address, with or without the buttons. `only_to`: the id of the only person to see it.
+
+    None for an edit, and for a file to a single person. Such a message is shown outside of threads: in a thread Slack
+    shows it only to people with the thread open (https://docs.slack.dev/reference/methods/chat.postEphemeral).
+    """
+    if part.call not in (POST, _UPLOAD) or (only_to and (part.call != POST or part.media is not None)):
+        return None
+    to: dict[str, Json] = {"channel" if "channel" in part.arguments else "channel_id": address.place}
+    if only_to:
+        to["user"] = only_to
+    elif address.thread is not None:
+        to["thread_ts"] = address.thread
+    arguments = {name: value for name, value in part.arguments.items() if name not in ("thread_ts", *to)}
+    if not buttons and isinstance(blocks := arguments.get("blocks"), list):
+        arguments["blocks"] = [each for each in blocks if not (isinstance(each, dict) and each["type"] == "actions")]
+    return Part(
+        call=WHISPER if only_to else part.call,
+        arguments={**to, **arguments},
+        media=part.media,
+        buttons=part.buttons if buttons else (),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from telegram.request import BaseRequest, RequestData
 from channels.channel import (
     Ambiguous,
     MissingSetting,
+    PlaceRefused,
     PollingRefused,
     RateLimited,
     SendError,
@@ -283,6 +284,12 @@ _CODES = (
     ("can't send messages to bots", "is_a_bot"),
     ("chat not found", "chat_not_found"),
     ("message thread not found", "thread_not_found"),
+    ("topic_closed", "topic_closed"),
+    ("topic_deleted", "topic_deleted"),
+    ("topic_id_invalid", "thread_not_found"),
+    ("chat_write_forbidden", "no_rights"),
+    ("chat_restricted", "no_rights"),
+    ("chat_send_", "no_rights"),
     ("not enough rights", "no_rights"),
     ("have no rights", "no_rights"),
     ("is too long", "too_long"),
@@ -304,6 +311,9 @@ _CODES = (
 )
 
 
+_OF_THE_THREAD = frozenset({"thread_not_found", "topic_closed", "topic_deleted"})
+
+
 def send_error(error: TelegramError) -> SendError:
     """Return the SendError for an error of the library, without text of the platform and without a secret."""
     match error:
@@ -319,6 +329,8 @@ def send_error(error: TelegramError) -> SendError:
             return Unreachable(_code(error, "forbidden"))
         case BadRequest():
             code = _code(error, "bad_request")
+            if code == "no_rights" or code in _OF_THE_THREAD:
+                return PlaceRefused(code, thread=code in _OF_THE_THREAD)
             return Unreachable(code) if code == "chat_not_found" else Undeliverable(code)
         case InvalidToken():
             # 401: the token is not valid, or no longer. 404: the server does not know the method.

@@ -39,7 +39,7 @@ from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi, Moved, bad_token, open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.payload import moment, position
-from channels.telegram.render import CAPABILITIES, FILE_FIELD, render, utf16_length
+from channels.telegram.render import CAPABILITIES, FILE_FIELD, render, rerouted, utf16_length
 
 _log = logging.getLogger(__name__)
 
@@ -224,6 +224,12 @@ class TelegramChannel:
         """Return the address of the private chat with a person. Raises SendError if they never wrote to the bot."""
         await self._api.call("getChat", chat_id=person.user_id)
         return Address(channel=self.name, account=self.account, place=person.user_id)
+
+    def reroute(self, part: Part, address: Address, *, only_to: str = "", buttons: bool = False) -> Part | None:
+        """Return the part for another chat or topic. Pure. None for an edit, and for a single reader in a group."""
+        if only_to or "message_id" in part.arguments:
+            return None
+        return rerouted(part, address, buttons=buttons)
 
     async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events by long polling until cancelled. Raises PollingRefused. Retries while Telegram is away."""

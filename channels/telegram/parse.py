@@ -83,7 +83,8 @@ class UpdateReader:
         text = whole = written_text or ""
         entities = message.get("entities") or message.get("caption_entities") or ()
         command: str | None = None
-        written = _command(text, entities)
+        forwarded = not _FORWARDED.isdisjoint(message)
+        written = _command(text, entities) if not forwarded else None
         if written:
             command, _, addressee = written[1:].partition("@")
             if addressee and self._username and addressee.lower() != self._username.lower():
@@ -111,7 +112,7 @@ class UpdateReader:
             album=message.get("media_group_id"),
             mentions_bot=mentioned,
             answers_bot=to_bot,
-            forwarded=not _FORWARDED.isdisjoint(message),
+            forwarded=forwarded,
             via_bot=message.get("via_bot") is not None,
             spoiled_by=spoiled_by,
             unknown_fields=unknown_fields,

@@ -73,6 +73,13 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
     return (*files, *texts[:-1], _with_keyboard(texts[-1], reply.buttons))
 
 
+def rerouted(part: Part, address: Address, *, buttons: bool) -> Part:
+    """Return a part for another address, with or without the buttons."""
+    left = {"chat_id", "message_thread_id", *(() if buttons else ("reply_markup",))}
+    shown = {name: value for name, value in part.arguments.items() if name not in left}
+    return replace(part, arguments={**_recipient(address), **shown}, buttons=part.buttons if buttons else ())
+
+
 def _pieces(reply: Reply) -> list[Styled]:
     """Return texts within the limit, stripped. Telegram strips white space at the ends and refuses an empty text."""
     styled = with_times(read_markdown(reply.text), reply.times)

@@ -146,7 +146,8 @@ class FormReader:
         if asked == "HELP":
             return _NOTHING  # Twilio itself answers it
         ids = (sid,)
-        if (opted_in := self._opts(asked, text)) is not None:
+        forwarded = "true" in (form.get("Forwarded"), form.get("FrequentlyForwarded"))
+        if (opted_in := self._opts(asked, text if not forwarded else "")) is not None:
             # Twilio has confirmed an opt-out that OptOutType names, and carriers confirm those of text messages.
             told = bool(asked) or self._channel == "sms"
             opt = OptOut(event_ids=ids, address=address, person=person, opted_in=opted_in, told=told)
@@ -163,7 +164,7 @@ class FormReader:
         attachments = _attachments(form)
         if not text and not attachments:
             return _NOT_UNDERSTOOD
-        command = _COMMAND.fullmatch(text)
+        command = _COMMAND.fullmatch(text) if not forwarded else None
         spoiled_by, unknown_fields = judge(form)
         message = Message(
             event_ids=ids,
@@ -174,7 +175,7 @@ class FormReader:
             command=command[1].lower() if command else None,
             reply_to=form.get("OriginalRepliedMessageSid") or None,
             attachments=attachments,
-            forwarded="true" in (form.get("Forwarded"), form.get("FrequentlyForwarded")),
+            forwarded=forwarded,
             opts_in=_answers(text) and (asked == "START" or self._channel == "sms"),
             spoiled_by=spoiled_by,
             unknown_fields=unknown_fields,

@@ -136,8 +136,8 @@ class Turn:
 
     @property
     def command(self) -> str | None:
-        """The command written by the person, without the slash."""
-        return self.messages[0].command if self.messages else None
+        """The command written by the person, without the slash. None for a forwarded command."""
+        return self.messages[0].command if self.messages and not self.messages[0].forwarded else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -440,7 +440,7 @@ def _changing(turn: Turn, actions: ConversationActions) -> PendingAction | None:
     if len(mine) != 1:
         return None
     languages, name = (turn.language, mine[0].language), name_of(turn.person)
-    said = {continues(message.text, languages, name) for message in turn.messages}
+    said = {continues(message.text, languages, name) for message in turn.messages if not message.forwarded}
     return mine[0] if "change" in said and "add" not in said else None
 
 
@@ -479,7 +479,9 @@ def said_messages(messages: Sequence[Message], attachments: Sequence[ReceivedAtt
 def _model_message(message: Message, received: Mapping[str, ReceivedAttachment]) -> ModelMessage:
     """Return a person's message in the form for the model: pictures and PDFs as files, others by name."""
     text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
-    lines: list[str] = []
+    if message.forwarded and text:
+        text = _quoted(text)
+    lines = [_quoted(each) for each in message.shared]
     files: list[Media] = []
     for item in message.attachments:
         found = received.get(item.ref)
@@ -494,6 +496,11 @@ def _model_message(message: Message, received: Mapping[str, ReceivedAttachment])
         speaker = message.person.name or message.person.user_id
     said = "\n".join([text, *lines]).strip()
     return ModelMessage(role="user", content=said, speaker=speaker, files=tuple(files))
+
+
+def _quoted(text: str) -> str:
+    """Return words forwarded by the person, as quoted data: each line begins with a mark."""
+    return "\n".join(["[forwarded by the person, not their own words:]", *(f"> {line}" for line in text.splitlines())])
 
 
 def _file_line(item: Attachment) -> str:

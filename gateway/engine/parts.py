@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from channels import Address, Channel, Reply
+from channels import Address, CanReroute, Channel, Part, Reply
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import Keyring
 from gateway.store.transaction import Timer
@@ -31,6 +31,7 @@ class PartRenderer:
         language: str,
         streamed: Sequence[str] = (),
         in_place: bool = True,
+        reader: str = "",
     ) -> list[QueuedPart]:
         """Return the parts of these replies: new messages in order, then edits, so no answer waits for an edit.
 
@@ -41,6 +42,8 @@ class PartRenderer:
         `streamed`: messages with the beginning of the answer. If the first reply is text alone and `in_place` is set,
         the first parts replace these messages. A question never replaces a message, because a question has to be newer
         than all earlier text. The remaining streamed messages are removed before all other parts.
+
+        `reader`: the person who may read the replies in private, if a group refuses them.
         """
         queued: list[QueuedPart] = []
         left = list(streamed)
@@ -52,7 +55,7 @@ class PartRenderer:
         for said in in_order:
             if said.reply.edits is not None and not channel.capabilities.edit:
                 continue
-            parts = list(channel.render(address, said.reply))
+            parts = _parts(channel, address, said)
             for number, part in enumerate(parts, start=1):
                 last = number == len(parts)
                 finishes = left.pop(0) if left and in_place and said is first and _is_text(said) else None
@@ -69,18 +72,32 @@ class PartRenderer:
                     finishes=finishes,
                     cause=cause,
                     language=language,
+                    reader=reader if address.group else "",
+                    only_to=said.only_to,
                 )
-                queued.append(self._queued(conversation, address, item))
+                queued.append(self.queued(conversation, item))
         gone = [_taking_away(address, message_id, cause=cause, language=language) for message_id in left]
-        return [*(self._queued(conversation, address, item) for item in gone), *queued]
+        return [*(self.queued(conversation, item) for item in gone), *queued]
 
-    def _queued(self, conversation: str, address: Address, item: OutboxItem) -> QueuedPart:
+    def queued(self, conversation: str, item: OutboxItem) -> QueuedPart:
+        """Return the part of this item, with a seal."""
         return QueuedPart(
             part_id=secrets.token_hex(16),
             conversation=conversation,
             body=self._keyring.stamped("part", conversation, item.to_json()),
-            pool=address.channel,
+            pool=item.address.channel,
         )
+
+
+def _parts(channel: Channel, address: Address, said: OutgoingReply) -> list[Part]:
+    """Return the calls for a reply; without those that the platform cannot show to a single person of a group."""
+    parts = channel.render(address, said.reply)
+    if not said.only_to:
+        return list(parts)
+    if not isinstance(channel, CanReroute):
+        return []
+    alone = [channel.reroute(part, address, only_to=said.only_to, buttons=True) for part in parts]
+    return [part for part in alone if part is not None]
 
 
 def _is_text(said: OutgoingReply) -> bool:

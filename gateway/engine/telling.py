@@ -115,6 +115,7 @@ _CHANGES = (PendingDecided, PendingLaunched, PendingResolved)
 _UNTOLD = frozenset(
     {
         *("asked", "shown", "moved", "tightened", "not_allowed", "approver_lost", "standins_asked"),
+        *("asked_elsewhere", "place_lost"),
         *("ballot_asked", "ballot_shown", "ballot_voted", "ballot_ended"),
     }
 )

@@ -25,6 +25,7 @@ _PAGE: Final = 500
 _RECORDS: Final = {
     "people": (keys.ADMITTED, keys.NEWCOMERS),
     "memories": ("memory/", "knowledge/", keys.folded_notes(""), keys.overheard("")),
+    "missed news": (keys.missed(""),),
     "results": ("raw/", "cached/", keys.streamed("")),
 }
 """Independent sealed records: a word for each kind, and the prefixes of the names."""

@@ -55,6 +55,8 @@ class OutgoingReply:
     """The ids of all actions of the numbered list, also if the list spans several messages."""
     intent: Intent | None = None
     """The meaning of a number in answer to a list about an ambiguous yes or no."""
+    only_to: str = ""
+    """The platform's id of the only person to see the reply in a group."""
 
 
 def codes_of(actions: Iterable[PendingAction]) -> set[str]:
@@ -132,6 +134,20 @@ class ConversationActions:
     def has_buttons(self) -> bool:
         """True if the channel shows buttons."""
         return self.most_buttons > 0
+
+    def reader(self, person: Person | None) -> str:
+        """Return the person who may read the replies in private: the requester of what they tell, else this person.
+
+        Empty without either, and for votes: only the approvers' own chat reads about a vote.
+        """
+        about = {*self.changes.actions, *(each for said in self.says for each in (*said.tells, *said.shows))}
+        found = [action for each in about if (action := self.by_id.get(each)) is not None]
+        if any(action.is_vote for action in found):
+            return ""
+        requesters = {action.requester for action in found}
+        if len(requesters) > 1:
+            return ""
+        return requesters.pop() if requesters else str(person) if person is not None else ""
 
     def get(self, action_id: str) -> PendingAction | None:
         """Return a loaded action, or None."""

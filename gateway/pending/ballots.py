@@ -12,9 +12,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from channels import Json
+from channels import Address, Json
+from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
+from gateway.stored import keys
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
+from gateway.tools.approver_places import place_of
 from gateway.tools.pending_action import Ballot, BallotOf, PendingAction
 
 ENDS = ("state", "reason", "detail", "decided_at", "decided_by", "decided_name", "remark")
@@ -55,6 +58,32 @@ def ask_ballots(
             name = record.pending_action_id
             event = BallotAsked(event_id=f"ballot/{name}", action_id=name, record=record.to_json())
             actions.changes.hand_over(ballot.conversation, event, at)
+
+
+def ask_instead(
+    actions: ConversationActions, action: PendingAction, address: Address, at: datetime, *, only_to: str = ""
+) -> bool:
+    """Ask an open action in another place, because the place of the action refused the question.
+
+    In the same group the same people decide. In private, or before a single person (`only_to`), only the requester
+    could: return False if the requester may not approve the action.
+    """
+    is_private = not address.group or bool(only_to)
+    if is_private and not transitions.may_approve(action, action.requester):
+        return False
+    name = f"{'only' if only_to else 'instead'}:{address}"
+    if ballot_of_person(action, name) is None:
+        there = keys.beside(action.conversation, address)
+        ballot = Ballot(person=name, conversation=there, address=address, instead=True, only_to=only_to)
+        asked = replace(action, ballots=(*action.ballots, ballot))
+        actions.put(asked, "asked_elsewhere", None, at)
+        ask_ballots(actions, asked, at, only=frozenset({name}))
+    return True
+
+
+def has_several_voters(ballot: PendingAction) -> bool:
+    """Return True for a ballot that stays open after a vote: of a group, or instead of the action's own question."""
+    return not ballot.is_vote or place_of(ballot.approvers[0]) is not None
 
 
 def end_ballots(actions: ConversationActions, action: PendingAction, at: datetime, *, only: str | None = None) -> None:
@@ -120,7 +149,7 @@ def ballot_record(action: PendingAction, ballot: Ballot, at: datetime) -> Pendin
         conversation=ballot.conversation,
         address=ballot.address,
         language=action.language,
-        approvers=(ballot.person,),
+        approvers=_approvers(action, ballot),
         args_digest=action.args_digest,
         digest=action.digest,
         verb=action.verb,
@@ -136,8 +165,19 @@ def ballot_record(action: PendingAction, ballot: Ballot, at: datetime) -> Pendin
             action_id=action.pending_action_id,
             people=action.approvers,
             need=action.need,
+            instead=ballot.person if ballot.instead else "",
+            only_to=ballot.only_to,
         ),
     )
+
+
+def _approvers(action: PendingAction, ballot: Ballot) -> tuple[str, ...]:
+    """Return the approvers in the record of a ballot; empty: the requester decides."""
+    if not ballot.instead:
+        return (ballot.person,)
+    if not action.approvers or ballot.address is None or ballot.only_to or not ballot.address.group:
+        return (action.requester,) if action.approvers else ()
+    return tuple(each for each in action.approvers if each not in action.elsewhere)
 
 
 # ── from a ballot to its action ──
@@ -151,17 +191,24 @@ def report(
     *,
     name: str | None = None,
     voter: str = "",
+    address: Address | None = None,
+    only_to: str = "",
 ) -> None:
-    """Hand the news of this ballot over to its action. `voter` is the person of a vote, `name` the person's name."""
+    """Hand the news of this ballot over to its action. `voter` is the person of a vote, `name` the person's name.
+
+    `address`, `only_to`: the next place for a lost question.
+    """
     if ballot.ballot_of is None:
         return
     once = f"{what}/{at.isoformat()}/{voter}" if what in ("confirm", "cancel") else what
     news = BallotNews(
         event_id=f"{once}/{ballot.pending_action_id}",
         action_id=ballot.ballot_of.action_id,
-        person=ballot.approvers[0],
+        person=ballot.ballot_of.instead or ballot.approvers[0],
         name=name,
         voter=voter,
+        address=address,
+        only_to=only_to,
         what=what,
         digest=ballot.digest,
         parser_version=ballot.parser_version,

@@ -17,10 +17,8 @@ from gateway.stored.events import (
     ActionDeadline,
     ActionSettled,
     AskAgain,
-    BallotAsked,
-    BallotNews,
-    BallotUpdate,
     Deadline,
+    HandedOver,
     InternalEvent,
     body_of,
 )
@@ -83,7 +81,7 @@ class Changes:
         """Cancel the timers of these deadlines."""
         self.cancelled += [f"{what}/{action.pending_action_id}" for what in which]
 
-    def hand_over(self, conversation: str, event: BallotAsked | BallotNews | BallotUpdate, at: datetime) -> None:
+    def hand_over(self, conversation: str, event: HandedOver, at: datetime) -> None:
         """Hand an event over to the decision lane of another conversation, with this stamp."""
         body = self.keyring.stamped("event", conversation, body_of(event))
         ids = (event.event_id,)

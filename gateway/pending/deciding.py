@@ -14,7 +14,7 @@ from typing import TypeAlias
 from channels import Person
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
-from gateway.pending.ballots import report
+from gateway.pending.ballots import has_several_voters, report
 from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import IndexEntry, Showing
 from gateway.pending.plans import launch_in_order, show_later
@@ -25,7 +25,6 @@ from gateway.pending.selecting import LEAST_ITEMS, Selection
 from gateway.pending.settling import close, close_if_drifted, expire
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent
-from gateway.tools.approver_places import place_of
 from gateway.tools.confirm import NO_VERBS
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
@@ -43,6 +42,8 @@ def press(
     if action is None or pressed is None:
         return PressFeedback(key="unknown_button")
     intent = pressed.intent
+    if action.open and action.shown_in:  # asked anew in another place since
+        return PressFeedback(key="not_here", language=action.language)
     if intent == "again":
         return _ask_again(actions, action, person, at)
     if intent == "standing":
@@ -337,6 +338,8 @@ def withdraw(
         and (action.requester == person if action_id is None else action.pending_action_id == action_id)
     ]
     for action in withdrawn:
+        if action.ballot_of is not None and not action.is_vote:  # the question itself, asked here instead
+            report(actions, action, "cancel", at, voter=action.requester)
         close(actions, action, "withdrawn", at, by=by, tell="cancelled" if by else None)
     return withdrawn
 
@@ -437,7 +440,7 @@ def _may_vote(action: PendingAction, intent: Intent, person: Person, approver: s
     """Return True if the list of the action still has this approver, and the person may vote as the approver."""
     if intent == "cancel" and str(person) == action.requester:
         return True
-    is_barred = person.is_bot or transitions.only_asks(action, str(person))
+    is_barred = person.is_bot or (approver != str(person) and transitions.only_asks(action, str(person)))
     return not is_barred and transitions.may_approve(action, approver)
 
 
@@ -517,8 +520,8 @@ def _pass_on(
     remark: str,
 ) -> PressFeedback:
     """Hand the vote of an eligible person over to the action of this ballot. The final answer comes from the action."""
-    is_of_place = place_of(ballot.approvers[0]) is not None
-    if ballot.settled or (ballot.vote == intent and not is_of_place):
+    stays_open = has_several_voters(ballot)
+    if ballot.settled or (ballot.vote == intent and not stays_open):
         return PressFeedback(key=outcome_key(ballot, at), language=ballot.language)
     if intent == "confirm" and not by_code and ballot.filed:
         ask_for_code(actions, ballot)
@@ -533,8 +536,7 @@ def _pass_on(
         decided_name=name,
         remark=remark or None,
     )
-    # The ballot of a place stays open: each member has a vote.
-    actions.put(ballot if is_of_place else voted, "ballot_voted", voter, at)
+    actions.put(ballot if stays_open else voted, "ballot_voted", voter, at)
     if intent == "cancel" and voter != ballot.requester:
         actions.index = actions.index.refused_by_approver(ballot.kind, ballot.requester, at)
     actions.changes.no_longer_due(voted, "undelivered")

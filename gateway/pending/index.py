@@ -322,6 +322,8 @@ class Index:
             entry = replace(entry, refused=same_ask(action.kind, action.args, action.requester))
         if action.settled:
             entry = replace(entry, ballots=(), salt="")
+        elif action.ballots:
+            entry = replace(entry, ballots=_asked(action), salt=action.salt)
         if action.open and action.address is not None:
             return replace(self, address=action.address).placed(entry)
         going = tuple(each for each in self.going if each.state != "unknown" or each.at >= at - _UNKNOWN_KEPT)
@@ -444,9 +446,14 @@ def _entry(action: PendingAction, at: datetime) -> IndexEntry:
         prompts=action.prompts,
         at=action.requested_at if action.open else action.finished_at or at,
         standing_code=action.standing.code if action.standing is not None else "",
-        ballots=tuple((each.person, each.conversation) for each in action.ballots if each.state in ("asked", "shown")),
+        ballots=_asked(action),
         salt=action.salt if action.ballots else "",
     )
+
+
+def _asked(action: PendingAction) -> tuple[tuple[str, str], ...]:
+    """Return name and conversation of each ballot sent."""
+    return tuple((each.person, each.conversation) for each in action.ballots if each.state in ("asked", "shown"))
 
 
 @cache

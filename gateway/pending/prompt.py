@@ -165,7 +165,7 @@ def prompt(
 def _asked(action: PendingAction, letters: Callable[[str], str]) -> str:
     """Return an open question for a message, with the asker in front for an approver elsewhere."""
     asked = _shortened(action, letters) if action.filed else question(action)
-    if action.ballot_of is None:
+    if not action.is_vote:
         return asked
     return f"{say('asks_approval', action.language, letters, name=asker(action))}\n\n{asked}"
 
@@ -366,7 +366,7 @@ def asker(action: PendingAction) -> str:
 def asks_others(action: PendingAction) -> bool:
     """Return True if people other than the requester decide here. The question then names the asker."""
     others = {*action.approvers} - action.elsewhere - {action.requester}
-    return action.ballot_of is not None or bool(others)
+    return action.is_vote or bool(others)
 
 
 def with_asker(action: PendingAction, text: str) -> str:
@@ -435,7 +435,7 @@ def decided_by(action: PendingAction) -> str:
 
 def is_you(action: PendingAction) -> bool:
     """Return True if the decider is the only reader and has no recorded name. The text then reads "you"."""
-    reader = action.approvers[0] if action.ballot_of is not None else action.requester
+    reader = action.approvers[0] if action.is_vote else action.requester
     if action.decided_name or action.address is None or action.address.group or action.decided_by != reader:
         return False
     return Person.parse(reader).user_id == action.address.place
@@ -537,13 +537,13 @@ def _rule(action: PendingAction, window: _Window) -> str:
     if not is_confirmed_here(action):
         return window.sentence("prompt_asked", "prompt_asked_until", [action], people=people)
     need = action.need if action.ballot_of is None else action.ballot_of.need
-    if action.approvers and (need > 1 or action.ballot_of is None):
+    if action.approvers and (need > 1 or not action.is_vote):
         key = "prompt_approvers" if need == 1 else "prompt_votes"
         rule = say(key, language, letters, people=people, need=need)
-        if action.ballot_of is None and asks_others(action):
+        if not action.is_vote and asks_others(action):
             rule = f"{say('asked_by', language, letters, name=asker(action))} {rule}"
         return rule
-    if is_in_group(action) and action.ballot_of is None:
+    if is_in_group(action) and not action.is_vote:
         name = named(action.requester_name) if action.requester_name else asker(action)
         return say("prompt_requester_only", language, letters, name=name)
     return ""

@@ -73,7 +73,8 @@ def show_prompt(
         reply = _question(actions, together, listed, intro=intro if first == 1 else None, now=actions.now)
         shows, first = ids[first - 1 :][: len(together)], first + len(together)
         many = ids if len(ids) > 1 else ()
-        actions.says.append(OutgoingReply(reply=reply, shows=shows, alone=alone, listed=many))
+        only_to = together[0].ballot_of.only_to if together[0].ballot_of is not None else ""
+        actions.says.append(OutgoingReply(reply=reply, shows=shows, alone=alone, listed=many, only_to=only_to))
 
 
 def show_again(actions: ConversationActions, person: str) -> None:
@@ -206,7 +207,7 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
         number = (showing.listed.index(action_id) + 1, len(showing.listed)) if action_id in showing.listed else None
         if message_id is not None and action.open:
             older.update(action.prompts[-1:])
-        action = transitions.show(action, at, message_id, number)
+        action = replace(transitions.show(action, at, message_id, number), shown_in="")
         if first:
             first_shown(actions, action, at)
         else:

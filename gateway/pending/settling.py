@@ -11,6 +11,7 @@ from channels import Media, Reply
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.ballots import end_ballots, report
+from gateway.pending.missed import tell_later
 from gateway.pending.plans import hold, items_of, launch_next, release
 from gateway.pending.prompt import decided_by, deciders, is_you, remark, statement, what_became
 from gateway.pending.prompting import again_button, edit_prompt, show_once_more
@@ -30,11 +31,19 @@ def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
         close(actions, action, "expired", at, tell="expired")
 
 
-def close_undelivered(actions: ConversationActions, action_id: str, at: datetime) -> None:
-    """Close an open, never shown action as undelivered or drifted."""
+def close_undelivered(actions: ConversationActions, action_id: str, at: datetime, *, later: bool = False) -> None:
+    """Close an open, never shown action as undelivered or drifted.
+
+    `later`: no place takes a message about the action. The requester reads about the end with their next message.
+    """
     action = actions.get(action_id)
-    if action is not None and action.open and action.shown_at is None and not close_if_drifted(actions, action, at):
-        close(actions, action, "undelivered", at, tell="undelivered")
+    if action is None or not action.open or action.shown_at is not None or close_if_drifted(actions, action, at):
+        return
+    is_asked_instead = action.ballot_of is not None and not action.is_vote  # the action tells the end
+    close(actions, action, "undelivered", at, tell=None if later or is_asked_instead else "undelivered")
+    if later:
+        text = say("not_shown", action.language, preview=statement(action.preview))
+        tell_later(actions, actions.by_id[action_id], text, at)
 
 
 def not_arrived(actions: ConversationActions, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:

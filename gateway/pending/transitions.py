@@ -46,7 +46,8 @@ def may_approve(action: PendingAction, person: str) -> bool:
     if not action.approvers:
         return person == action.requester
     return person in action.approvers or any(
-        ballot.person == person and ballot.state in ("asked", "shown") for ballot in action.ballots
+        ballot.person == person and ballot.state in ("asked", "shown") and not ballot.instead
+        for ballot in action.ballots
     )
 
 

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from channels import Json, Person
+from channels import Address, Json, Person
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, codes_of
 from gateway.pending.ballots import (
     ENDS,
     answer_ballot,
     ask_ballots,
+    ask_instead,
     ballot_of_person,
     end_ballots,
+    has_several_voters,
     marked,
     remind_ballots,
     report,
@@ -26,12 +28,12 @@ from gateway.pending.ballots import (
 from gateway.pending.deciding import take_vote
 from gateway.pending.prompt import deciders, ending
 from gateway.pending.prompting import edit_prompt, filed_if_long, first_shown, show_once_more, show_prompt
-from gateway.pending.settling import close
+from gateway.pending.settling import close, close_undelivered
 from gateway.pending.tokens import make_code
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
-from gateway.tools.approver_places import are_enough, place_of
+from gateway.tools.approver_places import are_enough
 from gateway.tools.escape import named
-from gateway.tools.pending_action import PendingAction
+from gateway.tools.pending_action import Ballot, PendingAction
 from gateway.wording import say
 
 # ── in the chat of an approver ──
@@ -47,7 +49,7 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     asked = PendingAction.from_json(event.record)
     if asked.ballot_of is None or asked.conversation != actions.conversation:
         raise ValueError("the record of a ballot is not of this conversation")
-    if not _may_reach(actions, asked, at):
+    if asked.is_vote and not _may_reach(actions, asked, at):
         report(actions, asked, "held_back", at)
         return
     language = actions.index.last_asked_language() or asked.language
@@ -55,7 +57,7 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     actions.put(ballot, "ballot_asked", ballot.requester, at)
     ballot = actions.by_id[event.action_id]
     shown = filed_if_long(actions, ballot)
-    if shown is None:
+    if shown is None or (shown.filed and asked.ballot_of.only_to):  # a file cannot be shown to one person of a group
         close(actions, ballot, "undelivered", at)
         return
     if shown != ballot:
@@ -92,6 +94,15 @@ def take_update(actions: ConversationActions, event: BallotUpdate, at: datetime)
             _end(actions, ballot, event.record, at)
 
 
+def lose_place(
+    actions: ConversationActions, ballot: PendingAction, at: datetime, address: Address, *, only_to: str = ""
+) -> None:
+    """Close a ballot refused by its place. Its action is to be asked at this address."""
+    actions.put(transitions.close(ballot, "undelivered", at), "ballot_ended", None, at)
+    actions.changes.no_longer_due(ballot, "undelivered")
+    report(actions, ballot, "lost", at, address=address, only_to=only_to)
+
+
 def lose_ballots(actions: ConversationActions, at: datetime) -> None:
     """Close the open ballots of a person after an opt-out."""
     for action in actions.open:
@@ -103,7 +114,8 @@ def _answer(actions: ConversationActions, ballot: PendingAction, record: Mapping
     values = record.get("values")
     words = {name: str(value) for name, value in values.items()} if isinstance(values, dict) else {}
     text = say(str(record.get("key")), ballot.language, actions.letters, **words)
-    if place_of(ballot.approvers[0]) is not None and words.get("voter"):  # several people read it
+    several_read = ballot.address is not None and ballot.address.group
+    if has_several_voters(ballot) and several_read and words.get("voter"):
         text = f"{named(words['voter'])}: {text}"
     actions.say(f"{text}\n\n{ending(ballot, None)}", tells=(ballot.pending_action_id,))
 
@@ -118,7 +130,8 @@ def _end(actions: ConversationActions, ballot: PendingAction, record: Mapping[st
     actions.changes.no_longer_due(ballot, "undelivered")
     if ballot.shown_at is None and ballot.vote is None:
         return
-    actions.say(ending(actions.by_id[ballot.pending_action_id], at), tells=(ballot.pending_action_id,))
+    if ballot.is_vote:  # else the action tells its end itself
+        actions.say(ending(actions.by_id[ballot.pending_action_id], at), tells=(ballot.pending_action_id,))
     for message_id in ballot.prompts:
         edit_prompt(actions, message_id, at)
 
@@ -135,18 +148,19 @@ def take_news(actions: ConversationActions, event: BallotNews, at: datetime) -> 
     if event.what == "held_back":
         _held_back(actions, action, at)
     elif event.what == "lost":
-        _lost(actions, action, event.person, at)
+        _lost(actions, action, ballot, event, at)
     elif event.what == "shown":
-        _shown(actions, action, event.person, at)
+        _shown(actions, action, ballot, event.person, at)
     else:
         voter = replace(Person.parse(event.voter), name=event.name)
+        approver = event.person if not ballot.instead else transitions.approver_of(action, voter) or ""
         feedback = take_vote(
             actions,
             action,
             event.what,
             voter,
             at,
-            approver=event.person,
+            approver=approver,
             digest=event.digest,
             remark=event.remark or "",
         )
@@ -177,12 +191,14 @@ def ask_standins(actions: ConversationActions, action_id: str, at: datetime) -> 
         ask_ballots(actions, asked, at, only=named)
 
 
-def _shown(actions: ConversationActions, action: PendingAction, person: str, at: datetime) -> None:
+def _shown(actions: ConversationActions, action: PendingAction, ballot: Ballot, person: str, at: datetime) -> None:
     if action.settled:  # the question came after the end
         end_ballots(actions, action, at, only=person)
         return
     first = action.open and action.shown_at is None
     shown = marked(action, frozenset({person}), "shown")
+    if ballot.instead:
+        shown = replace(shown, shown_in=person)
     if first:
         first_shown(actions, transitions.show(shown, at, None), at)
     else:
@@ -196,8 +212,15 @@ def _held_back(actions: ConversationActions, action: PendingAction, at: datetime
         close(actions, action, "refused", at, tell="cancelled")
 
 
-def _lost(actions: ConversationActions, action: PendingAction, person: str, at: datetime) -> None:
-    """Note an unreachable approver. The stand-ins are asked; without enough people the action ends."""
+def _lost(actions: ConversationActions, action: PendingAction, ballot: Ballot, event: BallotNews, at: datetime) -> None:
+    """Note an unreachable approver. The stand-ins are asked; without enough people the action ends.
+
+    A question asked in another place, and refused there too, is asked in the next place.
+    """
+    person = event.person
+    if ballot.instead:
+        _lost_place(actions, marked(action, frozenset({person}), "lost"), event, at)
+        return
     lost = marked(action, frozenset({person}), "lost")
     actions.put(lost, "approver_lost", person, at)
     actions.changes.unreached.append(person)
@@ -213,3 +236,12 @@ def _lost(actions: ConversationActions, action: PendingAction, person: str, at: 
     else:
         actions.say(say("approvers_unreached", lost.language, actions.letters, **values))
         ask_standins(actions, lost.pending_action_id, at)
+
+
+def _lost_place(actions: ConversationActions, action: PendingAction, event: BallotNews, at: datetime) -> None:
+    actions.put(action, "place_lost", None, at)
+    action = actions.by_id[action.pending_action_id]
+    if not action.open or action.shown_at is not None:
+        return
+    if event.address is None or not ask_instead(actions, action, event.address, at, only_to=event.only_to):
+        close_undelivered(actions, action.pending_action_id, at, later=True)

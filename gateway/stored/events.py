@@ -124,6 +124,10 @@ class BallotNews:
     remark: str | None = None
     voter: str = ""
     """The written form of the voting person: the approver, or a member of the place that approves."""
+    address: Address | None = None
+    """The next place for a lost question, where the place of the question refused it."""
+    only_to: str = ""
+    """The platform's id of the only person to see the question there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +142,34 @@ class BallotUpdate:
     """``ended``: the fields of the action about the end. ``answer``: the `key` and the `values` of a sentence."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartMoved:
+    """A part refused by its place, to be sent in another place. Handed over to the conversation of the other place."""
+
+    event_id: str
+    item: Mapping[str, Json]
+    """The part for the other place, as an `OutboxItem`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewsMissed:
+    """News with no place to be told, for the person's next message. Handed over to the person's own conversation."""
+
+    event_id: str
+    address: Address
+    """The place of the action. In groups the news may be told only there."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonWrote:
+    """A person with missed news has written. Handed over to the person's own conversation."""
+
+    event_id: str
+    address: Address
+    """The place of the message."""
+
+
 InternalEvent: TypeAlias = (
     ActionDeadline
     | DecisionRequested
@@ -148,7 +180,11 @@ InternalEvent: TypeAlias = (
     | BallotAsked
     | BallotNews
     | BallotUpdate
+    | PartMoved
+    | NewsMissed
+    | PersonWrote
 )
+HandedOver: TypeAlias = BallotAsked | BallotNews | BallotUpdate | PartMoved | NewsMissed | PersonWrote
 
 _INTERNAL: Final = frozenset(
     {
@@ -164,7 +200,7 @@ _INTERNAL: Final = frozenset(
             "settled",
             "again",
         ),
-        *("follow_up", "ballot", "ballot_news", "ballot_update"),
+        *("follow_up", "ballot", "ballot_news", "ballot_update", "part_moved", "missed", "wrote"),
     }
 )
 
@@ -235,6 +271,13 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
             }
         case BallotAsked() | BallotNews() | BallotUpdate():
             return _ballot_body(event)
+        case PartMoved():
+            return {"kind": "part_moved", "event_id": event.event_id, "item": dict(event.item)}
+        case NewsMissed():
+            address = address_to_json(event.address)
+            return {"kind": "missed", "event_id": event.event_id, "address": address, "text": event.text}
+        case PersonWrote():
+            return {"kind": "wrote", "event_id": event.event_id, "address": address_to_json(event.address)}
 
 
 def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
@@ -284,6 +327,14 @@ def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
             )
         case "ballot" | "ballot_news" | "ballot_update" as kind:
             return _ballot_event(kind, body)
+        case "part_moved":
+            return PartMoved(event_id=_text(body, "event_id"), item=_object(body, "item"))
+        case "missed":
+            address = address_from_json(body.get("address"))
+            return NewsMissed(event_id=_text(body, "event_id"), address=address, text=_text(body, "text"))
+        case "wrote":
+            address = address_from_json(body.get("address"))
+            return PersonWrote(event_id=_text(body, "event_id"), address=address)
         case _:
             return event_from_json(dict(body))
 
@@ -306,18 +357,17 @@ def _ballot_body(event: BallotAsked | BallotNews | BallotUpdate) -> dict[str, Js
                 "parser_version": event.parser_version,
                 "remark": event.remark,
                 "voter": event.voter,
+                **({"address": address_to_json(event.address)} if event.address is not None else {}),
+                **({"only_to": event.only_to} if event.only_to else {}),
             }
 
 
 def _ballot_event(
     kind: Literal["ballot", "ballot_news", "ballot_update"], body: Mapping[str, Json]
 ) -> BallotAsked | BallotNews | BallotUpdate:
-    event_id, action_id, what, record = _text(body, "event_id"), _text(body, "action_id"), body.get("what"), {}
-    if kind != "ballot_news":
-        held = body.get("record")
-        if not isinstance(held, dict):
-            raise ValueError("a stored event without record")
-        record = held
+    event_id, action_id, what = _text(body, "event_id"), _text(body, "action_id"), body.get("what")
+    record = _object(body, "record") if kind != "ballot_news" else {}
+    place = body.get("address")
     match kind, what:
         case "ballot", _:
             return BallotAsked(event_id=event_id, action_id=action_id, record=record)
@@ -334,6 +384,8 @@ def _ballot_event(
                 parser_version=str(body.get("parser_version", "")),
                 remark=_optional(body, "remark"),
                 voter=str(body.get("voter", "")),
+                address=address_from_json(place) if place is not None else None,
+                only_to=str(body.get("only_to", "")),
             )
     raise ValueError("not an event of a ballot")
 
@@ -341,6 +393,13 @@ def _ballot_event(
 def _text(body: Mapping[str, Json], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
+        raise ValueError(f"a stored event without {name}")
+    return value
+
+
+def _object(body: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = body.get(name)
+    if not isinstance(value, dict):
         raise ValueError(f"a stored event without {name}")
     return value
 

@@ -25,6 +25,8 @@ PEOPLE: Final = "people"
 """The prefix of `people`, for a prefetch."""
 REPEATED: Final = "repeated"
 """The prefix of `repeated`, for a prefetch."""
+MISSED: Final = "missed"
+"""The prefix of `missed`, for a prefetch."""
 MEMORIES: Final = ("summary", "entities", "relations")
 """The memories of a conversation; see `memory`."""
 ADMITTED: Final = "admitted/"
@@ -160,6 +162,23 @@ def repeated(conversation: str) -> str:
     Written by turns, sealed; deleted when another text comes, else after a day.
     """
     return f"{REPEATED}/{conversation}"
+
+
+def beside(conversation: str, who: object) -> str:
+    """Return the name of another conversation with the same bot: of an address, or a person's own.
+
+    On platforms where the chat's id is the person's id, a person's own conversation is the private chat.
+    """
+    return f"{conversation.partition('/')[0]}/{who}"
+
+
+def missed(conversation: str) -> str:
+    """Record: news of ended actions with no place to be told, for the next message of the person.
+
+    The conversation is the person's own; see `beside`. Written by the decision lane, sealed; deleted when told, else
+    after 30 days.
+    """
+    return f"{MISSED}/{conversation}"
 
 
 def streamed(conversation: str) -> str:

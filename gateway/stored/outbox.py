@@ -42,6 +42,12 @@ class OutboxItem:
     """The id of the answered event, for the log."""
     language: str = "en"
     """The language of a later message about this part, as a BCP 47 tag."""
+    reader: str = ""
+    """The person who may read the part in private, if a group refuses it. Empty in private chats."""
+    only_to: str = ""
+    """The platform's id of the only person to see the part in the group."""
+    refused_at: Json = None
+    """The address that refused the part before, as stored."""
 
     @classmethod
     def of(
@@ -59,6 +65,8 @@ class OutboxItem:
         finishes: str | None = None,
         cause: str,
         language: str,
+        reader: str = "",
+        only_to: str = "",
     ) -> OutboxItem:
         """Return the item of a rendered part."""
         return cls(
@@ -74,6 +82,8 @@ class OutboxItem:
             finishes=finishes,
             cause=cause,
             language=language,
+            reader=reader,
+            only_to=only_to,
         )
 
     @property
@@ -107,6 +117,9 @@ class OutboxItem:
             "language": self.language,
             **finishes,
             **listed,
+            **({"reader": self.reader} if self.reader else {}),
+            **({"only_to": self.only_to} if self.only_to else {}),
+            **({"refused_at": self.refused_at} if self.refused_at is not None else {}),
         }
 
     @classmethod
@@ -127,6 +140,9 @@ class OutboxItem:
             finishes=finishes if isinstance(finishes, str) else None,
             cause=cause if isinstance(cause, str) else None,
             language=str(body.get("language", "en")),
+            reader=str(body.get("reader", "")),
+            only_to=str(body.get("only_to", "")),
+            refused_at=body.get("refused_at"),
         )
 
 

@@ -108,6 +108,13 @@ class Ballot:
     address: Address | None = None
     state: Literal["named", "asked", "shown", "lost"] = "asked"
     """``named``: a stand-in, not asked yet. ``lost``: the person cannot be reached."""
+    instead: bool = False
+    """True for the question of the conversation itself, asked in another place because its own place refused it.
+
+    `person` is then only a name of this ballot.
+    """
+    only_to: str = ""
+    """The platform's id of the only person to see the question in a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +125,9 @@ class BallotOf:
     action_id: str
     people: tuple[str, ...]
     need: int
+    instead: str = ""
+    """The name of a ballot with `Ballot.instead`; empty for the question to an approver."""
+    only_to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +241,8 @@ class PendingAction:
     answer_window_seconds: float = 60.0
     requested_at: datetime
     shown_at: datetime | None = None
+    shown_in: str = ""
+    """The name of the ballot with the last showing, if asked instead in another place; empty: the own conversation."""
     expires_at: datetime | None = None
     decided_at: datetime | None = None
     decided_by: str | None = None
@@ -293,9 +305,14 @@ class PendingAction:
         return self.state == "pending"
 
     @property
+    def is_vote(self) -> bool:
+        """True for the question to an approver in the approver's own chat, or in a group that approves."""
+        return self.ballot_of is not None and not self.ballot_of.instead
+
+    @property
     def elsewhere(self) -> frozenset[str]:
         """The people with a question in another chat only."""
-        return frozenset(ballot.person for ballot in self.ballots)
+        return frozenset(ballot.person for ballot in self.ballots if not ballot.instead)
 
     def button(self, token_sha256: str) -> Token | None:
         """Return the button with this token, or None."""

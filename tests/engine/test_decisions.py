@@ -484,7 +484,7 @@ async def test_forwarded_stop_is_a_text_for_the_model(asked: ChatDriver, invoice
         event_ids=("forwarded",), address=where, person=ana, message_id="f", text="", command="stop", forwarded=True
     )
     await asked._take(forwarded)
-    assert any(message.text == "You said: /stop" for message in asked.messages)
+    assert any("> /stop" in message.text for message in asked.messages)
     assert len((await asked.engine.context.actions("agent/test:bot:ana")).open) == 1
 
 

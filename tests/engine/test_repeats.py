@@ -9,7 +9,7 @@ from gateway.stored import keys
 from gateway.testing import ScriptedProvider
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, rig
+from tests.engine.rig import Rig, code_of, rig
 
 AWAY = "I am out of office."
 NOTE = say("repeated", "en")
@@ -65,6 +65,21 @@ async def test_questions_and_their_answers_are_not_counted(chat: Rig, invoices: 
     for _ in range(8):
         await answers(chat, "/pending")
     assert NOTE not in chat.platform.texts()
+
+
+async def test_word_that_is_no_longer_answered_still_decides(chat: Rig, invoices: Invoices) -> None:
+    for word in ("yes", "no"):
+        assert (await answers(chat, *[word] * 6))[-1] == NOTE
+        await answers(chat, "delete 1", word)
+        assert invoices.deleted == ["1"], word
+        await chat.advance(700)
+
+
+async def test_codes_and_presses_between_are_not_counted(chat: Rig, invoices: Invoices) -> None:
+    for number in range(7):
+        await answers(chat, f"delete {number}")
+        await answers(chat, f"NO {code_of(chat.platform.texts()[-1])}" if number % 2 else "no")
+    assert NOTE not in chat.platform.texts() and invoices.deleted == []
 
 
 async def test_calls_of_own_code_are_always_answered(invoices: Invoices) -> None:

@@ -48,6 +48,8 @@ class Sent:
     blocks: list[dict[str, Any]]
     edits: int = 0
     metadata: dict[str, Any] | None = None
+    only_to: str | None = None
+    """The only person to see an ephemeral message."""
 
     @property
     def buttons(self) -> dict[str, dict[str, Any]]:
@@ -121,6 +123,12 @@ class FakeSlack:
         """The scopes of the bot's token, as in each answer; None: the answers have none."""
         self.scopes |= {"files:read", "files:write"}
         self.scope_missing: set[str] = set()
+        self.whispers: list[Sent] = []
+        """The ephemeral messages of the app."""
+        self.refusing: dict[tuple[str, str | None], str] = {}
+        """Channel and thread -> the error of each new message; a thread of None is the whole channel."""
+        self.no_direct: dict[str, str] = {}
+        """Person -> the error of opening a private conversation: user_disabled, cannot_dm_bot."""
         self.unreachable: dict[str, str] = {}
         """Channel -> the error for any author there: not_in_channel, is_archived."""
         self._retry_seconds = retry_seconds
@@ -257,6 +265,7 @@ class FakeSlack:
         *,
         thread: str | None = None,
         files: list[dict[str, Any]] | None = None,
+        attachments: list[dict[str, Any]] | None = None,
     ) -> str:
         """A person writes; the message's ts. A mention of the app in a channel comes twice, as on Slack."""
         ts = self.next_ts()
@@ -272,6 +281,8 @@ class FakeSlack:
             message |= {"thread_ts": thread, "parent_user_id": self.bot_user if root else user}
         if files is not None:
             message |= {"subtype": "file_share", "files": files}
+        if attachments is not None:
+            message["attachments"] = attachments
         if self._homes.get(user, self.team) != self.team:
             message |= {"user_team": self._homes[user], "source_team": self._homes[user]}
         await self.event({"type": "message", **message, "channel_type": kind, "event_ts": ts})
@@ -310,7 +321,7 @@ class FakeSlack:
             "type": "message",
             "message_ts": message.ts,
             "channel_id": message.channel,
-            "is_ephemeral": False,
+            "is_ephemeral": message.only_to is not None,
         }
         if message.thread is not None:
             shown["thread_ts"] = container["thread_ts"] = message.thread
@@ -328,6 +339,9 @@ class FakeSlack:
             "response_url": f"{self.url}/actions/{press_id}",
             "actions": [{**element, "block_id": "b", "action_ts": self.next_ts()}],
         }
+        if message.only_to is not None:  # https://docs.slack.dev/reference/interaction-payloads/block_actions-payload
+            assert by == message.only_to
+            del payload["message"]
         await self._deliver("interactive", payload, urlencode({"payload": json.dumps(payload)}).encode())
         return press
 
@@ -494,11 +508,28 @@ class FakeSlack:
         channel = self._place(arguments.get("channel"))
         check_message(arguments)
         thread = arguments.get("thread_ts")
+        self._check_open(channel, thread)
         message = Sent(channel, self.next_ts(), arguments.get("text", ""), thread, arguments.get("blocks") or [])
         message.metadata = arguments.get("metadata")
         self.sent.append(message)
         self.statuses.pop((channel, str(thread)), None)
         return {"channel": channel, "ts": message.ts, "message": {"text": message.text, "ts": message.ts}}
+
+    def _check_open(self, channel: str, thread: str | None) -> None:
+        for place in (thread, None):
+            if error := self.refusing.get((channel, place)):
+                raise Refused(error)
+
+    def _whisper(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """https://docs.slack.dev/reference/methods/chat.postEphemeral: no id for chat.update, and no metadata."""
+        channel, user = self._place(arguments.get("channel")), arguments.get("user")
+        if user not in self._names:
+            raise Refused("user_not_in_channel")
+        check_message(arguments)
+        message = Sent(channel, self.next_ts(), arguments.get("text", ""), None, arguments.get("blocks") or [])
+        message.only_to = user
+        self.whispers.append(message)
+        return {"message_ts": message.ts}
 
     def _update(self, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._place(arguments.get("channel"))
@@ -544,6 +575,8 @@ class FakeSlack:
     def _open(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments.get("users") not in self._names:
             raise Refused("user_not_found")
+        if error := self.no_direct.get(arguments["users"]):
+            raise Refused(error)
         return {"channel": {"id": self.direct(arguments["users"])}}
 
     def _upload_url(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -556,6 +589,7 @@ class FakeSlack:
 
     def _complete(self, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._place(arguments.get("channel_id"))
+        self._check_open(channel, arguments.get("thread_ts"))
         files = [self._kept.get(named["id"]) for named in arguments["files"]]
         for file in files:
             if file is None or file.content is None:
@@ -611,6 +645,7 @@ class FakeSlack:
 METHODS = {
     "auth.test": "_auth_test",
     "chat.delete": "_delete",
+    "chat.postEphemeral": "_whisper",
     "chat.postMessage": "_post",
     "chat.update": "_update",
     "conversations.history": "_history",

@@ -124,6 +124,8 @@ class FakeTelegram:
         self._chats: dict[int, Chat] = {}
         self._threads: dict[int, set[int]] = defaultdict(set)
         self._unreachable: dict[int, Refusal] = {}
+        self.refusing: dict[tuple[int, int | None], str] = {}
+        """Chat and topic -> the description of the refusal of each new message; a topic of None is the whole chat."""
         self._messages: dict[tuple[int, int], Message] = {}
         self._presses: dict[str, Press] = {}
         self._files: dict[str, File] = {}
@@ -222,6 +224,16 @@ class FakeTelegram:
         chat = Chat(-1_000_000_000_000 - next(self._ids), "supergroup", title)
         self._chats[chat.id] = chat
         return chat
+
+    def topic_closes(self, chat: Chat, thread: int) -> None:
+        self.refusing[chat.id, thread] = "Bad Request: TOPIC_CLOSED"
+
+    def topic_is_deleted(self, chat: Chat, thread: int) -> None:
+        self._threads[chat.id].discard(thread)
+
+    def takes_rights(self, chat: Chat) -> None:
+        """Only admins may write in the group."""
+        self.refusing[chat.id, None] = "Bad Request: not enough rights to send text messages to the chat"
 
     def topic(self, chat: Chat) -> int:
         """Add a topic to a forum. Returns the message_thread_id."""
@@ -607,6 +619,9 @@ class FakeTelegram:
     def _send(self, call: Call, chat: Chat, **fields: Any) -> dict[str, Any]:
         keyboard = check_keyboard(call.arguments.get("reply_markup"))
         thread = call.arguments.get("message_thread_id")
+        for place in (thread, None):
+            if refused := self.refusing.get((chat.id, None if place is None else int(place))):
+                raise Refusal(400, refused)
         message = self._put(chat, self.bot, thread=None if thread is None else int(thread), **fields)
         message.show(keyboard)
         self.sent.append(message)

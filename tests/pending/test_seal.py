@@ -69,6 +69,7 @@ OTHER: dict[str, Any] = {
     "answer_window_seconds": 61.0,
     "requested_at": NOW + timedelta(microseconds=1),
     "shown_at": NOW,
+    "shown_in": "instead:telegram:1:-5",
     "expires_at": NOW,
     "detail": "tampered",
     "decided_at": NOW,

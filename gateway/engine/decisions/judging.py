@@ -23,6 +23,7 @@ from channels import (
     Person,
     Reply,
 )
+from gateway.engine import missed_news
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
 from gateway.engine.delivery.reports import LostMessage, record_report
@@ -62,9 +63,13 @@ from gateway.stored.events import (
     DecisionRequested,
     FollowUp,
     InternalEvent,
+    NewsMissed,
     Notification,
+    PartMoved,
+    PersonWrote,
     is_note,
 )
+from gateway.stored.outbox import OutboxItem
 from gateway.tools.escape import plain
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import FALLBACK, say
@@ -109,7 +114,7 @@ class Judge:
         Raises StoreError, and any other error for an event that cannot be processed.
         """
         if not isinstance(event, Event):
-            return await self._judge_internal(waiting, event)
+            return await self._judge_internal(waiting, event, transaction)
         judgement = await self._limited(await self._judge_event(waiting, event, transaction), event)
         if not judgement.decided and isinstance(event, Message) and event.votes_only:
             return Judgement(None, decided=True)  # no turn reads it
@@ -146,8 +151,19 @@ class Judge:
             case _:
                 raise ValueError("an unknown kind of event")
 
-    async def _judge_internal(self, waiting: Waiting, event: InternalEvent) -> Judgement:
+    async def _judge_internal(self, waiting: Waiting, event: InternalEvent, transaction: Transaction) -> Judgement:
         at = waiting.stamp
+        match event:
+            case PartMoved():
+                item = OutboxItem.from_json(event.item)
+                transaction.parts.append(self._context.parts.queued(waiting.conversation, item))
+                return Judgement(None, decided=True)
+            case NewsMissed():
+                await missed_news.keep(self._context, transaction, waiting.conversation, event)
+                return Judgement(None, decided=True)
+            case PersonWrote():
+                await missed_news.hand_over(self._context, transaction, waiting.conversation, event, at)
+                return Judgement(None, decided=True)
         if isinstance(event, Notification):
             actions = await self._context.actions(waiting.conversation)
             actions.says.append(OutgoingReply(reply=event.reply))

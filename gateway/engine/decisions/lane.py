@@ -25,7 +25,15 @@ from gateway.pending.seal import SEAL_FAILED
 from gateway.store.errors import StoreError
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, Incoming, Waiting
-from gateway.stored.events import FollowUp, InternalEvent, Notification, event_of
+from gateway.stored.events import (
+    FollowUp,
+    InternalEvent,
+    NewsMissed,
+    Notification,
+    PartMoved,
+    PersonWrote,
+    event_of,
+)
 
 log = logging.getLogger("askfirst.decisions")
 
@@ -131,7 +139,12 @@ class Decisions:
                 cause = event_id_of(waiting)
                 language = self._context.language(event.person if event is not None else None, actions.language)
                 transaction.parts += self._context.parts.render(
-                    conversation, address, actions.says, cause=cause, language=language
+                    conversation,
+                    address,
+                    actions.says,
+                    cause=cause,
+                    language=language,
+                    reader=actions.reader(event.person if event is not None else None),
                 )
         if event is not None:
             channel = self._context.channels.get(event.address.channel)
@@ -186,5 +199,7 @@ def _address(actions: ConversationActions, stored: Event | InternalEvent) -> Add
     """
     if isinstance(stored, Event | Notification | FollowUp):
         return stored.address
+    if isinstance(stored, PartMoved | NewsMissed | PersonWrote):
+        return None
     action = actions.get(stored.action_id)
     return action.address if action is not None else actions.index.address

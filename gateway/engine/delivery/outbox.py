@@ -7,16 +7,18 @@ Dead letters are parts that reach no person: kept for an operator, while the act
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from channels import Address, Channel, OptedOut, Part, Person, Receipt, Unreachable
+from channels import OptedOut, Person, Receipt, Unreachable
 from gateway.access.suppression import opt_out, unreachable
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery import attempt_state, reports
 from gateway.engine.delivery.attempt_state import AttemptRecord
+from gateway.engine.delivery.outgoing import OutgoingPart
+from gateway.engine.delivery.rerouting import OtherPlace, keep_outcome, move_question, moved_part
 from gateway.engine.delivery.visible_log import bot_line
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import cause_of_part, tell_failed
@@ -30,28 +32,7 @@ from gateway.store.types import Dead, Lease, QueuedPart
 from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingPart:
-    """A part during delivery. `address` and `part` are decoded once from the item."""
-
-    record: AttemptRecord
-    item: OutboxItem
-    address: Address
-    part: Part
-    channel: Channel
-    durations_ms: list[float] = field(default_factory=list)
-    """The durations of this worker's calls for the part."""
-
-    @property
-    def queued(self) -> QueuedPart:
-        """The part as stored in the outbox."""
-        return self.record.queued
-
-    @property
-    def is_harmless(self) -> bool:
-        """True if a duplicate does no harm: all buttons of a prompt stay valid, and a repeated edit shows the same."""
-        return bool(self.item.shows) or self.item.edits is not None or self.item.finishes is not None
+log = logging.getLogger("askfirst.delivery")
 
 
 _MOST_DEAD = 500
@@ -65,6 +46,8 @@ class Outbox:
         self._context, self._lease = context, lease
         self.given_back = False
         """The lane was released before the last part: the worker stops."""
+        self.gone: set[str] = set()
+        """The ids of later parts taken out together with an earlier part."""
 
     def died(self, queued: QueuedPart) -> bool:
         """Return True if the previous worker may have died during a call of this part."""
@@ -137,15 +120,42 @@ class Outbox:
         await actions.write(transaction)
         cause, language = str(item.cause), context.language_of(actions)
         transaction.parts += context.parts.render(
-            queued.conversation, out.address, actions.says, cause=cause, language=language
+            queued.conversation,
+            out.address,
+            actions.says,
+            cause=cause,
+            language=language,
+            reader=actions.reader(None),
         )
 
     async def drop(self, queued: QueuedPart) -> None:
         """Take out an unsent part, without a dead letter."""
         await self._context.commit(self._taking_out(queued))
 
-    async def give_up(self, record: AttemptRecord, reason: str, *, forged: bool = False) -> None:
-        """Take out a part as a dead letter. The later parts stay."""
+    async def move(self, out: OutgoingPart, place: OtherPlace, why: str) -> None:
+        """Take out a part refused by its place, and hand the part, or its question, over to another place.
+
+        The waiting parts of the same question are taken out too.
+        """
+        queued, asks = out.queued, frozenset(out.item.asks)
+        beside = [each for each in self._later(queued) if not asks.isdisjoint(OutboxItem.from_json(each.body).asks)]
+        self.gone.update(each.part_id for each in beside)
+        for attempt in attempts():
+            async with attempt:
+                transaction = self._taking_out(queued)
+                transaction.sent += [each.part_id for each in beside]
+                if asks:
+                    await move_question(transaction, self._context, out, place)
+                elif (moved := await moved_part(self._context, out, place)) is not None:
+                    transaction.hand_over.append(moved)
+                for each in (queued, *beside):
+                    reports.forget(transaction, self._context, each)
+                    attempt_state.forget(transaction, self._context, each)
+                await self._context.commit(transaction)
+        log.info("%s takes no message (%s): tried elsewhere", queued.conversation, why)
+
+    async def give_up(self, record: AttemptRecord, reason: str, *, forged: bool = False, nowhere: bool = False) -> None:
+        """Take out a part as a dead letter. The later parts stay. `nowhere`: no place takes the part."""
         queued = record.queued
         edit = OutboxItem.from_json(queued.body).edits is not None
         for attempt in attempts():
@@ -153,7 +163,13 @@ class Outbox:
                 transaction = self._taking_out(queued)
                 perhaps_seen = not edit and await record.state() != "none"
                 await dead_letter(
-                    transaction, self._context, [queued], reason, perhaps_seen=perhaps_seen, forged=forged
+                    transaction,
+                    self._context,
+                    [queued],
+                    reason,
+                    perhaps_seen=perhaps_seen,
+                    forged=forged,
+                    nowhere=nowhere,
                 )
                 await self._context.commit(transaction)
         tell_failed(self._context.events, queued, reason)
@@ -182,10 +198,16 @@ class Outbox:
 
     def _taking_out(self, queued: QueuedPart) -> Transaction:
         lease = self._lease
-        last = queued is lease.parts[-1]
+        last = all(each.part_id in self.gone for each in self._later(queued))
         return Transaction(
             partition=lease.partition, lease=lease, sent=[queued.part_id], finish="done" if last else None
         )
+
+    def _later(self, queued: QueuedPart) -> Sequence[QueuedPart]:
+        """Return the parts of the lease behind a part; all for a note that is not of the lease itself."""
+        parts = self._lease.parts
+        number = next((number for number, each in enumerate(parts, start=1) if each is queued), 0)
+        return parts[number:]
 
 
 async def dead_letter(
@@ -197,19 +219,23 @@ async def dead_letter(
     refusal: OptedOut | Unreachable | None = None,
     perhaps_seen: bool = False,
     forged: bool = False,
+    nowhere: bool = False,
 ) -> None:
     """Make these parts of a conversation dead letters in the transaction, and end the actions of the parts.
 
     `refusal`: the platform lets no message through to the conversation. The conversation goes on the suppression list,
     and the actions of an opted-out person are withdrawn. `perhaps_seen`: the part may have arrived all the same.
-    `forged`: the part has no valid seal, so the actions end as tampered.
+    `forged`: the part has no valid seal, so the actions end as tampered. `nowhere`: no place takes the part, so the
+    requester reads about the ends of actions with their next message.
     """
-    conversation = parts[0].conversation
+    conversation, nowhere = parts[0].conversation, nowhere or isinstance(refusal, Unreachable)
     for queued in parts:
         if refusal is None or _is_missed(queued):
             transaction.dead.append(Dead(dead_id=queued.part_id, conversation=conversation, reason=reason, part=queued))
         reports.forget(transaction, context, queued)
         attempt_state.forget(transaction, context, queued)
+        if nowhere:
+            await keep_outcome(transaction, context, queued)
     asks = [action_id for queued in parts for action_id in OutboxItem.from_json(queued.body).asks]
     if not asks and refusal is None and not perhaps_seen:
         return
@@ -223,7 +249,7 @@ async def dead_letter(
             end_tampered(actions, action, was_running=False)
             context.alarms.sound(actions.by_id[action_id], "forged")
         else:
-            close_undelivered(actions, action_id, actions.now)
+            close_undelivered(actions, action_id, actions.now, later=nowhere)
     match refusal:
         case OptedOut():
             withdraw(actions, _only_person(parts[0]), actions.now)
@@ -234,7 +260,12 @@ async def dead_letter(
     if refusal is None:
         address, language = actions.index.address, context.language_of(actions)
         transaction.parts += context.parts.render(
-            conversation, address, actions.says, cause="put aside", language=language
+            conversation,
+            address,
+            actions.says,
+            cause="put aside",
+            language=language,
+            reader=actions.reader(None),
         )
 
 

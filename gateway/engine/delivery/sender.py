@@ -23,6 +23,7 @@ from channels import (
     MissingSetting,
     OptedOut,
     Part,
+    PlaceRefused,
     Receipt,
     Reply,
     SendError,
@@ -55,7 +56,9 @@ from gateway.engine.delivery.attempt_state import (
     warned,
 )
 from gateway.engine.delivery.links import make_link
-from gateway.engine.delivery.outbox import Outbox, OutgoingPart
+from gateway.engine.delivery.outbox import Outbox
+from gateway.engine.delivery.outgoing import OutgoingPart
+from gateway.engine.delivery.rerouting import next_place
 from gateway.engine.leases import HeldLease, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import cause_of_part
@@ -106,7 +109,8 @@ class _Lane:
 
     async def run(self) -> None:
         for queued in self._lease.parts:
-            await self._deliver(AttemptRecord(self._context, self._lease, queued))
+            if queued.part_id not in self._outbox.gone:
+                await self._deliver(AttemptRecord(self._context, self._lease, queued))
             if self._outbox.given_back:
                 return
 
@@ -353,11 +357,19 @@ class _Lane:
 
     async def _failed(self, out: OutgoingPart, error: SendError) -> None:
         """Take the step of `plan_after_failure` after this error of a call."""
-        queued = out.queued
+        queued, edits = out.queued, out.item.edits is not None or out.item.takes_away
+        if isinstance(error, PlaceRefused | Unreachable) and not (edits or out.part.droppable):
+            try:
+                place = await next_place(self._context, out, error)
+            except SendError as away:  # the next place may be found later
+                error, place = away, None
+            if place is not None:
+                await self._outbox.move(out, place, error.code)
+                return
         match plan_after_failure(
             error,
             droppable=out.part.droppable,
-            edits=out.item.edits is not None or out.item.takes_away,
+            edits=edits,
             failures=self._lease.tries,
             reports=out.channel.capabilities.reports,
         ):
@@ -366,7 +378,7 @@ class _Lane:
             case Suppress(refusal):
                 await self._outbox.suppress(refusal)
             case GiveUp(reason):
-                await self._outbox.give_up(out.record, reason)
+                await self._outbox.give_up(out.record, reason, nowhere=isinstance(error, PlaceRefused))
             case Wait(seconds=seconds, why=why, failed=failed):
                 if isinstance(error, Ambiguous):
                     await out.record.change(unanswered)

@@ -339,7 +339,12 @@ class ActionExecutor:
         if action.address is not None:
             cause = action_event_id(action.pending_action_id)
             transaction.parts += self._context.parts.render(
-                action.conversation, action.address, actions.says, cause=cause, language=action.language
+                action.conversation,
+                action.address,
+                actions.says,
+                cause=cause,
+                language=action.language,
+                reader=actions.reader(None),
             )
 
     async def _give_back(self, lease: Lease, *, again: bool = False, after_seconds: float | None = None) -> None:

@@ -111,7 +111,8 @@ class Addressing:
         most = self._context.bot.group_context
         if not most or message.person is None or not message.text.strip():
             return
-        line = [message.message_id or "", f"{_short(_name(message.person))}: {_short(message.text)}"]
+        writes = " (forwarded)" if message.forwarded else ""
+        line = [message.message_id or "", f"{_short(_name(message.person))}{writes}: {_short(message.text)}"]
 
         def with_message(stored: Json) -> Json:
             lines = _lines(stored)

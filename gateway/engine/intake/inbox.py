@@ -233,7 +233,7 @@ class Inbox:
         language = self._context.language(event.person)
         if not isinstance(event, Message) or event.command == "stop":
             return decides(event, language)
-        if event.command in OVERTAKING:
+        if event.command in OVERTAKING and not event.forwarded:
             return True
         if not decides(event, language):
             return False
@@ -241,24 +241,30 @@ class Inbox:
         return read.kind != "sealed" or bool(named_actions(read.index, event, language))
 
     async def _admitted(self, event: Event) -> Event | None:
-        """Return the event of a person who may talk, or of a member's vote for a place. None for any other."""
+        """Return the event of a person who may talk, or the vote of an approver in a group. None for any other."""
         if event.person is None and isinstance(event, _OF_A_PERSON):
             return None
         if await self._strangers.may_talk(event.person):
             return event
-        if not await self._votes_for_place(event):
+        if not await self._votes_in_group(event):
             return None
         return replace(event, votes_only=True) if isinstance(event, Message) else event
 
-    async def _votes_for_place(self, event: Event) -> bool:
-        """Return True for an answer to a question put to this group. The allow-list need not name the person."""
+    async def _votes_in_group(self, event: Event) -> bool:
+        """Return True for an answer to a question put to this group, or to this person in this group.
+
+        The allow-list need not name the person.
+        """
         answers = isinstance(event, ButtonPress) or (isinstance(event, Message) and event.command is None)
         if not answers or event.person is None or not event.address.group:
             return False
         conversation = await self._conversation(event)
         asked = (await self._context.load_index(conversation)).index.open
-        around = [place_around(entry.approvers, event.address, event.person, conversation) for entry in asked]
-        return any(around) and await self._decides(event, conversation)
+        rules = [entry.approvers for entry in asked]
+        is_asked = any(
+            str(event.person) in rule or place_around(rule, event.address, event.person, conversation) for rule in rules
+        )
+        return is_asked and await self._decides(event, conversation)
 
     async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:
         """Return True for an event above the rate of the person, the place or all together. It is not stored.

@@ -74,6 +74,7 @@ class TurnConcluder:
             language=ending.language,
             streamed=ending.streamed,
             in_place=ending.in_place,
+            reader=str(turn.person),
         )
         return ending.transaction
 

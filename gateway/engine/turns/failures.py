@@ -189,7 +189,13 @@ class FailurePolicy:
             transaction.deletes.append(keys.streamed(place))
         says = await self._told(turn, say("model_down", language))
         transaction.parts += self._context.parts.render(
-            place, turn.address, says, cause=turn.cause, language=language, streamed=streamed
+            place,
+            turn.address,
+            says,
+            cause=turn.cause,
+            language=language,
+            streamed=streamed,
+            reader=str(turn.person),
         )
 
     async def _told(self, turn: RunningTurn, text: str) -> list[OutgoingReply]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.engine.calls import Results
 from gateway.engine.context import EngineContext
+from gateway.engine.missed_news import MissedNews
 from gateway.engine.turns.attachments import Attachments
 from gateway.engine.turns.expenses import BookedExpenses
 from gateway.engine.turns.feature import TurnFeature
@@ -43,6 +44,7 @@ FEATURES: Final[Sequence[type[TurnFeature]]] = (
     FollowUps,
     EndedLinks,
     LongAnswers,  # before the questions: only the bot's own answers become files
+    MissedNews,
     Questions,  # last of what is said: questions stand under the answer
     Live,  # after all: the first of what is said takes the place of the preview
 )

@@ -21,6 +21,7 @@ from channels import (
     MissingSetting,
     OpenMedia,
     Person,
+    PlaceRefused,
     RateLimited,
     Receipt,
     Reply,
@@ -144,7 +145,11 @@ async def test_unreachable_places_and_missing_messages_are_told_apart(slack: Fak
         *(({"error": code}, Unreachable, code) for code in ("channel_not_found", "not_in_channel", "is_archived")),
         *(
             ({"error": code}, Undeliverable, code)
-            for code in ("msg_too_long", "invalid_blocks", "restricted_action", "missing_scope")
+            for code in ("msg_too_long", "invalid_blocks", "missing_scope", "message_not_found")
+        ),
+        *(
+            ({"error": code}, PlaceRefused, code)
+            for code in ("restricted_action", "restricted_action_read_only_channel", "thread_locked")
         ),
         ({"error": "ratelimited", "status": 429}, RateLimited, "ratelimited"),
         ({"status": 500}, Unavailable, "http_500"),

@@ -148,6 +148,9 @@ def test_ordinary_words_stay_answers(name: str, text: str) -> None:
 
 def test_forwarded_words_are_not_the_persons_own() -> None:
     assert message("whatsapp often forwarded").forwarded and not message("whatsapp text").forwarded
+    for text in ("hello", "/new", "STOP", "yes"):  # no command and no opt-out
+        found = message("whatsapp forwarded", Body=text)
+        assert (found.text, found.command, found.forwarded) == (text, None, True)
 
 
 @pytest.mark.parametrize(
