@@ -143,7 +143,7 @@ def prompt(
             by_words = action.filed or not has_buttons
             answer = _joined(action, rules[action.pending_action_id] if shared is None else "", window, words=by_words)
             items.append("\n\n".join(filter(None, [lead + _asked(action, letters), answer])))
-            if action.standing is not None:
+            if action.standing is not None and not _is_offered_small(tokens, listed):
                 items.append(offered(action, action.standing, letters, by_button=tokens.standing is not None))
         else:
             items.append(lead + settled_note(action, at, note))
@@ -237,13 +237,20 @@ def _in_words(
     said = []
     if listed.total == 1:
         said = [_words(action, letters, beside_buttons=True) for _, action in numbered]
-        for action in actions:
-            if action.open and action.standing is not None and tokens.standing is not None:
-                said.append(f"{standing_label(action.standing, language)}: **{letters(yes)} {action.standing.code}**.")
+        for _, action in numbered:
+            if action.standing is not None and tokens.standing is not None:
+                said.append(f"{standing_label(action.standing, language)}: **{yes} {action.standing.code}**.")
+            elif action.standing is not None:
+                said.append(offered(action, action.standing, letters))
     elif numbered:
         codes = ", ".join(f"{number} {action.code}" for number, action in numbered)
         said = [say("prompt_codes", language, letters, yes_word=yes, no_word=no, codes=codes)]
     return " ".join(filter(None, [*said, _numbers(actions, listed, letters)]))
+
+
+def _is_offered_small(tokens: ButtonTokens, listed: Listed) -> bool:
+    """Return True if a permission is offered behind the code of its question, for want of a button."""
+    return bool(tokens.each) and tokens.standing is None and listed.total == 1
 
 
 def _numbers(actions: Sequence[PendingAction], listed: Listed, letters: Callable[[str], str]) -> str:

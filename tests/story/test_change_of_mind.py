@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from channels.slack.channel import SlackChannel
 from channels.telegram.channel import TelegramChannel
-from channels.twilio.channel import SmsChannel
+from channels.twilio.channel import SmsChannel, WhatsAppChannel
 from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
 from gateway.agent.withdrawing import WITHDRAW_QUESTION
 from gateway.providers.base import Request, Response, ToolCall
@@ -22,7 +23,14 @@ from gateway.testing import ChatDriver, FakeClock
 from gateway.testing.driver import _ChatChannel
 
 CHATS = Path(__file__).with_name("changes")
-CAPABILITIES = {"telegram": TelegramChannel.capabilities, "sms": SmsChannel.capabilities}
+CAPABILITIES = {
+    "telegram": TelegramChannel.capabilities,
+    "sms": SmsChannel.capabilities,
+    "slack": SlackChannel.capabilities,
+    "whatsapp": WhatsAppChannel.capabilities,
+}
+READS_AS = {"slack": "telegram"}
+"""Platform -> the platform with the same texts."""
 QUESTION = {
     "en": "Book a table for {people} on {day} at {time}?",
     "de": "Einen Tisch für {people} am {day} um {time} reservieren?",
@@ -78,7 +86,9 @@ def script_of(language: str) -> list[tuple[str, str]]:
     return [(said, answer) for said, _, answer in (line.partition(" => ") for line in lines)]
 
 
-@pytest.mark.parametrize("platform", CAPABILITIES)
+@pytest.mark.parametrize(
+    "platform", ["telegram", "sms", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("slack", "whatsapp"))]
+)
 @pytest.mark.parametrize("language", QUESTION)
 async def test_change_of_mind_ends_with_one_question(
     language: str, platform: str, monkeypatch: pytest.MonkeyPatch
@@ -106,5 +116,6 @@ async def test_change_of_mind_ends_with_one_question(
     shown = "\n\n".join(read) + "\n"
     for number, code in enumerate(codes):
         shown = shown.replace(code, f"{number:04}")
-    if platform == "telegram" or language == "en":
-        assert shown == (CHATS / f"{language}-{platform}.txt").read_text(encoding="utf-8")
+    reads_as = READS_AS.get(platform, platform)
+    if reads_as == "telegram" or (language, platform) == ("en", "sms"):
+        assert shown == (CHATS / f"{language}-{reads_as}.txt").read_text(encoding="utf-8")
