@@ -58,6 +58,7 @@ from gateway.tools.pending_action import PendingAction
 from gateway.tools.stash import stash_pending
 
 if typing.TYPE_CHECKING:
+    from gateway.access.chat_users import ChatUser
     from gateway.app import Gateway
     from gateway.cache.stored import StoreCache
     from gateway.config.settings import Settings
@@ -80,6 +81,7 @@ __all__ = [
     "CacheStats",
     "CancellationToken",
     "ChannelAgent",
+    "ChatUser",
     "CoherenceConfig",
     "Confirm",
     "ConversationMemory",
@@ -142,6 +144,7 @@ __all__ = [
 ]
 
 _SERVER = {
+    "ChatUser": "gateway.access.chat_users",
     "Gateway": "gateway.app",
     "MCPServer": "gateway.mcp",
     "Settings": "gateway.config.settings",

@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp import web
 
 from channels import (
+    Address,
     AskfirstError,
     Channel,
     Json,
@@ -28,9 +29,9 @@ from channels import (
 from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
-from channels.webchat.parse import address_of
 from gateway.access import AllowList
 from gateway.access.approvers import check_approvers, check_channels
+from gateway.access.chats import ChatLists
 from gateway.access.reached import reached_limits
 from gateway.access.sessions import ChatSessions
 from gateway.agent import Agent
@@ -60,7 +61,9 @@ from gateway.stored import keys
 from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Ready, RefusalMonitor, Webhooks, asgi, receive, web_app
 from gateway.web.chat import ChatPage, add_chat
+from gateway.web.chat_theme import Theme
 from gateway.web.chat_uploads import uploaded
+from gateway.web.chat_visitors import ChatUserHook
 from gateway.wording import say, speaking
 from gateway.wording.own import typed_words
 
@@ -79,8 +82,10 @@ class Gateway:
 
     ``async with Gateway(bot) as gateway:`` starts the gateway. The application of `aiohttp_app` starts the gateway by
     itself, and `webhook` takes requests from any other server. `chat` adds the page ``/chat``, and `console` the live
-    feed beside the page. `way` is the way the platforms' messages come in; by default each channel's settings decide.
-    `metrics_host` is the address of the port ``ASKFIRST_METRICS_PORT``, if set.
+    feed beside the page. `chat_user` adds the page too. This async function gets each request of the page for a
+    message, a press, a file or a stream, and returns who is logged in; None: an anonymous visitor. `way` is the way the
+    platforms' messages come in; by default each channel's settings decide. `metrics_host` is the address of the port
+    ``ASKFIRST_METRICS_PORT``, if set.
     """
 
     @checked
@@ -92,6 +97,7 @@ class Gateway:
         role: Role = "all",
         way: ServeWay = "auto",
         chat: bool = False,
+        chat_user: ChatUserHook | None = None,
         console: bool = False,
         chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
         metrics_host: str = "127.0.0.1",
@@ -110,10 +116,8 @@ class Gateway:
             name: load(name).from_settings(self.settings.channel_settings(name), way=comes)
             for name, comes in self.ways.items()
         }
-        self._webchat: WebChatChannel | None = None
-        if chat:
-            self._webchat = WebChatChannel(keys=[_derived(key, "web chat") for key in home.keys], hosts=chat_hosts)
-            self.channels[WebChatChannel.name] = self._webchat
+        self._chat_user, self._theme = chat_user, Theme.of(self.settings)
+        self._webchat = self._page_of(home.keys, chat_hosts) if chat or chat_user is not None else None
         allowed = AllowList(self.settings.allow or ())
         self._check(allowed, refuse=not console)
         self.log_key = _derived(home.keys[0], "log")
@@ -142,6 +146,12 @@ class Gateway:
         self._platforms, self._webhooks = Platforms(self.channels, self.engine, self.ways), Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
+
+    def _page_of(self, secrets: Sequence[bytes], hosts: Sequence[str]) -> WebChatChannel:
+        """Add the channel of the chat page."""
+        derived, origins = [_derived(key, "web chat") for key in secrets], self.settings.chat_origins
+        page = self.channels[WebChatChannel.name] = WebChatChannel(keys=derived, hosts=hosts, origins=origins)
+        return page
 
     def _check(self, allowed: AllowList, *, refuse: bool) -> None:
         """Check the tools and the wording of the bot against the channels. Raises MissingSetting and WrongOption."""
@@ -280,33 +290,37 @@ class Gateway:
             public_url=self.settings.public_url,
         )
         if self._webchat is not None:
-            chat = ChatPage(
-                channel=self._webchat,
-                watch=self._watch,
-                accept=self.engine.inbox.accept,
-                artifacts=context.artifacts,
-                charge=context.files.charge_upload,
-                keep_upload=context.files.keep_upload,
-                sessions=ChatSessions(context.store, context.rules.limits.sessions, context.reached),
-                streams=context.rules.limits.streams,
-                reached=partial(
-                    context.reached.note, "pages of the web chat", f"streams={context.rules.limits.streams}"
-                ),
-                now=utc_now,
-                title=self.bot.name,
-                language=self.bot.language,
-                greeting=self.bot.greeting,
-                wording=self.bot.wording,
-                public_url=self.settings.public_url,
-                events=self._events,
-                console=self.feed if self._console else None,
-            )
-            add_chat(app, chat)
+            add_chat(app, self._chat_page(self._webchat))
         if self.settings.metrics_port is None:
             self._metrics.add_to(app)
         if self._stack is None:
             app.cleanup_ctx.append(self._for_app)
         return app
+
+    def _chat_page(self, channel: WebChatChannel) -> ChatPage:
+        context = self.engine.context
+        return ChatPage(
+            channel=channel,
+            watch=self._watch,
+            accept=self.engine.inbox.accept,
+            artifacts=context.artifacts,
+            charge=context.files.charge_upload,
+            keep_upload=context.files.keep_upload,
+            sessions=ChatSessions(context.store, context.rules.limits.sessions, context.reached),
+            chats=ChatLists(context.store, context.conversation),
+            streams=context.rules.limits.streams,
+            reached=partial(context.reached.note, "pages of the web chat", f"streams={context.rules.limits.streams}"),
+            now=utc_now,
+            title=self.bot.name,
+            theme=self._theme,
+            chat_user=self._chat_user,
+            language=self.bot.language,
+            greeting=self.bot.greeting,
+            wording=self.bot.wording,
+            public_url=self.settings.public_url,
+            events=self._events,
+            console=self.feed if self._console else None,
+        )
 
     def asgi_app(self, *, prefix: str = "", otherwise: ASGIApp | None = None) -> ASGIApp:
         """Return the ASGI application. If the gateway is not entered yet, the server's lifespan enters the gateway.
@@ -401,8 +415,8 @@ class Gateway:
         with speaking(self.bot.wording):
             return say("not_stored", self.engine.context.language(person))
 
-    def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
-        conversation = self.engine.context.conversation(address_of(session))
+    def _watch(self, address: Address, after: int) -> AsyncIterator[Any]:
+        conversation = self.engine.context.conversation(address)
         return self.store.watch(keys.key(self.store, conversation, keys.visible_log), after=after)
 
 

@@ -99,7 +99,9 @@ def _entry(name: str, command: click.Command) -> str:
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     records = dict(filter(None, (param.get_help_record(context) for param in command.get_params(context))))
-    own = {option: what for option, what in records.items() if what and option not in {"--help", *_SHARED}}
+    # The help of a command that was run before is written "-h, --help".
+    told = {option: what for option, what in records.items() if what and not option.endswith("--help")}
+    own = {option: what for option, what in told.items() if option not in _SHARED}
     if own:
         yield "\n".join(f"- `{option}`: {' '.join(what.split())}" for option, what in own.items())
     if shared := [name for option, name in _SHARED.items() if option in records]:

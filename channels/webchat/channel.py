@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from channels.powers import StreamHandle
 from channels.replies import Button, Json, Part, Receipt, Reply
 from channels.transfer import read_pieces
 from channels.webchat.parse import parse_event, split_ref
-from channels.webchat.verify import SessionCookies, check_host, check_page, is_secure
+from channels.webchat.verify import Session, SessionCookies, check_host, check_page, cookie_name, is_secure
 
 if TYPE_CHECKING:
     import aiohttp
@@ -52,16 +52,18 @@ class WebChatChannel:
         bare_yes="ordered",
     )
 
-    def __init__(self, *, keys: Sequence[bytes], hosts: Sequence[str]) -> None:
-        """`keys`: for the session cookie; the first key signs. `hosts`: the host names of the page."""
+    def __init__(self, *, keys: Sequence[bytes], hosts: Sequence[str], origins: Collection[str] = ()) -> None:
+        """`keys`: for the session cookie; the first key signs. `hosts`: the host names of the page. `origins`: the
+        other sites with the page in a frame, like ``https://shop.example``."""
         self.cookies = SessionCookies(keys)
         self.hosts = tuple(host.lower() for host in hosts)
-        self.on_typing: set[Callable[[str], None]] = set()
-        """Callbacks, called with the session in which the bot begins to write. A callback must not raise."""
-        self.on_draft: set[Callable[[str, str], None]] = set()
-        """Callbacks, called with a session and the Markdown so far of the answer there. A callback must not raise."""
-        self.uploaded: Callable[[str, str], Path | None] = lambda session, token: None
-        """(session, token) -> the file uploaded there under this token, or None. Set by the gateway."""
+        self.origins = frozenset(origins)
+        self.on_typing: set[Callable[[Address], None]] = set()
+        """Callbacks, called with the chat in which the bot begins to write. A callback must not raise."""
+        self.on_draft: set[Callable[[Address, str], None]] = set()
+        """Callbacks, called with a chat and the Markdown so far of the answer there. A callback must not raise."""
+        self.uploaded: Callable[[str, str], Path | None] = lambda holder, token: None
+        """(holder, token) -> the file uploaded by the holder under this token, or None. Set by the gateway."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
@@ -87,21 +89,28 @@ class WebChatChannel:
         """Check that the request is a POST of the chat page with a valid session. Raises Forged or Stale."""
         self._verified(request, now, "application/json")
 
-    def verify_upload(self, request: WebhookRequest, now: datetime) -> str:
+    def verify_upload(self, request: WebhookRequest, now: datetime) -> Session:
         """Check a request with a piece of a file, and return the session. Raises Forged or Stale."""
         return self._verified(request, now, "application/octet-stream")
 
-    def _verified(self, request: WebhookRequest, now: datetime, content_type: str) -> str:
+    def session(self, request: WebhookRequest, now: datetime) -> Session:
+        """Return the session proved by a request's cookie. Raises Forged or Stale."""
+        return self.cookies.check(request.headers, now, cookie_name=self.cookie_name(request))
+
+    def cookie_name(self, request: WebhookRequest) -> str:
+        """Return the name of the session cookie of a request."""
+        return cookie_name(request.headers, secure=is_secure(request), embeds=bool(self.origins))
+
+    def _verified(self, request: WebhookRequest, now: datetime, content_type: str) -> Session:
         if request.method != "POST":
             raise Forged("only a POST says anything")
         check_host(request.headers, self.hosts)
-        secure = is_secure(request)
-        check_page(request.headers, secure=secure, content_type=content_type)
-        return self.cookies.check(request.headers, now, secure=secure).session_id
+        check_page(request.headers, secure=is_secure(request), content_type=content_type, origins=self.origins)
+        return self.session(request, now)
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Return the event of a request. Raises Malformed."""
-        event = parse_event(request)
+        event = parse_event(request, embeds=bool(self.origins))
         return Parsed(
             events=(event,),
             response=WebhookResponse(headers={"Content-Type": "application/json"}, body=b'{"status": "accepted"}'),
@@ -118,11 +127,11 @@ class WebChatChannel:
         return message.after is not None and message.after == receipt.message_id
 
     async def stream(self, address: Address, *, message_ids: Sequence[str] = ()) -> StreamHandle:
-        """Return a stream to the pages of this session in this process. No line of the log shows the stream."""
-        return PageStream(self.on_draft, address.place)
+        """Return a stream to the pages of this chat in this process. No line of the log shows the stream."""
+        return PageStream(self.on_draft, address)
 
     async def fetch(self, attachment: Attachment) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of an uploaded file of the attachment's session. Raises Undeliverable."""
+        """Yield the bytes of an uploaded file of the attachment's holder. Raises Undeliverable."""
         path = self.uploaded(*split_ref(attachment.ref))
         if path is None:
             raise Undeliverable("not_a_file")
@@ -131,22 +140,22 @@ class WebChatChannel:
 
     async def typing(self, address: Address) -> None:
         for tell in tuple(self.on_typing):
-            tell(address.place)
+            tell(address)
 
 
 class PageStream:
-    """A StreamHandle to the pages of a session. The pages show the draft until a message of the bot comes."""
+    """A StreamHandle to the pages of a chat. The pages show the draft until a message of the bot comes."""
 
     interval_seconds = 0.25
     message_ids: Sequence[str] = ()
 
-    def __init__(self, pages: Iterable[Callable[[str, str], None]], session: str) -> None:
-        self._pages, self._session = pages, session
+    def __init__(self, pages: Iterable[Callable[[Address, str], None]], address: Address) -> None:
+        self._pages, self._address = pages, address
 
     async def update(self, text: str) -> None:
         """Show the text so far."""
         for tell in tuple(self._pages):
-            tell(self._session, text)
+            tell(self._address, text)
 
     async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]:
         """Raise Undeliverable for any part, since no message shows the text."""

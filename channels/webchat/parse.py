@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import ValidationError
 
 from channels.channel import Malformed, WebhookRequest
-from channels.events import Address, AnswerStopped, Attachment, ButtonPress, Event, Message, Person, kind_of
+from channels.events import AnswerStopped, Attachment, ButtonPress, Event, Message, kind_of
 from channels.webchat.payload import Press, SentFile, Stop, payload_from
-from channels.webchat.verify import is_secure, session_of
+from channels.webchat.verify import Session, cookie_name, is_secure, session_of
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
-def parse_event(request: WebhookRequest) -> Event:
-    """Return the event of a request of the page. Raises Malformed for any other body."""
+def parse_event(request: WebhookRequest, *, embeds: bool = False) -> Event:
+    """Return the event of a request of the page. `embeds`: other sites may frame the page.
+
+    Raises Malformed for any other body.
+    """
     try:
         sent = payload_from(request.body)
     except ValidationError as error:
         raise Malformed("neither a message nor a press nor a stop of the chat page") from error
-    session = session_of(request.headers, secure=is_secure(request))
-    address = address_of(session)
-    person = Person(channel="webchat", account="local", user_id=session, language=language_of(request.headers))
-    event_ids = (f"{session}:{sent.client_id}",)
+    name = cookie_name(request.headers, secure=is_secure(request), embeds=embeds)
+    session = session_of(request.headers, cookie_name=name)
+    address = session.address(sent.chat)
+    person = replace(session.person, language=language_of(request.headers))
+    event_ids = (f"{session.session_id}:{sent.client_id}",)
     if isinstance(sent, Press):
         return ButtonPress(
             event_ids=event_ids, address=address, person=person, token=sent.token, message_id=sent.message_id
@@ -49,25 +54,20 @@ def parse_event(request: WebhookRequest) -> Event:
 
 
 def split_ref(ref: str) -> tuple[str, str]:
-    """Return the session and the token of an uploaded file."""
-    session, _, token = ref.partition(":")
-    return session, token
+    """Return the holder and the token of an uploaded file."""
+    holder, _, token = ref.rpartition(":")
+    return holder, token
 
 
-def _attachment(session: str, file: SentFile) -> Attachment:
-    # The session comes from the cookie, so that the token of another one's file opens nothing.
+def _attachment(session: Session, file: SentFile) -> Attachment:
+    # The holder comes from the cookie, so that the token of another one's file opens nothing.
     return Attachment(
         kind=kind_of(file.mime_type),
-        ref=f"{session}:{file.token}",
+        ref=f"{session.holder}:{file.token}",
         mime_type=file.mime_type,
         filename=file.filename,
         size=file.size,
     )
-
-
-def address_of(session: str) -> Address:
-    """Return the address of a browser's conversation."""
-    return Address(channel="webchat", account="local", place=session)
 
 
 def language_of(headers: Mapping[str, str]) -> str | None:

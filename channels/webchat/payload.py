@@ -20,10 +20,16 @@ _MessageId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 """The id of a message of the bot in the visible log."""
 
 
+_ChatId: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{22}$")]
+"""The id of a chat beside the first one, made once by the page: 128 random bits, as base64url."""
+
+
 class _Sent(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     client_id: _Id
+    chat: _ChatId | None = None
+    """The chat of the person. None: the first one."""
 
 
 class SentFile(BaseModel):
@@ -77,6 +83,7 @@ class Piece(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=255)]
 
 
+_CHAT: TypeAdapter[str] = TypeAdapter(_ChatId)
 _PAYLOAD: TypeAdapter[SentMessage | Press | Stop] = TypeAdapter(SentMessage | Press | Stop)
 
 
@@ -88,3 +95,8 @@ def payload_from(body: bytes) -> SentMessage | Press | Stop:
 def piece_from(query: Mapping[str, str]) -> Piece:
     """Read the query of a piece of a file. Raises ValidationError for any other query."""
     return Piece.model_validate_strings(dict(query))
+
+
+def chat_from(query: Mapping[str, str]) -> str | None:
+    """Read the chat of a stream's query. None: the first one. Raises ValidationError for any other id."""
+    return _CHAT.validate_python(query["chat"]) if "chat" in query else None

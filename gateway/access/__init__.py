@@ -15,6 +15,8 @@ PAIRING = "pairing"
 class AllowList:
     """The allow-list: persons (``telegram:123:456``), whole channels (``telegram:*``), everybody (``*``).
 
+    ``webchat:site:*`` are the logged-in people of the web chat.
+
     `pairing` is True when a person outside the list gets a code. With this code an operator can admit the person.
     """
 
@@ -30,7 +32,13 @@ class AllowList:
         """
         if person is None:
             return True
-        return not person.is_bot and (self._everybody or person.channel in self._channels or self.names(person))
+        if person.is_bot:
+            return False
+        return self._everybody or person.channel in self._channels or self._has_login(person) or self.names(person)
+
+    def _has_login(self, person: Person) -> bool:
+        """Return True for a person of the web chat if an entry admits all people with a login, or all without."""
+        return person.channel == "webchat" and f"webchat:{person.account}" in self._channels
 
     def names(self, person: Person) -> bool:
         """Return True if an entry names exactly this person."""

@@ -41,17 +41,20 @@ class ChatSessions:
     async def has_ended(self, session: Session) -> bool:
         """Return True for a session ended by the person or an operator. Raises StoreUnavailable."""
         one, every = _key(self._store, session.session_id), _key_of_all(self._store)
-        found = await self._store.get([one, every])
-        return found[one].value is not None or _is_before(session.begun, found[every].value)
+        of_person = _key(self._store, session.holder)
+        found = await self._store.get(list({one, every, of_person}))
+        if found[one].value is not None or _is_before(session.begun, found[every].value):
+            return True
+        return _is_before(session.begun, _at(found[of_person].value))
 
     async def end(self, session_id: str) -> None:
         """End a session. Raises StoreUnavailable."""
         await end_session(self._store, session_id)
 
 
-async def end_session(store: Store, session_id: str) -> None:
-    """End a session. Raises StoreUnavailable."""
-    key = _key(store, session_id)
+async def end_session(store: Store, holder: str) -> None:
+    """End a session, or all sessions of a logged-in person until now. Raises StoreUnavailable."""
+    key = _key(store, holder)
     put = Put({"at": (await store.now()).isoformat()}, SESSION_SECONDS)
     await store.commit(Transaction(partition=key.partition, puts={key.name: put}))
 
@@ -72,9 +75,13 @@ def _is_before(begun: datetime, end: Json) -> bool:
         return True
 
 
-def _key(store: Store, session_id: str) -> Key:
+def _at(ended: Json) -> Json:
+    return ended.get("at") if isinstance(ended, dict) else ended
+
+
+def _key(store: Store, holder: str) -> Key:
     # Forgetting a person removes what bears their name. The session must stay ended.
-    name = keys.ended_session(hashlib.sha256(session_id.encode()).hexdigest())
+    name = keys.ended_session(hashlib.sha256(holder.encode()).hexdigest())
     return Key(store.partition(name), name)
 
 

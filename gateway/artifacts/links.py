@@ -41,9 +41,10 @@ class OfConversation:
 
 @dataclass(frozen=True, slots=True)
 class OfSession:
-    """The holder of a link for a session of the chat page: only the session's browser may follow the link."""
+    """The holder of a link on the chat page: only this browser, or this logged-in person, may follow the link."""
 
     session: str
+    """A session's id, or a logged-in person as ``site:<user_id>``."""
 
 
 Holder: TypeAlias = OfConversation | OfSession

@@ -230,14 +230,14 @@ def _expelled(found: Any) -> str:
 @click.option("--all", "everybody", is_flag=True, help="End the sessions of all people.")
 @on_a_store
 def people_end_sessions(settings: Settings, person: str | None, *, everybody: bool) -> Answer:
-    """End the web chat's session of PERSON, for example webchat:local:SESSION, or all sessions.
+    """End the web chat's sessions of PERSON, webchat:local:SESSION or webchat:site:USER, or all sessions.
 
     Open pages say so within 15 seconds. A page that is opened anew begins a new session.
     """
     if (person is None) != everybody:
         raise click.UsageError("name one PERSON, or --all")
     found = operate(settings, "end_sessions", person=person or "")
-    return Answer(found, "Ended: all sessions." if everybody else f"Ended: the session of {visible(found['ended'])}")
+    return Answer(found, "Ended: all sessions." if everybody else f"Ended: the sessions of {visible(found['ended'])}")
 
 
 @people.command("reseal")

@@ -23,10 +23,14 @@ from gateway.config.values import (
     MAKE_ONE,
     AdminToken,
     ApiUrl,
+    ChatColour,
+    ChatLogo,
+    ChatTitle,
     CollectorUrl,
     Listed,
     LogLevel,
     ModelUrl,
+    Origins,
     Persons,
     PublicUrl,
     Secrets,
@@ -109,6 +113,14 @@ class Settings(EngineRules, BaseSettings):
     """People and channels allowed to talk to the bot. None: not set."""
     limits: Annotated[Limits, NoDecode, BeforeValidator(_read_limits)] = Limits.usual()
     provider: str | None = None
+    chat_origins: Annotated[Origins, NoDecode, Listed] = ()
+    """Origins of the sites that may show the chat page in a frame."""
+    chat_title: ChatTitle | None = None
+    """Title of the chat page. None: the bot's name."""
+    chat_logo: ChatLogo | None = None
+    """Path or https URL of the logo of the chat page."""
+    chat_color: ChatColour | None = None
+    """Colour of the chat page's buttons and links, ``#rrggbb``."""
     admin_token: AdminToken | None = None
     """Bearer token required by `/metrics`."""
     metrics_port: Annotated[int, Field(ge=1, le=65_535)] | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Literal, TypeAlias, get_args
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
@@ -15,10 +16,11 @@ from gateway.config.clear import is_loopback
 MAKE_ONE = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 ALLOW_CHOICES = (
     "write persons, whole channels or everybody: telegram:123456:789 (that one person of that bot), "
-    "telegram:* (everybody on Telegram), * (everybody), pairing (who asks gets a code that you confirm); "
+    "telegram:* (everybody on Telegram), webchat:site:* (who is logged in on the page), * (everybody), "
+    "pairing (who asks gets a code that you confirm); "
     "several with commas between"
 )
-_PERSONS = re.compile(r"\*|pairing|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
+_PERSONS = re.compile(r"\*|pairing|webchat:(site|local):\*|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
 _TELEGRAM_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 """Telegram's characters and upper bound: https://core.telegram.org/bots/api#setwebhook."""
 _PLACEHOLDER = re.compile(
@@ -142,6 +144,85 @@ def _check_persons(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Persons: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_check_persons)]
+
+
+LOGOS: Final = {
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".webp": "image/webp",
+}
+"""The types of a logo's file, by the ending of its name."""
+_LARGEST_LOGO: Final = 1_000_000
+_ORIGIN: Final = re.compile(
+    r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::(?!443$)[1-9][0-9]{0,4})?"
+    r"|http://(?:localhost|127\.0\.0\.1)(?::(?!80$)[1-9][0-9]{0,4})?"
+)
+_COLOUR: Final = re.compile(r"#(?:[0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})")
+_LOGO_URL: Final = re.compile(r"https://[A-Za-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9._~%/-]*")
+_MOST_TITLE: Final = 60
+
+
+def _check_origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    if any("*" in entry for entry in value):
+        raise ValueError(
+            "name each site that may show the page, for example https://shop.example: with * any site could, and press "
+            "its buttons unseen"
+        )
+    if not all(_ORIGIN.fullmatch(entry) for entry in value):
+        raise ValueError(
+            "write exact origins as a browser does, with commas between: https:// and a host in lower case, a port "
+            "only if it is not the usual one, no path and no slash at the end, for example https://shop.example; "
+            "http:// for localhost and 127.0.0.1 alone"
+        )
+    return value
+
+
+Origins: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_check_origins)]
+
+
+def _check_title(value: str) -> str:
+    if len(value) > _MOST_TITLE or not value.isprintable():
+        raise ValueError(f"write one line of at most {_MOST_TITLE} characters")
+    return value
+
+
+ChatTitle: TypeAlias = Annotated[str, AfterValidator(_check_title)]
+
+
+def _check_logo(value: str) -> str:
+    if "://" in value:
+        if not _LOGO_URL.fullmatch(value):
+            raise ValueError(
+                "write the path of a picture, or a URL with https://, without a query: special characters as %20"
+            )
+        return value
+    path = Path(value)
+    if path.suffix.lower() not in LOGOS:
+        raise ValueError(f"write the path of a picture ({', '.join(sorted(LOGOS))}), or its https:// URL")
+    try:
+        size = path.stat().st_size if path.is_file() else 0
+    except OSError:
+        size = 0
+    if not 0 < size <= _LARGEST_LOGO:
+        raise ValueError(
+            f"there should be a file of at most {_LARGEST_LOGO // 1_000_000} MB there, readable by the server"
+        )
+    return value
+
+
+ChatLogo: TypeAlias = Annotated[str, AfterValidator(_check_logo)]
+
+
+def _check_colour(value: str) -> str:
+    if not _COLOUR.fullmatch(value):
+        raise ValueError("write a CSS colour in hexadecimal, for example #0b5fff")
+    return value.lower()
+
+
+ChatColour: TypeAlias = Annotated[str, AfterValidator(_check_colour)]
 
 
 def _url(value: str) -> SplitResult | None:

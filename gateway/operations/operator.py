@@ -9,7 +9,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Final
 
 from channels import Address, Json, Reply
-from channels.webchat import WebChatChannel
+from channels.webchat import SITE, WebChatChannel
 from gateway.access.budgets import KEPT_DAYS, Subject, UsageCount, count_name
 from gateway.access.sessions import end_all_sessions, end_session
 from gateway.engine.strangers import Newcomers
@@ -61,14 +61,17 @@ class PeopleCommands(StoreCommands):
         return {"person": person}
 
     async def end_sessions(self, person: str = "") -> JsonObject:
-        """End the session of a person of the web chat, or all sessions. Raises NotDone for any other person."""
+        """End the sessions of a person of the web chat, or all sessions. Raises NotDone for any other person."""
         if not person:
             return {"ended": "all", "begun_until": iso(await end_all_sessions(self._store))}
         channel, _, rest = person.partition(":")
-        session_id = rest.partition(":")[2]
-        if channel != WebChatChannel.name or not session_id:
-            raise NotDone(f"{person} has no session: the web chat has them, like {WebChatChannel.name}:local:SESSION")
-        await end_session(self._store, session_id)
+        account, _, user_id = rest.partition(":")
+        if channel != WebChatChannel.name or not user_id:
+            raise NotDone(
+                f"{person} has no session: the web chat has them, like {WebChatChannel.name}:local:SESSION or "
+                f"{WebChatChannel.name}:{SITE}:USER"
+            )
+        await end_session(self._store, f"{SITE}:{user_id}" if account == SITE else user_id)
         return {"ended": person}
 
 

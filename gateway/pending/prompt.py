@@ -39,7 +39,7 @@ NOTES: tuple[NoteForm, ...] = get_args(NoteForm)
 _WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
 _WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
 """The spaces of formatted amounts and dates."""
-_PLATFORMS = {"telegram": "Telegram", "slack": "Slack", "sms": "SMS", "whatsapp": "WhatsApp", "web": "Web"}
+_PLATFORMS = {"telegram": "Telegram", "slack": "Slack", "sms": "SMS", "whatsapp": "WhatsApp", "webchat": "Web"}
 _MARKS = {"approved": "⏳", "running": "⏳", "done": "✅", "failed": "❌", "unknown": "❔", "closed": "🚫"}
 _PERSON = re.compile(r"[\w:+%.@=/-]+", re.ASCII)
 _TEXT = "text/plain; charset=utf-8"

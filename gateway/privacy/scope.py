@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from channels import AskfirstError, Json, Person
+from gateway.access.chats import chats_of
 from gateway.pending.seal import is_sealed
 from gateway.store.base import Store
 from gateway.store.codec import encode
@@ -79,7 +80,7 @@ async def find_scope(store: Store, bot: str, who: str) -> Extent:
     prefix, person = keys.people(""), None if who.startswith(f"{bot}/") else who
     own, groups = {who}, set[str]()
     if person is not None:
-        own = {f"{bot}/{person}"}
+        own = {f"{bot}/{person}", *(f"{bot}/{person}/{chat}" for chat in await chats_of(store, person))}
         for key, record in await store.scan(prefix):
             there, name = PeopleOf.from_json(record.value), key.name.removeprefix(prefix)
             if person in there.people:

@@ -347,10 +347,18 @@ def admitted(person: str) -> str:
     return f"{ADMITTED}{person}"
 
 
-def ended_session(sha256: str) -> str:
-    """Record, in the partition of this hash of a session: the web chat's session has ended.
+def chats(person: str) -> str:
+    """Record, in the partition of the person: the ids of the person's chats on the page of the web chat.
 
-    Written by the person or by the operations; as long as the session could have lasted.
+    Written by the page with a chat's first message of a day; a year after the last write.
+    """
+    return f"chats/{person}"
+
+
+def ended_session(sha256: str) -> str:
+    """Record, in the partition of this hash: a session of the web chat, or a person's sessions until then, have ended.
+
+    Written by the page or by the operations; as long as the session could have lasted.
     """
     return f"ended_session/{sha256}"
 

@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-import math
-import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from html import escape
-from importlib.resources import files
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
 
 from aiohttp import hdrs, web
+from pydantic import ValidationError
 
-from channels import AskfirstError, Channel, Forged, Media, Parsed, Stale
-from channels.cancellable_threads import WORK, in_thread
+from channels import Address, AskfirstError, Channel, Event, Forged, Media, Message, Parsed, Stale
 from channels.formatting import finished
-from channels.webchat import COOKIE, SECURE_COOKIE, SESSION_SECONDS, Session, WebChatChannel
-from channels.webchat.parse import address_of, language_of, split_ref
-from channels.webchat.payload import MAX_FILE_BYTES, MAX_FILES
-from channels.webchat.verify import check_host, is_secure, session_of
+from channels.webchat import SESSION_SECONDS, Session, WebChatChannel
+from channels.webchat.parse import language_of, split_ref
+from channels.webchat.payload import chat_from
+from channels.webchat.verify import USER_HEADER, check_page, is_secure
+from gateway.access.chats import ListedChat
 from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
 from gateway.config.limits import Limits, Share
 from gateway.observe import Feed
 from gateway.observe.teller import SILENT, Teller
 from gateway.store.errors import StoreUnavailable
 from gateway.store.types import LogEntry
+from gateway.web.chat_document import Document
 from gateway.web.chat_streams import DRAFT_CHARACTERS, KEPT_CHARACTERS, RenderedTexts, RenderingTurn, Streams
+from gateway.web.chat_theme import Theme
 from gateway.web.chat_uploads import Charge, ChatUploads, KeepUpload, keep_named
+from gateway.web.chat_visitors import ChatUserHook, Sessions, Visitor, Visitors
 from gateway.web.fast_path import answer
 from gateway.web.markdown import to_html
-from gateway.web.server import SESSION, as_called, headers_of
+from gateway.web.server import SESSION, as_called
 from gateway.web.serving import gone
 from gateway.web.webhooks import Accept, receive
-from gateway.wording import Wording, direction, resolve
+from gateway.wording import Wording, resolve
 
 HEARTBEAT_SECONDS = 15.0
 GONE_SECONDS = 1.0
@@ -52,45 +54,21 @@ once."""
 _LAST_SECONDS = 1.0
 """Time for a page to read the end of its stream. Then the connection is closed."""
 
-_FILES = files("gateway.web") / "static"
-_PAGE = (_FILES / "chat.html").read_text("utf-8")
-_STATIC = {
-    name: ((_FILES / name).read_bytes(), content_type)
-    for name, content_type in (
-        ("chat.css", "text/css"),
-        *((f"{name}.js", "text/javascript") for name in ("chat", "console", "files", "lives", "make", "stages")),
-        ("chat.svg", "image/svg+xml"),
-    )
-}
-_CLOSED = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    hdrs.CACHE_CONTROL: "no-store",
-}
+LOGIN_SECONDS = 600.0
+"""The longest stream of a page with a login. The page connects again, and `chat_user` is asked again."""
 
-_T = TypeVar("_T")
-
-Watch: TypeAlias = Callable[[str, int], AsyncIterator[LogEntry]]
-"""(session, after) -> the entries of the session's visible log after this sequence number, without end."""
+Watch: TypeAlias = Callable[[Address, int], AsyncIterator[LogEntry]]
+"""(chat, after) -> the entries of the chat's visible log after this sequence number, without end."""
 
 
-class Sessions(Protocol):
-    """Sessions of the page. Each method raises StoreUnavailable."""
+class Chats(Protocol):
+    """The chats of the people of the page. Each method raises StoreUnavailable."""
 
-    async def begin(self) -> float:
-        """Count a new session. Return 0, else the seconds to wait."""
+    async def note(self, address: Address) -> None:
+        """Add a chat to the list of its person."""
 
-    async def has_ended(self, session: Session) -> bool:
-        """Return True for a session ended by its person or by an operator."""
-
-    async def end(self, session_id: str) -> None:
-        """End a session."""
+    async def listed(self, first: Address) -> Sequence[ListedChat]:
+        """Return the chats of a person, the newest first. `first`: the address of the person's first chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +82,12 @@ class ChatPage:
     charge: Charge
     keep_upload: KeepUpload
     sessions: Sessions
+    chats: Chats
     now: Callable[[], datetime]
     title: str = "Askfirst"
+    theme: Theme = Theme()  # noqa: RUF009 - it is frozen
+    chat_user: ChatUserHook | None = None
+    """The author's function: who is logged in. None: every visitor is anonymous."""
     language: str | None = None
     """Language of the page's own texts. None: the browser's preferred language."""
     greeting: str | None = None
@@ -125,8 +107,11 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
     """Add the chat page and its endpoints to an application, under ``/chat``."""
     pages = _Pages(chat)
     app.router.add_get("/chat", pages.page)
-    app.router.add_get(f"/chat/{{name:{'|'.join(map(re.escape, _STATIC))}}}", pages.static)
     app.router.add_get("/chat/events", pages.events)
+    app.router.add_get("/chat/chats", pages.chats)
+    pages.document.add_to(app)
+    if chat.channel.origins:
+        app.router.add_post("/chat/session", pages.begun)
     app.router.add_post("/chat/files", pages.file)
     app.router.add_post("/chat/messages", pages.said)
     app.router.add_post("/chat/presses", pages.said)
@@ -134,15 +119,31 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
     app.router.add_post("/chat/logout", pages.logout)
     if chat.console is not None:
         app.router.add_get("/chat/console", partial(pages.console, chat.console))
-    app[SESSION] = pages.session
+    app[SESSION] = pages.visitors.holders
     app.on_shutdown.append(pages.end_streams)
 
 
 class _Pages:
     def __init__(self, chat: ChatPage) -> None:
         self._chat = chat
-        self._written: dict[str, str] = {}
-        """Language -> HTML of the page."""
+        self.visitors = Visitors(
+            chat.channel,
+            chat.sessions,
+            chat.chat_user,
+            now=chat.now,
+            random=chat.random,
+            public_url=chat.public_url,
+            on_end=self._end_streams_of,
+        )
+        self.document = Document(
+            chat.title,
+            chat.theme,
+            chat.channel.origins,
+            greeting=chat.greeting,
+            wording=chat.wording,
+            has_console=chat.console is not None,
+            check=self.visitors.from_our_host,
+        )
         self._uploads = ChatUploads(channel=chat.channel, artifacts=chat.artifacts, charge=chat.charge, now=chat.now)
         self._streams, self._running = Streams(chat.streams, reached=chat.reached), WeakSet[asyncio.Task[Any]]()
         turn = RenderingTurn()
@@ -150,162 +151,127 @@ class _Pages:
         self._drafts = RenderedTexts(_draft_html, turn, DRAFT_CHARACTERS)
 
     async def page(self, request: web.Request) -> web.Response:
-        """Return the page in the person's language, with the cookie of the browser's session or of a new session."""
-        headers, secure = self._from_our_host(request), self._is_secure(request)
-        cookies, now = self._chat.channel.cookies, self._chat.now()
-        session = await self._proven(request)
-        if session is None:
-            await self._may_begin()
-            session = cookies.begin(now, self._chat.random)
-        language = resolve(self._chat.language or language_of(headers))
-        response = web.Response(text=await self._in(language), content_type="text/html", headers=_CLOSED)
-        response.set_cookie(
-            SECURE_COOKIE if secure else COOKIE,
-            cookies.sign(session.session_id, session.begun).cookie,  # by the newest key
-            max_age=SESSION_SECONDS - int((now - session.begun).total_seconds()),
-            httponly=True,
-            samesite="Strict",
-            secure=secure,
-        )
+        """Return the page in the person's language, with the cookie of the browser's session or of a new session.
+
+        A framed page comes without a session: only its own requests can bear the token of the site around.
+        """
+        headers = self.visitors.from_our_host(request)
+        framed = "embed" in request.query or headers.get("sec-fetch-dest") in ("iframe", "frame")
+        embedded = bool(self._chat.channel.origins) and framed and USER_HEADER not in headers
+        visitor = None if embedded else await self.visitors.opened(request)
+        wanted = visitor.user.language if visitor is not None and visitor.user is not None else None
+        language = resolve(self._chat.language or wanted or language_of(headers))
+        text = await self.document.html(language, embedded=embedded)
+        if visitor is not None:
+            text = text.replace('data-visit=""', f'data-visit="{_visit(visitor.session)}"', 1)
+        response = web.Response(text=text, content_type="text/html", headers=self.document.headers)
+        if visitor is not None:
+            self.visitors.set_cookie(request, response, visitor.session)
         return response
 
-    async def _in(self, language: str) -> str:
-        """Return the page's HTML in a language. Reads the language's sentences in a thread, once."""
-        if language not in self._written:
-            self._written[language] = await in_thread(partial(_written, self._chat, language), threads=WORK)
-        return self._written[language]
-
-    async def _may_begin(self) -> None:
-        """Count a new session. Raises HTTPTooManyRequests."""
-        wait = math.ceil(await self._asked(self._chat.sessions.begin()))
-        if wait:
-            again = {hdrs.RETRY_AFTER: str(wait), "Refresh": str(wait)}
-            raise web.HTTPTooManyRequests(text="too many people open this page now: it is tried again", headers=again)
+    async def begun(self, request: web.Request) -> web.Response:
+        """Begin the session of a framed page, or go on with the session of its cookie."""
+        called = as_called(request, b"", self._chat.public_url, "/chat")
+        self.visitors.from_our_host(request)
+        try:
+            check_page(called.headers, secure=is_secure(called), origins=self._chat.channel.origins)
+        except Forged as error:
+            raise web.HTTPUnauthorized(text="only the chat page may begin a session") from error
+        visitor = await self.visitors.opened(request)
+        begun = {"status": "begun", "visit": _visit(visitor.session)}
+        response = web.json_response(begun, headers={hdrs.CACHE_CONTROL: "no-store"})
+        self.visitors.set_cookie(request, response, visitor.session)
+        return response
 
     async def logout(self, request: web.Request) -> web.Response:
-        """End the session for good, here and on each other page with the same cookie."""
+        """End the session for good, here and on each other page with the same cookie. Works while a login fails."""
         chat = self._chat
         called = as_called(request, await request.read(), chat.public_url, "/chat")
         try:
             chat.channel.verify(called, chat.now())
+            session = chat.channel.session(called, chat.now())
         except (Forged, Stale) as error:
             raise web.HTTPUnauthorized(text="no session: open the chat page again") from error
-        secure = is_secure(called)
-        session_id = session_of(called.headers, secure=secure)
-        await self._asked(chat.sessions.end(session_id))
-        self._streams.end(session_id)
-        self._streams.end(_console_of(session_id))
+        await self.visitors.end(session)
         response = web.json_response({"status": "ended"}, headers={hdrs.CACHE_CONTROL: "no-store"})
-        response.set_cookie(
-            SECURE_COOKIE if secure else COOKIE, "", max_age=0, httponly=True, samesite="Strict", secure=secure
-        )
+        self.visitors.set_cookie(request, response, None)
         return response
 
-    async def static(self, request: web.Request) -> web.Response:
-        self._from_our_host(request)
-        body, content_type = _STATIC[request.match_info["name"]]
-        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_CLOSED)
+    async def chats(self, request: web.Request) -> web.Response:
+        """Return the chats of the visitor, the newest first."""
+        visitor = await self.visitors.of_reader(request)
+        try:
+            found = await self._chat.chats.listed(visitor.session.address())
+        except StoreUnavailable as error:
+            raise web.HTTPServiceUnavailable(text="not now", headers={hdrs.RETRY_AFTER: "5"}) from error
+        listed = [{"chat": each.chat, "title": each.title, "at": each.at.isoformat()} for each in found]
+        return web.json_response({"chats": listed}, headers={hdrs.CACHE_CONTROL: "no-store"})
 
     async def said(self, request: web.Request) -> web.Response:
         """Handle a posted message or button press."""
         chat = self._chat
-        await self._refuse_ended(request)
         called = as_called(request, await request.read(), chat.public_url, "/chat")
-        taken = await receive(chat.channel, called, accept=self._accept, now=chat.now(), events=chat.events)
-        return answer(taken)
+        visitor = await self.visitors.of_post(request, called, chat.channel.verify)
+        accept = partial(self._accept, visitor)
+        return answer(await receive(chat.channel, called, accept=accept, now=chat.now(), events=chat.events))
 
-    async def _accept(self, channel: Channel, parsed: Parsed) -> None:
+    async def _accept(self, visitor: Visitor | None, channel: Channel, parsed: Parsed) -> None:
+        if visitor is None:
+            raise Forged("no session")
+        events = tuple(_by(visitor, event) for event in parsed.events)
+        parsed = replace(parsed, events=events)
         await self._chat.accept(channel, parsed)  # first: a message sent after this one must not overtake it
         await keep_named(self._chat.artifacts, self._chat.keep_upload, parsed)
+        for event in events:
+            if isinstance(event, Message):
+                await self._chat.chats.note(event.address)
 
     async def file(self, request: web.Request) -> web.Response:
         """Handle a piece of a file."""
-        await self._refuse_ended(request)
         called = as_called(request, b"", self._chat.public_url, "/chat")
+        await self.visitors.of_post(request, called, self._chat.channel.verify_upload)
         return await self._uploads.take(called, request.query, await request.read())
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Stream the conversation after a sequence number, with typing notices and the unfinished answer."""
-        session = await self._session(request)
-        name = session.session_id
+        """Stream a chat after a sequence number, with typing notices and the unfinished answer."""
+        session = (await self.visitors.of_reader(request)).session
+        try:
+            address = session.address(chat_from(request.query))
+        except ValidationError as error:
+            raise web.HTTPBadRequest(text="no such chat") from error
         after = _number(request.headers.get("Last-Event-ID") or request.query.get("after", "0"))
-        draft = _GrowingAnswer(name)
-        sources = self._shown(name, after, draft), self._typing(name), self._being_written(draft)
-        return await self._stream(request, session, name, *sources)
+        draft = _GrowingAnswer(address)
+        sources = self._shown(session, address, after, draft), self._typing(address), self._being_written(draft)
+        return await self._stream(request, session, session.session_id, *sources)
 
     async def console(self, feed: Feed, request: web.Request) -> web.StreamResponse:
         """Stream the live feed."""
-        session = await self._session(request)
+        session = (await self.visitors.of_reader(request)).session
         after = _number(request.headers.get("Last-Event-ID", "0"))
-        notices = _notices(feed, after, str(address_of(session.session_id)))
-        return await self._stream(request, session, _console_of(session.session_id), notices)
+        try:
+            here = str(session.address(chat_from(request.query)))
+        except ValidationError as error:
+            raise web.HTTPBadRequest(text="no such chat") from error
+        return await self._stream(request, session, _console_of(session.session_id), _notices(feed, after, here))
 
     async def end_streams(self, app: web.Application) -> None:
         """Cancel the open streams. No stream ends by itself."""
         for task in self._running:
             task.cancel()
 
-    def _is_secure(self, request: web.Request) -> bool:
-        return is_secure(as_called(request, b"", self._chat.public_url, "/chat"))
+    def _end_streams_of(self, session_id: str) -> None:
+        self._streams.end(session_id)
+        self._streams.end(_console_of(session_id))
 
-    def _from_our_host(self, request: web.Request) -> dict[str, str]:
-        headers = headers_of(request)
-        try:
-            check_host(headers, self._chat.channel.hosts)
-        except Forged as error:
-            raise web.HTTPForbidden(text="this page is not served under that host name") from error
-        return headers
-
-    async def _session(self, request: web.Request) -> Session:
-        headers = self._from_our_host(request)
-        if headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            raise web.HTTPForbidden(text="only the chat page may read this")
-        session = await self._proven(request)
-        if session is None:
-            raise web.HTTPUnauthorized(text="no session: open the chat page again")
-        return session
-
-    async def session(self, request: web.Request) -> str | None:
-        """Return the session proven by the request's cookie, on any path of this host, or None without a valid cookie.
-        Raises HTTPServiceUnavailable when the store cannot tell if the session has ended."""
-        session = await self._proven(request)
-        return session.session_id if session is not None else None
-
-    async def _proven(self, request: web.Request) -> Session | None:
-        """Return the session of the request's cookie. None without a valid cookie, and for an ended session."""
-        session = self._of_cookie(request)
-        if session is None or await self._asked(self._chat.sessions.has_ended(session)):
-            return None
-        return session
-
-    async def _refuse_ended(self, request: web.Request) -> None:
-        """Refuse the cookie of an ended session. The channel refuses a request without a valid cookie."""
-        session = self._of_cookie(request)
-        if session is not None and await self._asked(self._chat.sessions.has_ended(session)):
-            raise web.HTTPUnauthorized(text="the session has ended: open the chat page again")
-
-    def _of_cookie(self, request: web.Request) -> Session | None:
-        try:
-            cookies, secure = self._chat.channel.cookies, self._is_secure(request)
-            return cookies.check(headers_of(request), self._chat.now(), secure=secure)
-        except (Forged, Stale):
-            return None
-
-    async def _asked(self, question: Awaitable[_T]) -> _T:
-        """Await a question to the store. Raises HTTPServiceUnavailable when the store does not answer."""
-        try:
-            return await question
-        except StoreUnavailable as error:
-            again = {hdrs.RETRY_AFTER: "5", "Refresh": "5"}
-            raise web.HTTPServiceUnavailable(text="not now: it is tried again", headers=again) from error
-
-    async def _shown(self, session: str, after: int, draft: _GrowingAnswer) -> AsyncGenerator[str, None]:
-        async for entry in self._chat.watch(session, after):
+    async def _shown(
+        self, session: Session, address: Address, after: int, draft: _GrowingAnswer
+    ) -> AsyncGenerator[str, None]:
+        async for entry in self._chat.watch(address, after):
             draft.clear()
             yield _event("message", await self._entry(session, entry), entry.seq)
             await asyncio.sleep(0)  # a long conversation must not hold the loop
 
-    async def _entry(self, session: str, entry: LogEntry) -> dict[str, Any]:
+    async def _entry(self, session: Session, entry: LogEntry) -> dict[str, Any]:
         """Return an entry for the page: Markdown rendered as HTML, and each file with a link for this session."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
         if shown.get("from") == "bot":
@@ -317,18 +283,18 @@ class _Pages:
                 shown["small"] = await self._entries.html(text[body:], links=links)
         own = [_own_file(**file) for file in shown.pop("files", ())]
         # The link is relative to /chat, so it works under any path prefix of a proxy.
-        holder, path = OfSession(session), self._chat.artifacts.path
+        holder, path = OfSession(session.holder), self._chat.artifacts.path
         shown["media"] = own + [
             {**media, "link": path(Media(**media), holder, lives_seconds=LINK_SECONDS)}
             for media in shown.get("media") or ()
         ]
         return {**shown, "at": entry.stamp.isoformat()}
 
-    async def _typing(self, session: str) -> AsyncGenerator[str, None]:
+    async def _typing(self, address: Address) -> AsyncGenerator[str, None]:
         begun = asyncio.Event()
 
-        def tell(place: str) -> None:
-            if place == session:
+        def tell(written_in: Address) -> None:
+            if written_in == address:
                 begun.set()
 
         self._chat.channel.on_typing.add(tell)
@@ -356,7 +322,7 @@ class _Pages:
     ) -> web.StreamResponse:
         """Send the messages of all sources as server-sent events until the page disconnects, the server stops or the
         stream has to end. The stream counts among the streams of `name`."""
-        response = web.StreamResponse(headers={**_CLOSED, hdrs.CONTENT_TYPE: "text/event-stream"})
+        response = web.StreamResponse(headers={**self.document.headers, hdrs.CONTENT_TYPE: "text/event-stream"})
         await response.prepare(request)
         if task := asyncio.current_task():
             self._running.add(task)
@@ -386,8 +352,10 @@ class _Pages:
         return response
 
     async def _until_over(self, session: Session) -> None:
-        """Raise _StreamEnded once the session is over."""
+        """Raise _StreamEnded once the session is over, or the login has to be asked for again."""
         over = session.begun + timedelta(seconds=SESSION_SECONDS)
+        if self.visitors.logs_in:
+            over = min(over, self._chat.now() + timedelta(seconds=LOGIN_SECONDS))
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             if self._chat.now() > over or await self._chat.sessions.has_ended(session):
@@ -395,16 +363,16 @@ class _Pages:
 
 
 class _GrowingAnswer:
-    """The unfinished answer of a session, as far as not shown yet."""
+    """The unfinished answer of a chat, as far as not shown yet."""
 
-    def __init__(self, session: str) -> None:
-        self._session, self._text, self._has_changed = session, "", asyncio.Event()
+    def __init__(self, address: Address) -> None:
+        self._address, self._text, self._has_changed = address, "", asyncio.Event()
         self.followed = 0
         """Number of messages shown since the start."""
 
-    def tell(self, session: str, text: str) -> None:
-        """Take the text so far of the answer in a session."""
-        if session == self._session:
+    def tell(self, address: Address, text: str) -> None:
+        """Take the text so far of the answer in a chat."""
+        if address == self._address:
             self._text = text
             self._has_changed.set()
 
@@ -420,24 +388,16 @@ class _GrowingAnswer:
         return self._text
 
 
-def _written(chat: ChatPage, language: str) -> str:
-    """Return the page's HTML in a language with a file of sentences."""
-    said = chat.wording.spoken(language).sentences
-    texts = {name.removeprefix("page_"): text for name, text in said.items() if name.startswith("page_")}
-    greeting = f"<p><strong>{escape(texts['hello'])}</strong></p>"
-    if chat.greeting is not None:
-        greeting = f'<div class="greeting">{to_html(chat.greeting)}</div>'
-    filled = {name: escape(text) for name, text in texts.items()} | {
-        "title": escape(chat.title),
-        "greeting": greeting,
-        "has_console": "on" if chat.console is not None else "off",
-        "lang": language,
-        "largest_file": str(MAX_FILE_BYTES),
-        "most_files": str(MAX_FILES),
-        "dir": direction(language),
-        "texts": escape(json.dumps(texts)),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: filled[name[1]], _PAGE)
+def _visit(session: Session) -> str:
+    """Return a name of a session for the page: the draft of one person is not shown to the next."""
+    return hashlib.sha256(session.session_id.encode()).hexdigest()[:16]
+
+
+def _by(visitor: Visitor, event: Event) -> Event:
+    """Return an event with the name and the language of the logged-in person."""
+    if visitor.user is None or event.person is None:
+        return event
+    return replace(event, person=visitor.user.as_person(event.person.language))
 
 
 def _console_of(session_id: str) -> str:
@@ -454,7 +414,7 @@ def _draft_html(text: str, links: bool) -> str:
 
 
 def _own_file(*, ref: str, **file: Any) -> dict[str, Any]:
-    """Return a file of the person with the link of its upload, valid in this session alone."""
+    """Return a file of the person with the link of its upload, valid for its holder alone."""
     return {**file, "link": f"artifacts/{split_ref(ref)[1]}"}
 
 

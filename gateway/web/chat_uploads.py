@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 from aiohttp import hdrs, web
 from pydantic import ValidationError
 
-from channels import Forged, Json, Media, Message, Parsed, Person, Stale, WebhookRequest
-from channels.webchat import WebChatChannel
+from channels import Forged, Json, Media, Message, Parsed, Stale, WebhookRequest
+from channels.webchat import Session, WebChatChannel
 from channels.webchat.parse import split_ref
 from channels.webchat.payload import MAX_FILE_BYTES, Piece, piece_from
 from gateway.artifacts import (
@@ -82,12 +82,11 @@ class ChatUploads:
             log.error("a file of the chat page was not kept in %s: %s", self._artifacts.directory, error.strerror)
         return web.Response(status=507, text="no more files are kept now")
 
-    async def _taken(self, session: str, piece: Piece, body: bytes) -> web.Response:
+    async def _taken(self, session: Session, piece: Piece, body: bytes) -> web.Response:
         # The size is a part of the name: it was counted with the first piece, and no later one may change it.
-        name = f"{session}:{piece.upload}:{piece.size}"
+        name = f"{session.holder}:{piece.upload}:{piece.size}"
         if piece.at == 0 and not await self._uploads.has(name):
-            person = Person(channel=WebChatChannel.name, account="local", user_id=session)
-            await self._charge(str(person), max(piece.size, _LEAST_CHARGE))
+            await self._charge(str(session.person), max(piece.size, _LEAST_CHARGE))
             await self._artifacts.make_room(piece.size)
         there = await self._uploads.add(name, body, at=piece.at)
         if there < piece.size:
@@ -96,7 +95,7 @@ class ChatUploads:
             media = await self._kept(name, piece.name)
         if media is None:
             return _answer(409, {"at": 0})
-        token = self._artifacts.sign(media, OfSession(session), lives_seconds=RETENTION_SECONDS)
+        token = self._artifacts.sign(media, OfSession(session.holder), lives_seconds=RETENTION_SECONDS)
         file: Json = {"token": token, "filename": media.filename, "mime_type": media.mime_type, "size": media.size}
         return _answer(200, {"at": there, "file": file})
 
@@ -110,9 +109,9 @@ class ChatUploads:
         return media
 
 
-def uploaded(artifacts: ArtifactStore, session: str, token: str) -> Path | None:
-    """Return the path of the file uploaded in a session under this token, or None for any other token."""
-    found = _found(artifacts, session, token)
+def uploaded(artifacts: ArtifactStore, holder: str, token: str) -> Path | None:
+    """Return the path of the file uploaded by a holder under this token, or None for any other token."""
+    found = _found(artifacts, holder, token)
     return found[0] if found is not None else None
 
 
@@ -128,12 +127,12 @@ async def keep_named(artifacts: ArtifactStore, keep: KeepUpload, parsed: Parsed)
                     await keep(found[1], str(event.person))
 
 
-def _found(artifacts: ArtifactStore, session: str, token: str) -> tuple[Path, Media] | None:
+def _found(artifacts: ArtifactStore, holder: str, token: str) -> tuple[Path, Media] | None:
     try:
-        path, media, holder = artifacts.resolve(token)
+        path, media, found = artifacts.resolve(token)
     except BadLink:
         return None
-    return (path, media) if holder == OfSession(session) else None
+    return (path, media) if found == OfSession(holder) else None
 
 
 def _answer(status: int, body: Json) -> web.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,8 @@ from gateway.web.webhooks import Accept, Answered, RefusalMonitor, Unstored, Web
 
 READY_SECONDS = 1.0
 
-SESSION: web.AppKey[Callable[[web.Request], Awaitable[str | None]]] = web.AppKey("session")
-"""Returns the chat session proven by a request. Set only when the chat page is served."""
+SESSION: web.AppKey[Callable[[web.Request], Awaitable[Collection[str]]]] = web.AppKey("session")
+"""Returns the holders of the chat page proven by a request. Set only when the chat page is served."""
 Follow: TypeAlias = Callable[[str], Awaitable[tuple[Path, Media, Holder]]]
 """Token of a link -> the file and the holder. Raises BadLink and StoreUnavailable."""
 
@@ -94,17 +94,17 @@ def web_app(
 
 
 def _artifact_handler(app: web.Application, follow: Follow) -> Handler:
-    """Return the handler of kept files. Only the browser of a session may follow the session's link."""
+    """Return the handler of kept files. Only the holder of a link to the chat page may follow the link."""
 
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
             path, media, holder = await follow(request.match_info["token"])
-            session = await app[SESSION](request) if isinstance(holder, OfSession) and SESSION in app else None
+            proven = await app[SESSION](request) if isinstance(holder, OfSession) and SESSION in app else ()
         except BadLink as error:
             raise web.HTTPNotFound from error
         except StoreUnavailable as error:
             raise web.HTTPServiceUnavailable(headers={hdrs.RETRY_AFTER: "5"}) from error
-        if isinstance(holder, OfSession) and session != holder.session:
+        if isinstance(holder, OfSession) and holder.session not in proven:
             raise web.HTTPNotFound
         # Files are served as downloads or images only: no file may run as a script under this origin.
         headers = {

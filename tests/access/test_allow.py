@@ -20,6 +20,8 @@ EVA = Person(channel="webchat", account="1", user_id="7")
         (["telegram:*"], [ANA, BOB]),
         (["telegram:1:8", "webchat:*"], [BOB, EVA]),
         (["*"], [ANA, BOB, EVA]),
+        (["webchat:1:*"], [EVA]),
+        (["webchat:2:*"], []),
         (["pairing"], []),
         (["pairing", "telegram:1:7"], [ANA]),
         (["telegram:2:7", "telegram", "tele:*", "telegram:1:*"], []),

@@ -18,6 +18,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import Session, WebChatChannel
+from gateway.access.chats import ListedChat
 from gateway.artifacts import ArtifactStore, Holder, NotKept, OfConversation, collecting, emit_artifact
 from gateway.config.limits import Limits, Share
 from gateway.observe import Feed
@@ -95,10 +96,10 @@ class Bot:
         for number, part in enumerate(self.channel.render(address, reply)):
             self.write(session, {**shown(part, f"{message_id}.{number}"), **({"asks": [*asks]} if asks else {})})
 
-    async def watch(self, session: str, after: int) -> AsyncIterator[LogEntry]:
+    async def watch(self, address: Address, after: int) -> AsyncIterator[LogEntry]:
         while True:
             async with self.changed:
-                fresh = [entry for entry in self.log.get(session, []) if entry.seq > after]
+                fresh = [entry for entry in self.log.get(address.place, []) if entry.seq > after]
                 if not fresh:
                     await self.changed.wait()
             for entry in fresh:
@@ -126,6 +127,12 @@ class Bot:
 
     async def end(self, session_id: str) -> None:
         self.ended.add(session_id)
+
+    async def note(self, address: Address) -> None:
+        """No list is kept: the chats of a gateway are shown by tests/web/test_chats.py."""
+
+    async def listed(self, first: Address) -> list[ListedChat]:
+        return []
 
     async def follow(self, token: str) -> tuple[Path, Media, Holder]:
         if self.fail:
@@ -201,6 +208,7 @@ def page(
         charge=bot.charge,
         keep_upload=bot.keep_upload,
         sessions=bot,
+        chats=bot,
         now=now,
         title="Invoices",
         language=language,

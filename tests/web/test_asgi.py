@@ -23,10 +23,11 @@ from django.urls import path
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from yarl import URL
 
 from channels import AskfirstError
 from channels.webchat import COOKIE
-from gateway import Gateway, Settings
+from gateway import ChatUser, Gateway, Settings
 from gateway.cli import main
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.web import ASGIApp, Bridge, asgi, serve
@@ -279,6 +280,30 @@ async def test_a_client_that_leaves_ends_its_stream(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
 
 
+@EACH
+async def test_the_login_hook_gets_a_request_of_aiohttp(tmp_path: Path, put: Callable[[Gateway], Any]) -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    async def chat_user(request: web.Request) -> ChatUser | None:
+        seen.append((request.path, request.cookies.get("login", ""), request.headers.get("X-Askfirst-User", "")))
+        return ChatUser(request.cookies["login"]) if "login" in request.cookies else None
+
+    async with embedded(tmp_path, put, ["Hello."], chat_user=chat_user) as (url, gateway), session() as http:
+        http.cookie_jar.update_cookies({"login": "ana"}, URL(url))
+        page = {"Origin": url, "X-Askfirst-User": "token"}
+        async with http.get(f"{url}/bot/chat", headers=page) as opened:
+            assert opened.status == 200
+        body = {"client_id": "a" * 32, "text": "hello"}
+        async with http.post(f"{url}/bot/chat/messages", json=body, headers=page) as taken:
+            assert taken.status == 200
+        async with http.get(f"{url}/bot/chat/events", headers=page) as stream:
+            while not (line := await stream.content.readline()).startswith(b"data: "):
+                pass
+        assert await gateway.bot.conversations.list(person="webchat:site:ana") == ["Shop/webchat:site:ana"]
+    assert json.loads(line[6:])["text"] == "hello"
+    assert seen == [(path, "ana", "token") for path in ("/chat", "/chat/messages", "/chat/events")]
+
+
 async def test_operator_ends_sessions_and_reads_a_reached_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +330,7 @@ async def test_operator_ends_sessions_and_reads_a_reached_limit(
                 begun.append(page.cookies[COOKIE].value.partition(".")[0])
         other = begun[0]
         assert await run("people", "end-sessions", f"webchat:local:{other}") == (
-            f"Ended: the session of webchat:local:{other}\n"
+            f"Ended: the sessions of webchat:local:{other}\n"
         )
         assert await said("a") == 200
         await run("people", "end-sessions", "--all")

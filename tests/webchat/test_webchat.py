@@ -222,12 +222,12 @@ def test_reply_shows_words_then_files_and_a_question_last() -> None:
 
 
 async def test_sending_gives_the_parts_own_id_and_typing_is_told() -> None:
-    channel, told = made(), list[str]()
+    channel, told = made(), list[Address]()
     channel.on_typing.add(told.append)
 
     assert await channel.send(ADDRESS, Part(call="show", arguments={}), key="k1") == Receipt(message_id="k1")
     await channel.typing(ADDRESS)
-    assert told == ["s1"]
+    assert told == [ADDRESS]
 
 
 def secured(body: str = "{}", **changed: str) -> WebhookRequest:

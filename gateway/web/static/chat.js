@@ -1,9 +1,11 @@
 // The chat page. The server's log is the truth: what is shown comes from it, in its order, and a message of the
 // person's own is shown early and then taken over by its entry in the log.
 
+import { openChats } from "./chats.js";
 import { openConsole } from "./console.js";
 import { openFiles } from "./files.js";
 import { make } from "./make.js";
+import * as visit from "./visit.js";
 
 const at = (id) => document.getElementById(id);
 const texts = JSON.parse(document.body.dataset.texts); // in the person's language, as all that the page says
@@ -72,8 +74,8 @@ const post = async (path, body) => {
   for (let attempt = 0; ; attempt += 1) {
     let status = 0;
     try {
-      const headers = { "Content-Type": "application/json" };
-      status = (await fetch(path, { method: "POST", headers, body: JSON.stringify(body) })).status;
+      const headers = { ...visit.headers(), "Content-Type": "application/json" };
+      status = (await fetch(path, { method: "POST", headers, body: JSON.stringify({ ...body, ...visit.here }) })).status;
     } catch { /* no connection: like a 503 */ }
     if (status >= 200 && status < 300) return true;
     if (status === 401) setState("ended");
@@ -345,6 +347,7 @@ const setState = (name) => {
   if (state.dataset.state === "ended") return;
   state.dataset.state = name;
   state.textContent = STATES[name];
+  if (name === "ended") visit.onEnded();
 };
 
 // ---- listening: the browser reconnects by itself; after a refusal it does not, so we do
@@ -352,7 +355,7 @@ const setState = (name) => {
 const refused = async (path) => {
   const asked = new AbortController();
   try {
-    return (await fetch(path, { signal: asked.signal })).status === 401;
+    return (await fetch(path, { headers: visit.headers(), signal: asked.signal })).status === 401;
   } catch {
     return false;
   } finally {
@@ -361,13 +364,13 @@ const refused = async (path) => {
 };
 
 const listen = (path, handlers, onState = () => {}) => {
-  const source = new EventSource(path());
+  const source = visit.openStream(path());
   source.addEventListener("open", () => onState("open"));
   source.addEventListener("error", async () => {
     onState("lost");
     if (source.readyState !== EventSource.CLOSED) return;
     if (await refused(path())) return onState("ended");
-    await wait(3000);
+    await wait(source.retry ?? 3000);
     listen(path, handlers, onState);
   });
   for (const [name, handle] of Object.entries(handlers)) {
@@ -375,7 +378,7 @@ const listen = (path, handlers, onState = () => {}) => {
   }
 };
 
-listen(() => `chat/events?after=${last}`, {
+listen(() => visit.withChat(`chat/events?after=${last}`), {
   message: (entry, seq) => {
     if (seq <= last) return;
     last = seq;
@@ -387,8 +390,8 @@ listen(() => `chat/events?after=${last}`, {
 
 // ---- composer
 
-text.value = sessionStorage.getItem("draft") ?? "";
-const keepDraft = () => sessionStorage.setItem("draft", text.value);
+text.value = sessionStorage.getItem(visit.draftKey()) ?? "";
+const keepDraft = () => sessionStorage.setItem(visit.draftKey(), text.value);
 text.addEventListener("input", () => { keepDraft(); showStop(); });
 
 const files = openFiles({ texts, freshId, sizeOf, onEnded: () => setState("ended") });
@@ -419,5 +422,7 @@ for (const phrase of empty.querySelectorAll(".greeting strong")) {
   if (mark) after.data = after.data.slice(mark.length);
   together.append(starter, mark);
 }
+
+openChats({ texts, locale, onEnded: () => setState("ended") });
 
 if (document.body.dataset.console === "on") openConsole(listen, { clock, locale, texts });

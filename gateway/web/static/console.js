@@ -3,6 +3,7 @@
 import { Life } from "./lives.js";
 import { make } from "./make.js";
 import { stageOf, toneOf } from "./stages.js";
+import { withChat } from "./visit.js";
 
 const MOST = 2000; // notices that are kept; the messages that were quiet for longest go first
 const MOST_OTHERS = 300;
@@ -188,7 +189,7 @@ export const openConsole = (listen, page) => {
     count();
   });
 
-  listen(() => "chat/console", {
+  listen(() => withChat("chat/console"), {
     notice: (told, seq) => {
       if (seq <= last) return;
       last = seq;

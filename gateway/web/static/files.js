@@ -1,6 +1,7 @@
 // Files that the person chooses, drops or pastes. Each is sent in pieces at once, and its message names it by a token.
 
 import { make } from "./make.js";
+import * as visit from "./visit.js";
 
 const PIECE_BYTES = 128 * 1024;
 const RETRY_AFTER_MS = [500, 1500, 4000];
@@ -13,7 +14,7 @@ const named = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[n
 // Gives the server's answer to one piece, or null without a connection.
 const postPiece = async (file, query, begin, signal) => {
   try {
-    const headers = { "Content-Type": "application/octet-stream" };
+    const headers = { ...visit.headers(), "Content-Type": "application/octet-stream" };
     const body = file.slice(begin, begin + PIECE_BYTES);
     return await fetch(`chat/files?${new URLSearchParams(query)}`, { method: "POST", headers, body, signal });
   } catch {
