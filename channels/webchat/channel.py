@@ -50,6 +50,7 @@ class WebChatChannel:
         stream=True,
         typing=True,
         bare_yes="ordered",
+        local_times=True,
     )
 
     def __init__(self, *, keys: Sequence[bytes], hosts: Sequence[str], origins: Collection[str] = ()) -> None:
