@@ -62,7 +62,7 @@ class Play:
         return f"{self.name(person)} presses {deed}" if deed.startswith("[") else f"{self.name(person)} writes: {deed}"
 
 
-EVA, ANA = "slack:T1:Eva", "+15557654321"
+EVA, BEN, ANA = "slack:T1:Eva", "webchat:site:ben", "+15557654321"
 PLAYS: Final[Mapping[str, Play]] = {
     "support": Play(
         [
@@ -96,6 +96,15 @@ PLAYS: Final[Mapping[str, Play]] = {
             (ANA, "OK {code}"),
         ],
         {ANA: "Ana"},
+    ),
+    "site": Play(
+        [
+            ToolCall("cancel_order", {"order": "A-17"}),
+            "You have no order A-17.",
+            ToolCall("cancel_order", {"order": "A-18"}),
+        ],
+        [(BEN, "cancel order A-17"), (BEN, "then A-18"), (BEN, "[Yes, do it]")],
+        {BEN: "Ben, who is logged in,"},
     ),
     "mcp": Play(
         [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-_BOTS = ("tasks", "support", "ops", "orders", "nightly", "mcp")
+_BOTS = ("tasks", "support", "ops", "orders", "nightly", "site", "mcp")
 _BESIDE = {".env.example": "env.example.txt", ".gitignore": "gitignore.txt"}
 _SERVERS = {"mcp": {"tickets.py": "tickets.py.txt"}}
 """Template -> the file of a server that the bot starts."""
@@ -20,7 +20,8 @@ _SERVERS = {"mcp": {"tickets.py": "tickets.py.txt"}}
     type=click.Choice(_BOTS),
     default="tasks",
     help="tasks: a list that asks. support: refunds that a manager decides. ops: restarts, with permissions. "
-    "orders: an order desk for WhatsApp. nightly: a job for cron. mcp: the tools of an MCP server.",
+    "orders: an order desk for WhatsApp. nightly: a job for cron. site: a chat in a site with "
+    "a login. mcp: the tools of an MCP server.",
 )
 def init(directory: Path, template: str) -> None:
     """Write a small bot, its test, an example of its settings and a .gitignore into DIRECTORY (or this one).

@@ -91,7 +91,8 @@ def test_each_command_of_an_operator_exists(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "tests"), [("tasks", 3), ("support", 2), ("ops", 1), ("orders", 2), ("nightly", 3), ("mcp", 2)]
+    ("template", "tests"),
+    [("tasks", 3), ("support", 2), ("ops", 1), ("orders", 2), ("nightly", 3), ("site", 1), ("mcp", 2)],
 )
 def test_the_generated_test_passes(template: str, tests: int, tmp_path: Path) -> None:
     made = CliRunner().invoke(main, ["init", str(tmp_path / "new"), "--template", template])
