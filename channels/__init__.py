@@ -56,7 +56,7 @@ from channels.powers import (
     SharesWebhook,
     StreamHandle,
 )
-from channels.replies import Button, Json, Media, OpenMedia, Part, Receipt, Reply, Settled, WrittenTime
+from channels.replies import Button, Json, Media, OpenMedia, Part, Receipt, Reply, Settled
 
 __all__ = [
     "Address",
@@ -117,5 +117,4 @@ __all__ = [
     "Way",
     "WebhookRequest",
     "WebhookResponse",
-    "WrittenTime",
 ]

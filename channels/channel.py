@@ -201,7 +201,8 @@ class Capabilities:
     reports: bool = False
     """True when the platform sends delivery reports of accepted messages."""
     local_times: bool = False
-    """True when the channel shows a `WrittenTime` in the time zone of the reader."""
+    """True when the channel shows the times of an exact reply, written by `channels.formatting.time_link`, in the time
+    zone of the reader."""
     accents: bool = True
     """False when accents cost extra: the gateway's own texts are then sent without the accents missing in GSM 03.38."""
     keep_seconds: float = 7 * 86400.0

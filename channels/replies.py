@@ -53,17 +53,6 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenTime:
-    """A time in the text of a reply. A channel with `Capabilities.local_times` shows it in the reader's time zone."""
-
-    at: datetime
-    written: str
-    """`at` as written in the text."""
-    with_day: bool = False
-    """True if the day is shown beside the time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """A reply of the bot, independent of any platform."""
 
@@ -77,8 +66,6 @@ class Reply:
     """True when every character must be shown as written: none is replaced by a cheaper one or read as markup."""
     settled: tuple[Settled, ...] = ()
     """The state of each question of the message, in order. Empty while all questions are open."""
-    times: tuple[WrittenTime, ...] = ()
-    """Times in the text, in order."""
     small: int = 0
     """The number of characters at the end of the text with less weight. A channel may show these small, and below the
     buttons."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal, TypeAlias
-
-from channels.replies import WrittenTime
 
 SpanKind: TypeAlias = Literal["bold", "italic", "strike", "code", "pre", "quote", "link", "time", "day"]
 """``time`` is a time of day, and ``day`` a day with a time of day."""
 
+TIME_SCHEME = "askfirst-time:"
+_TIME = re.compile(rf"{TIME_SCHEME}(time|day)/([0-9]{{1,11}})")
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -45,19 +47,26 @@ class Styled:
         return Styled(self.text[start:end], tuple(spans))
 
 
-def with_times(styled: Styled, times: Sequence[WrittenTime]) -> Styled:
-    """Return the text with a span over each of these times. A time not found in the text gets no span.
+def time_link(written: str, at: datetime, *, with_day: bool) -> str:
+    """Return the Markdown of a time in an exact reply: `written`, with the Unix time of `at` beside it."""
+    return f"[{written}]({TIME_SCHEME}{'day' if with_day else 'time'}/{int(at.timestamp())})"
 
-    The search runs from the end of the text, because the lines with times are the last lines.
-    """
-    end, spans = len(styled.text), list(styled.spans)
-    for each in reversed(times):
-        start = styled.text.rfind(each.written, 0, end)
-        if start >= 0:
-            kind: SpanKind = "day" if each.with_day else "time"
-            spans.append(Span(kind, start, start + len(each.written), str(int(each.at.timestamp()))))
-            end = start
-    return Styled(styled.text, tuple(sorted(spans, key=lambda span: (span.start, -span.end))))
+
+def time_of(address: str) -> tuple[Literal["time", "day"], int] | None:
+    """Return the kind and the Unix time of a link made by `time_link`; None for the address of another link."""
+    found = _TIME.fullmatch(address)
+    if found is None:
+        return None
+    return ("day" if found[1] == "day" else "time"), int(found[2])
+
+
+def with_times(styled: Styled) -> Styled:
+    """Return the text with a span of its own for each time made by `time_link`."""
+    spans = []
+    for span in styled.spans:
+        found = time_of(span.value) if span.kind == "link" else None
+        spans.append(span if found is None else replace(span, kind=found[0], value=str(found[1])))
+    return Styled(styled.text, tuple(spans))
 
 
 def split(styled: Styled, limit: int, measure: Callable[[str], int] = len) -> list[Styled]:

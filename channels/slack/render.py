@@ -73,7 +73,9 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
         to["thread_ts"] = address.thread
     files = [_file(to, media) for media in reply.media]
     body, small = _without_small(reply)
-    styled = with_times(read_markdown(body), reply.times)
+    styled = read_markdown(body)
+    if reply.exact:
+        styled = with_times(styled)
     # An edit notifies no one, so it can mention people. A longer text goes on in new messages, which would notify.
     account = address.account if reply.edits is not None and len(styled.text) <= _PIECE else None
     split_up = _messages(_pieces(styled, account), kept_free=len(small))

@@ -82,7 +82,9 @@ def rerouted(part: Part, address: Address, *, buttons: bool) -> Part:
 
 def _pieces(reply: Reply) -> list[Styled]:
     """Return texts within the limit, stripped. Telegram strips white space at the ends and refuses an empty text."""
-    styled = with_times(read_markdown(reply.text), reply.times)
+    styled = read_markdown(reply.text)
+    if reply.exact:
+        styled = with_times(styled)
     pieces = [_stripped(piece) for piece in split(styled, CAPABILITIES.max_text, utf16_length)]
     pieces = [piece for piece in pieces if piece.text]
     if not pieces and reply.buttons:

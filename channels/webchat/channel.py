@@ -177,8 +177,6 @@ def render_reply(reply: Reply) -> tuple[Part, ...]:
         arguments["exact"] = True
     if reply.settled:
         arguments["settled"] = [each.state for each in reply.settled]
-    if reply.times:
-        arguments["times"] = [[each.at.isoformat(), each.written, each.with_day] for each in reply.times]
     if reply.small:
         arguments["small"] = reply.small
     words = Part(call="show", arguments=arguments, buttons=buttons)

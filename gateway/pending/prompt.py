@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, get_args
 
-from channels import Button, Person, Reply, Settled, WrittenTime
-from channels.formatting import is_quick
+from channels import Button, Person, Reply, Settled
+from channels.formatting import is_quick, time_link
 from gateway.artifacts import Artifact
 from gateway.pending.permission import offered, standing_label
 from gateway.pending.words import Intent, safe_words
@@ -146,7 +146,7 @@ def prompt(
             if action.standing is not None and not _is_offered_small(tokens, listed):
                 items.append(offered(action, action.standing, letters, by_button=tokens.standing is not None))
         else:
-            items.append(lead + settled_note(action, at, note))
+            items.append(lead + settled_note(action, at, note, local_times=local_times))
     in_lines = has_buttons and listed.total > 1 and not any("\n" in item for item in items)
     small = _in_words(actions, tokens, listed, letters) if has_buttons else _numbers(actions, listed, letters)
     blocks = [intro, ("\n" if in_lines else "\n\n").join(items), shared]
@@ -157,7 +157,6 @@ def prompt(
         buttons=_buttons(actions, tokens, listed),
         exact=True,
         settled=() if all(action.open for action in actions) else ended,
-        times=(*(each for action in actions for each in time_of(action, at)), *window.times),
         small=len(small) if has_buttons else 0,
     )
 
@@ -181,7 +180,7 @@ class _Window:
         *,
         local_times: bool,
     ) -> None:
-        self.letters, self.times = letters, tuple[WrittenTime, ...]()
+        self.letters = letters
         self._now, self._local, self._language = now, local_times, actions[0].language
         here = [action for action in actions if action.open and is_confirmed_here(action)]
         self.text = self.sentence("prompt_window", "prompt_until", here) if here else ""
@@ -191,10 +190,8 @@ class _Window:
         left = min(_left_seconds(action, self._now) for action in actions)
         if self._local and self._now is not None and left >= _UNTIL_SECONDS:
             end = min(action.expires_at or self._now + timedelta(seconds=action.ttl_seconds) for action in actions)
-            written = date_and_time(end, self._language)
-            if written not in [each.written for each in self.times]:
-                self.times += (WrittenTime(at=end, written=written, with_day=True),)
-            return say(for_end, self._language, self.letters, time=written, **values)
+            time = time_link(date_and_time(end, self._language), end, with_day=True)
+            return say(for_end, self._language, self.letters, time=time, **values)
         span = self.letters(duration(_in_one_unit(left), self._language))
         return say(for_span, self._language, self.letters, duration=span, **values)
 
@@ -323,15 +320,7 @@ def settled(action: PendingAction) -> Settled:
     return Settled(state="running")
 
 
-def time_of(action: PendingAction, at: datetime) -> tuple[WrittenTime, ...]:
-    """Return the time written in `settled_note`, if any."""
-    if action.state not in ("done", "failed"):
-        return ()
-    when = action.finished_at or at
-    return (WrittenTime(at=when, written=clock_time(when, action.language)),)
-
-
-def settled_note(action: PendingAction, at: datetime, form: NoteForm = "whole") -> str:
+def settled_note(action: PendingAction, at: datetime, form: NoteForm = "whole", *, local_times: bool = False) -> str:
     """Return the text to replace a decided question: the question in short, and the outcome.
 
     `at` is the time of this edit, used for an action without an end. `form` is an item of `NOTES`. The shortest form is
@@ -339,7 +328,8 @@ def settled_note(action: PendingAction, at: datetime, form: NoteForm = "whole") 
     """
     if form == "mark":
         return _MARKS.get(action.state, _MARKS["closed"])
-    said = _note(action if form == "whole" else replace(action, remark=None), at, action.language)
+    noted = action if form == "whole" else replace(action, remark=None)
+    said = _note(noted, at, action.language, local_times=local_times)
     if form == "sentence":
         return said
     in_short = action.filed or form == "no rows"
@@ -407,9 +397,12 @@ def waits_for(action: PendingAction, letters: Callable[[str], str]) -> str:
     return say("waits_for", action.language, letters, **values)
 
 
-def _note(action: PendingAction, at: datetime, language: str) -> str:
+def _note(action: PendingAction, at: datetime, language: str, *, local_times: bool = False) -> str:
     """Return the sentence about the outcome of an action, or about its running."""
-    time, name = clock_time(action.finished_at or at, language), decided_by(action)
+    ended, name = action.finished_at or at, decided_by(action)
+    time = clock_time(ended, language)
+    if local_times:
+        time = time_link(time, ended, with_day=False)
     match action.state, action.reason:
         case "done", _:
             return say("confirmed_by", language, name=name, time=time)

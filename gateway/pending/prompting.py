@@ -30,7 +30,6 @@ from gateway.pending.prompt import (
     settled,
     settled_note,
     statement,
-    time_of,
     waits_for,
     what_became,
     with_asker,
@@ -299,18 +298,16 @@ def edit_prompt(
     listed, still_asks = Listed(first=first, total=total), any(action.open for action in asked)
     tokens = _tokens(actions, asked) if still_asks and actions.has_buttons and answered_here else ButtonTokens()
     asked = [actions.by_id[action.pending_action_id] for action in asked]
-    address = asked[0].address
+    address, local = asked[0].address, actions.local_times
     for form in NOTES:
         if still_asks:
-            local = actions.local_times
             reply = prompt(asked, tokens, listed=listed, now=at, letters=actions.letters, note=form, local_times=local)
         else:
             reply = Reply(
-                text="\n\n".join(settled_note(action, at, form) for action in asked),
+                text="\n\n".join(settled_note(action, at, form, local_times=local) for action in asked),
                 buttons=buttons if len(asked) == 1 else (),
                 exact=True,
                 settled=tuple(settled(action) for action in asked),
-                times=tuple(each for action in asked for each in time_of(action, at)),
             )
         reply = replace(reply, edits=message_id)
         if address is None or actions.fits(address, reply):

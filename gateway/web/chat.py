@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from html import escape
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
 
@@ -277,8 +276,7 @@ class _Pages:
         if shown.get("from") == "bot":
             text, links = str(shown.pop("text", "")), not shown.pop("exact", False)
             body = max(0, len(text) - int(shown.pop("small", 0)))
-            html = await self._entries.html(text[:body], links=links)
-            shown["html"] = _timed(html, shown.pop("times", ()))
+            shown["html"] = await self._entries.html(text[:body], links=links)
             if text[body:]:
                 shown["small"] = await self._entries.html(text[body:], links=links)
         own = [_own_file(**file) for file in shown.pop("files", ())]
@@ -416,20 +414,6 @@ def _draft_html(text: str, links: bool) -> str:
 def _own_file(*, ref: str, **file: Any) -> dict[str, Any]:
     """Return a file of the person with the link of its upload, valid for its holder alone."""
     return {**file, "link": f"artifacts/{split_ref(ref)[1]}"}
-
-
-def _timed(html: str, times: Sequence[tuple[str, str, bool]]) -> str:
-    """Wrap these times in ``<time>``. The page shows a time in the person's zone. `times`: time, words, with a day.
-
-    The search runs from the end of the text, because the lines with times are the last lines.
-    """
-    end = len(html)
-    for at, written, with_day in reversed(times):
-        if (begin := html.rfind(written, 0, end)) >= 0:
-            day = " data-day" if with_day else ""
-            marked = f'<time datetime="{escape(at)}"{day}>{written}</time>'
-            html, end = f"{html[:begin]}{marked}{html[begin + len(written) :]}", begin
-    return html
 
 
 async def _notices(feed: Feed, after: int, here: str) -> AsyncGenerator[str, None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -13,7 +14,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from channels.formatting import is_quick
+from channels.formatting import TIME_SCHEME, is_quick, time_of
 
 _SCHEMES = ("https://", "http://", "mailto:")
 _DEEPEST = 20
@@ -29,7 +30,8 @@ _TASK = re.compile(r"\[([ xX])\]\s")
 def to_html(text: str, *, links: bool = True) -> str:
     """Return HTML without raw HTML and images. Links go to web and mail addresses only and open in a new tab.
 
-    `links`: turn a bare URL into a link too. A very long text, or a text slow to parse, is shown unformatted.
+    `links`: turn a bare URL into a link too. Without `links`, a time made by `time_link` becomes a ``time`` element. A
+    very long text, or a text slow to parse, is shown unformatted.
     """
     if is_quick(text):
         markdown = _with_links if links and text.count("://") <= _MOST_ADDRESSES else _markdown
@@ -44,10 +46,23 @@ def _open_link(
     renderer: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
 ) -> str:
     link = tokens[index]
+    if (time := time_of(str(link.attrGet("href")))) is not None:
+        kind, at = time
+        return f'<time datetime="{datetime.fromtimestamp(at, UTC).isoformat()}"{" data-day" * (kind == "day")}>'
     link.attrSet("target", "_blank")
     link.attrSet("rel", "noopener noreferrer nofollow")
     # Show the real target, which may differ from the link's text.
     link.attrSet("title", str(link.attrGet("href")))
+    html: str = renderer.renderToken(tokens, index, options, env)  # type: ignore[attr-defined]
+    return html
+
+
+def _close_link(
+    renderer: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
+) -> str:
+    opening = next(token for token in reversed(tokens[:index]) if token.type == "link_open")
+    if time_of(str(opening.attrGet("href"))) is not None:
+        return "</time>"
     html: str = renderer.renderToken(tokens, index, options, env)  # type: ignore[attr-defined]
     return html
 
@@ -103,9 +118,11 @@ def _make(*, links: bool) -> MarkdownIt:
         for scheme in ("ftp:", "//"):
             safe_links.add(scheme, None)
     safe: Any = markdown
-    safe.validateLink = lambda url: url.strip().lower().startswith(_SCHEMES)
+    schemes = _SCHEMES if links else (*_SCHEMES, TIME_SCHEME)
+    safe.validateLink = lambda url: url.strip().lower().startswith(schemes)
     markdown.core.ruler.push("tasks", _tasks)
     markdown.add_render_rule("link_open", _open_link)
+    markdown.add_render_rule("link_close", _close_link)
     markdown.add_render_rule("image", _image)
     for cell in ("th_open", "td_open"):
         markdown.add_render_rule(cell, _open_cell)

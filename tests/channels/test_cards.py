@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
-from channels import Address, Button, Reply, WrittenTime
-from channels.formatting import Span, Styled, read_markdown, with_times
+from channels import Address, Button, Reply
+from channels.formatting import read_markdown, time_link, with_times
 from channels.slack.render import render as render_slack
 from channels.telegram.render import render as render_telegram
 from tests.fakes.slack import check_message
@@ -22,15 +23,15 @@ SMALL = "In words: **OK K7PA** or **NO K7PA**."
 PAIR = (Button(label="Confirm all", token="y", style="confirm"), Button(label="Cancel all", token="n", style="cancel"))
 
 
-def card(*times: WrittenTime, body: str = "**Pay at 6:40 UTC?**\n\nUntil 6:40 UTC.", **more: Any) -> Reply:
-    return Reply(text=f"{body}\n\n{SMALL}", buttons=PAIR, small=len(SMALL), times=times, exact=True, **more)
+TIME, DAY = (time_link("6:40 UTC", AT, with_day=with_day) for with_day in (False, True))
 
 
-TIME, DAY = (WrittenTime(at=AT, written="6:40 UTC", with_day=with_day) for with_day in (False, True))
+def card(time: str = TIME, body: str = "**Pay at 6:40 UTC?**\n\nUntil {}.", **more: Any) -> Reply:
+    return Reply(text=f"{body.format(time)}\n\n{SMALL}", buttons=PAIR, small=len(SMALL), exact=True, **more)
 
 
 @pytest.mark.parametrize(("time", "shown_as"), [(TIME, "{time}"), (DAY, "{date_short_pretty} {time}")])
-def test_slack_shows_small_text_below_the_buttons(time: WrittenTime, shown_as: str) -> None:
+def test_slack_shows_small_text_below_the_buttons(time: str, shown_as: str) -> None:
     (part,) = render_slack(SLACK, card(time))
     arguments: Any = part.arguments
     check_message(arguments)
@@ -60,7 +61,7 @@ def test_slack_leaves_room_for_the_small_text(length: int) -> None:
 
 
 @pytest.mark.parametrize(("time", "shown_as"), [(TIME, "t"), (DAY, "wdt")])
-def test_telegram_shows_times_in_the_zone_of_the_reader(time: WrittenTime, shown_as: str) -> None:
+def test_telegram_shows_times_in_the_zone_of_the_reader(time: str, shown_as: str) -> None:
     (part,) = render_telegram(TELEGRAM, card(time))
     arguments: Any = part.arguments
     check_entities(arguments["text"], arguments["entities"])
@@ -86,8 +87,12 @@ def test_telegram_puts_the_numbers_of_a_plan_side_by_side() -> None:
     ]
 
 
-def test_time_is_searched_from_the_end() -> None:
-    twice = with_times(Styled("6:40 then 6:40 then 7:00"), (WrittenTime(at=AT, written="6:40"), TIME))
-    assert twice.spans == (Span("time", 10, 14, str(UNIX)),), "a time that the text does not have gets no span"
-    kept = with_times(read_markdown("**bold** 6:40 UTC"), (TIME,))
-    assert [span.kind for span in kept.spans] == ["bold", "time"]
+def test_other_links_are_no_times() -> None:
+    text = f"**bold** {TIME} [x](https://a.example) [y](askfirst-time:now) [z](askfirst-time:time/1e9)"
+    assert [span.kind for span in with_times(read_markdown(text)).spans] == ["bold", "time", "link", "link", "link"]
+
+
+@pytest.mark.parametrize("render", [partial(render_slack, SLACK), partial(render_telegram, TELEGRAM)])
+def test_model_writes_no_time(render: Any) -> None:
+    (part,) = render(Reply(text=f"Done {TIME}."))
+    assert "6:40 UTC" in str(part.arguments["text"]) and str(UNIX) not in str(part.arguments)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from channels import Address, Reply, WrittenTime
-from channels.formatting import GSM, drop_dear_accents
+from channels import Address, Reply
+from channels.formatting import GSM, drop_dear_accents, time_link
 from channels.telegram.render import render
 from channels.twilio.render import render_sms, render_whatsapp
 from gateway.pending.prompt import (
@@ -21,7 +21,6 @@ from gateway.pending.prompt import (
     settled,
     settled_note,
     statement,
-    time_of,
     what_became,
 )
 from gateway.pending.reading import read_code
@@ -159,8 +158,8 @@ def test_plan_is_a_line_an_item_and_a_button_a_number() -> None:
 def test_end_of_a_long_time_is_named_where_times_are_local(seconds: float, local: bool, said: str) -> None:
     reply = asked(record(ttl_seconds=seconds), now=NOW, local_times=local)
     assert said in read(reply)
-    assert [each.written in said and each.with_day for each in reply.times] == [True] * ("until" in said)
-    assert [each.at for each in reply.times] in ([], [NOW + timedelta(seconds=seconds)])
+    end = time_link("", NOW + timedelta(seconds=seconds), with_day=True).removeprefix("[]")
+    assert (end in reply.text) == ("until" in said)
 
 
 def test_prompt_names_the_people_allowed_to_confirm() -> None:
@@ -431,10 +430,12 @@ def test_settled_reports_the_state_of_the_action(action: PendingAction, state: s
     assert settled(action).state == state
 
 
-def test_settled_time_is_written_as_in_the_note() -> None:
-    (told,) = time_of(done(record()), NOW)
-    assert told == WrittenTime(at=NOW, written="12:00 UTC")
-    assert told.written in settled_note(done(record()), NOW)
+def test_time_of_a_note_is_local_where_the_channel_shows_it() -> None:
+    assert settled_note(done(record()), NOW).endswith("done 12:00 UTC.")
+    local = time_link("12:00 UTC", NOW, with_day=False)
+    assert settled_note(done(record()), NOW, local_times=True).endswith(f"done {local}.")
+    value = record(args={"it": local}, table=(), preview=f"Move {local}?")
+    assert local not in settled_note(done(value), NOW), "a value is no time"
 
 
 def test_reply_of_two_questions_has_the_state_of_each() -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from channels import Address, Attachment, Button, ButtonPress, Message, Reply, Settled, WrittenTime
+from channels import Address, Attachment, Button, ButtonPress, Message, Reply, Settled
+from channels.formatting import time_link
 from channels.webchat import COOKIE, SECURE_COOKIE
 from channels.webchat.payload import MAX_FILE_BYTES
 from gateway.artifacts import ArtifactStore
@@ -398,16 +399,14 @@ async def test_no_address_in_a_question_is_a_link(bot: Bot, start: Start, exact:
 async def test_the_time_of_a_note_is_marked_and_no_other(bot: Bot, start: Start) -> None:
     """The page shows the time in the person's zone. An equal time among the arguments stays as confirmed."""
     at = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)
-    text = "**Move it to 14:02 UTC**\n- to: 14:02 UTC\n\nConfirmed by you, done 14:02 UTC."
-    told_how: dict[str, Any] = {
-        "settled": (Settled(state="done"),),
-        "times": (WrittenTime(at=at, written="14:02 UTC"),),
-    }
-    bot.answer = lambda bot, event: bot.says(event.address.place, "m1", Reply(text=text, exact=True, **told_how))
+    text = "**Move it to 14:02 UTC**\n- to: 14:02 UTC\n\nConfirmed by you, done {}."
+    text = text.format(time_link("14:02 UTC", at, with_day=False))
+    settled = (Settled(state="done"),)
+    bot.answer = lambda bot, event: bot.says(event.address.place, "m1", Reply(text=text, exact=True, settled=settled))
     async with start(), page(bot) as (http, _):
         await say(http, "hello")
         _, told = await shown(http, 2)
-    assert told["settled"] == ["done"] and "times" not in told
+    assert told["settled"] == ["done"]
     assert told["html"].count("<time") == 1
     assert f'done <time datetime="{at.isoformat()}">14:02 UTC</time>.' in told["html"]
 

@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from channels import Address, AnswerStopped, Button, ButtonPress, Event, Message, Reply, Settled, WrittenTime
+from channels import Address, AnswerStopped, Button, ButtonPress, Event, Message, Reply, Settled
+from channels.formatting import time_link
 from gateway.store.errors import StoreUnavailable
 from tests.web.conftest import Bot, Start, opened
 
@@ -391,11 +392,10 @@ async def test_the_page_speaks_portuguese(bot: Bot, start: Start, browser: Brows
         await asks(bot, session, "ask", "A1")
         at = datetime(2026, 3, 1, 21, 2, tzinfo=UTC)
         note = Reply(
-            text="**Apagar**\n\n✅ Confirmado por você, feito às 21:02 UTC.",
+            text=f"**Apagar**\n\n✅ Confirmado por você, feito às {time_link('21:02 UTC', at, with_day=False)}.",
             edits="ask.0",
             exact=True,
             settled=(Settled(state="done"),),
-            times=(WrittenTime(at=at, written="21:02 UTC"),),
         )
         await shows(bot, session, "edit", note)
         bubble = page.locator(".bot .bubble")

@@ -47,7 +47,7 @@ def bot_line(
         "media": media or [],
         "edits": edits,
     }
-    entry |= {name: part.arguments[name] for name in ("exact", "settled", "times", "small") if name in part.arguments}
+    entry |= {name: part.arguments[name] for name in ("exact", "settled", "small") if name in part.arguments}
     if asks:
         entry["asks"] = [*asks]
     return keys.visible_log(conversation), entry
