@@ -236,7 +236,7 @@ class Gateway:
                 bot=self.bot.name,
                 artifacts=context.artifacts,
                 wording=self.bot.wording,
-                )
+            )
             await stack.enter_async_context(control(operator, self.store_file))
             if self.settings.metrics_port is not None:
                 port = self._metrics.on_port(self.metrics_host, self.settings.metrics_port)
