@@ -14,7 +14,7 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || \
 LOCKED = --no-build-isolation --require-hashes -r
 OURS = --no-build-isolation --no-deps -e .
 
-.PHONY: run test docs platforms lowest nightly fuzz soak bench lint style format sentences commands cookbook words lock sbom
+.PHONY: run test docs pictures platforms lowest nightly fuzz soak bench lint style format sentences commands cookbook words lock sbom
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -74,6 +74,10 @@ platforms: .venv/test.installed
 ## Writes the index of gateway/pending/words and the table of docs/confirmation-rules.md that says how well they are read.
 words: .venv/test.installed
 	$(BIN)/python -m scripts.words
+
+## Takes the pictures of the chat page: all into .pictures/, to be looked at, and those of the docs into docs/images.
+pictures: .venv/test.installed
+	$(BIN)/python -m scripts.pictures
 
 ## Builds the site of docs/, README.md and examples/ into .site/; a dead link ends it.
 docs: .venv/test.installed

@@ -166,6 +166,11 @@ class Message(Event):
     votes_only: bool = False
     """True for a stranger, let in to answer a question put to the group. Set by the gateway, by no channel."""
 
+    @property
+    def written(self) -> str:
+        """The text as the person wrote it, with the command."""
+        return f"/{self.command} {self.text}".rstrip() if self.command else self.text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ButtonPress(Event):
@@ -178,6 +183,14 @@ class ButtonPress(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStopped(Event):
     """A press on the platform's own button to stop the answer being written. Open questions stay open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback(Event):
+    """The opinion of a person about a message of the bot. None takes an earlier opinion back."""
+
+    message_id: str
+    value: Literal["up", "down"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +244,7 @@ _EVENTS = (
     Message,
     ButtonPress,
     AnswerStopped,
+    Feedback,
     MessageEdited,
     Reaction,
     DeliveryReport,

@@ -317,6 +317,7 @@ class Gateway:
             language=self.bot.language,
             greeting=self.bot.greeting,
             wording=self.bot.wording,
+            commands=self.bot.commands.described,
             public_url=self.settings.public_url,
             events=self._events,
             console=self.feed if self._console else None,

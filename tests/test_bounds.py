@@ -210,6 +210,10 @@ ENTRIES: Final = {
             nasty("- a\n", 3_900),
             nasty("https://a.b/\x1b[2J", 4_000),
             nasty("https://a.b/\x1b[2J", 8_000),
+            "".join(f"```csharp\n{nasty('a ', 5_000)}\n```\n" for _ in range(3)),
+            f"```c\n{nasty('1', 5_900)}\n```\n" + f"${nasty(')', 990)}$ " * 9,
+            f"${nasty('a_{', 990)}$ " * 15,
+            nasty("$x$ ", MARKDOWN),
         ),
     ),
     "telegram": Worst(
@@ -246,6 +250,7 @@ def prepared() -> Iterator[None]:
     """Load all process-wide data beforehand, and collect no garbage: both are not the entry's work."""
     prepare("en", "ja", "de", "ar")
     prepare_detection()
+    to_html("```c\na\n```\n$a_1$")
     gc.disable()
     yield
     gc.enable()

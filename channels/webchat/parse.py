@@ -9,8 +9,8 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from channels.channel import Malformed, WebhookRequest
-from channels.events import AnswerStopped, Attachment, ButtonPress, Event, Message, kind_of
-from channels.webchat.payload import Press, SentFile, Stop, payload_from
+from channels.events import AnswerStopped, Attachment, ButtonPress, Event, Feedback, Message, kind_of
+from channels.webchat.payload import Press, Rated, SentFile, Stop, payload_from
 from channels.webchat.verify import Session, cookie_name, is_secure, session_of
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
@@ -25,7 +25,7 @@ def parse_event(request: WebhookRequest, *, embeds: bool = False) -> Event:
     try:
         sent = payload_from(request.body)
     except ValidationError as error:
-        raise Malformed("neither a message nor a press nor a stop of the chat page") from error
+        raise Malformed("neither a message nor a press, a stop or a thumb of the chat page") from error
     name = cookie_name(request.headers, secure=is_secure(request), embeds=embeds)
     session = session_of(request.headers, cookie_name=name)
     address = session.address(sent.chat)
@@ -37,6 +37,10 @@ def parse_event(request: WebhookRequest, *, embeds: bool = False) -> Event:
         )
     if isinstance(sent, Stop):
         return AnswerStopped(event_ids=event_ids, address=address, person=person)
+    if isinstance(sent, Rated):
+        return Feedback(
+            event_ids=event_ids, address=address, person=person, message_id=sent.message_id, value=sent.feedback
+        )
     text = sent.text.replace("\0", "").strip()
     if not text and not sent.files:
         raise Malformed("a message without words")

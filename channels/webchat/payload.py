@@ -1,4 +1,4 @@
-"""The requests of the page: a message, a press or a stop as JSON, and the query of a piece of a file."""
+"""The requests of the page: a message, a press, a stop or a thumb as JSON, and the query of a piece of a file."""
 
 from __future__ import annotations
 
@@ -69,6 +69,13 @@ class Stop(_Sent):
     stop: Literal[True]
 
 
+class Rated(_Sent):
+    """A thumb up or down for a message of the bot, or null: it was taken back."""
+
+    message_id: _MessageId
+    feedback: Literal["up", "down"] | None
+
+
 class Piece(BaseModel):
     """The place of a request's body in a file during the upload."""
 
@@ -84,10 +91,11 @@ class Piece(BaseModel):
 
 
 _CHAT: TypeAdapter[str] = TypeAdapter(_ChatId)
-_PAYLOAD: TypeAdapter[SentMessage | Press | Stop] = TypeAdapter(SentMessage | Press | Stop)
+_Payload: TypeAlias = SentMessage | Press | Stop | Rated
+_PAYLOAD: TypeAdapter[_Payload] = TypeAdapter(_Payload)
 
 
-def payload_from(body: bytes) -> SentMessage | Press | Stop:
+def payload_from(body: bytes) -> _Payload:
     """Read the body of a request. Raises ValidationError for any other JSON and for bytes that are not JSON."""
     return _PAYLOAD.validate_json(body)
 

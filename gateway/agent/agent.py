@@ -33,7 +33,7 @@ from gateway.logs import describe_error
 from gateway.memory import ConversationMemory, Extraction
 from gateway.memory.tokens import TokenCount
 from gateway.observe.callbacks import HooksObserver
-from gateway.observe.events import BatchEnd, BatchStart, milliseconds_since
+from gateway.observe.events import BatchEnd, BatchStart
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StreamChunk
 from gateway.observe.runs import new_run_id
@@ -41,6 +41,7 @@ from gateway.observe.teller import Teller, begin_run
 from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
 from gateway.structured import ResponseFormat
+from gateway.timing.deadlines import milliseconds_since
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolSource
 
 T = TypeVar("T")

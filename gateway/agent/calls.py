@@ -19,10 +19,10 @@ from gateway.observe.events import (
     ToolEnd,
     ToolErrorRaised,
     ToolStart,
-    milliseconds_since,
 )
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
+from gateway.timing.deadlines import milliseconds_since
 from gateway.tools import (
     ToolContext,
     ToolError,

@@ -19,10 +19,11 @@ from gateway.memory.context import quoted
 from gateway.memory.summary import summarize
 from gateway.memory.tokens import size
 from gateway.memory.window import may_begin
-from gateway.observe.events import PromptCompressed, RunUsage, milliseconds_since
+from gateway.observe.events import PromptCompressed, RunUsage
 from gateway.observe.teller import RunTeller
 from gateway.providers.aside import Aside
 from gateway.providers.base import NO_USAGE, ModelMessage, ProviderError, Request, ToolCall, ToolSpec, Usage
+from gateway.timing.deadlines import milliseconds_since
 from gateway.tools import Tool, ToolContext, ToolFailed
 from gateway.tools.stopping import Stopped, Stopping
 

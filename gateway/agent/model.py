@@ -23,13 +23,13 @@ from gateway.observe.events import (
     LlmStart,
     ProviderFallback,
     RunUsage,
-    milliseconds_since,
 )
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import NO_USAGE, Provider, ProviderError, Request, Response
 from gateway.providers.calls import DEEPEST, MOST_CHARACTERS, MOST_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY
 from gateway.providers.completing import complete_within, pieces_of
 from gateway.providers.fallback import FallbackProvider, limited
+from gateway.timing.deadlines import milliseconds_since
 from gateway.tools.stopping import Stopping
 
 OnText: TypeAlias = Callable[[str], Awaitable[None] | None]

@@ -478,7 +478,7 @@ def said_messages(messages: Sequence[Message], attachments: Sequence[ReceivedAtt
 
 def _model_message(message: Message, received: Mapping[str, ReceivedAttachment]) -> ModelMessage:
     """Return a person's message in the form for the model: pictures and PDFs as files, others by name."""
-    text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
+    text = message.written
     if message.forwarded and text:
         text = _quoted(text)
     lines = [_quoted(each) for each in message.shared]

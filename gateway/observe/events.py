@@ -7,7 +7,6 @@ end in `_ms`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal, dataclass_transform
@@ -44,11 +43,6 @@ class RunEvent(ObservedEvent):
     """An event of one run."""
 
     run_id: str = field(kw_only=False)
-
-
-def milliseconds_since(began: float) -> float:
-    """Return the duration of an event: the milliseconds since `began`, by the event loop's clock."""
-    return (asyncio.get_running_loop().time() - began) * 1000
 
 
 # ── a run of an agent: the model and its tools ──
@@ -372,13 +366,15 @@ class PollFailed(ObservedEvent, name="poll_failed"):
 
 
 class MessageReceived(ObservedEvent, name="message_received"):
-    """An event of a platform was stored. `event_id` is the platform's. `kind` names the class in `channels`."""
+    """A platform's event of this id and class (`kind`) was stored. `said`: a message's words, `files`: the names."""
 
     event_id: str
     address: Address
     person: Person | None
     conversation: str
     kind: str = "Message"
+    said: str = ""
+    files: Sequence[str] = ()
 
 
 class DuplicateDropped(ObservedEvent, name="duplicate_dropped"):
@@ -533,10 +529,7 @@ class DoubtRaised(ObservedEvent, name="doubt_raised"):
 
 
 class MessageSent(RunEvent, name="message_sent"):
-    """A platform accepted a call of a reply. `cause` is the id of the answered event.
-
-    `duration_ms` is of the call. None if an earlier call turned out to have arrived.
-    """
+    """A platform accepted a call of a reply to the event `cause`. `duration_ms` is None if an earlier call arrived."""
 
     address: Address
     message_id: str | None
@@ -545,6 +538,14 @@ class MessageSent(RunEvent, name="message_sent"):
     call: str
     cause: str
     duration_ms: float | None = None
+
+
+class FeedbackGiven(RunEvent, name="feedback"):
+    """A person rates a message of the bot: up, down, or None to take a rating back. Emitted at least once."""
+
+    conversation: str
+    message_id: str
+    value: Literal["up", "down"] | None
 
 
 class DeliveryRetried(RunEvent, name="delivery_retried"):
@@ -584,7 +585,6 @@ class BudgetWarning(RunEvent, name="budget_warning"):
     budget: str
     """The entry of the setting: ``person=1 USD/day``."""
     holder: str
-    """The person, or the bot's name."""
     used: float
     """The used amount, in the unit of the budget."""
     used_up: bool

@@ -23,7 +23,7 @@ _NAMES: Final = frozenset({
     "holder", "how", "intent", "interceptor", "kind", "message_id", "model", "new_model", "next_provider",
     "old_model", "parent_run_id", "part_id", "parts", "permission", "person", "provider", "reason",
     "requested_model", "run_id", "session_id", "sha256", "share", "stage", "state", "status", "stop_reason",
-    "tool", "tool_name", "what", "why",
+    "tool", "tool_name", "value", "what", "why",
 })  # fmt: skip
 """The fields with names, ids and fixed words. Other texts may be a person's, so an unknown field is redacted."""
 _TEXTS: Final = frozenset({("cancelled", "reason"), ("webhook_rejected", "why")})

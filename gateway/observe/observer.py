@@ -194,6 +194,12 @@ class AgentObserver:
     def on_message_sent(self, run_id: str, address: Address, message_id: str | None) -> Any:
         """A platform accepted a call of a reply."""
 
+    def on_feedback(self, run_id: str, conversation: str, message_id: str, value: str | None) -> Any:
+        """A person has rated a message of the bot. `value`: up, down, or None when the rating was taken back.
+
+        `run_id` and `message_id` are those of `on_message_sent`. Called at least once for each rating.
+        """
+
     def on_delivery_failed(self, run_id: str, address: Address, reason: str) -> Any:
         """A part of a reply is a dead letter."""
 

@@ -12,7 +12,17 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from channels import AnswerStopped, ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person
+from channels import (
+    AnswerStopped,
+    ButtonPress,
+    ConversationMoved,
+    DeliveryReport,
+    Event,
+    Feedback,
+    Message,
+    OptOut,
+    Person,
+)
 from gateway.pending.continuing import acknowledges, adds, goes_on
 from gateway.pending.folding import without_invisible
 from gateway.pending.grammar import Reading, readings
@@ -183,7 +193,7 @@ def decides(event: Event, lang: Spoken) -> bool:
     """
     if isinstance(event, Message):
         return event.person is not None and not event.person.is_bot and _looks_like_decision(event, lang)
-    return isinstance(event, ButtonPress | AnswerStopped | ConversationMoved | DeliveryReport | OptOut)
+    return isinstance(event, ButtonPress | AnswerStopped | ConversationMoved | DeliveryReport | Feedback | OptOut)
 
 
 def _looks_like_decision(message: Message, lang: Spoken) -> bool:

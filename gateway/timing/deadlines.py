@@ -140,3 +140,8 @@ def _timer_of(loop: asyncio.AbstractEventLoop) -> _SharedTimer:
     if timer is None or timer.loop() is not loop:
         timer = _of_thread.timer = _SharedTimer(loop)
     return timer
+
+
+def milliseconds_since(began: float) -> float:
+    """Return the milliseconds since `began`, a time of the event loop's clock."""
+    return (asyncio.get_running_loop().time() - began) * 1000

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -92,6 +92,8 @@ class ChatPage:
     greeting: str | None = None
     """Markdown shown on an empty page. Its bold phrases can be pressed. None: a default text."""
     wording: Wording = Wording()  # noqa: RUF009 - it is not changed
+    commands: Callable[[str], Mapping[str, str]] = lambda language: {}
+    """(language) -> the commands of the bot, with descriptions in this language."""
     public_url: str | None = None
     streams: Share = Limits.usual().streams
     reached: Callable[[], None] = lambda: None
@@ -115,6 +117,7 @@ def add_chat(app: web.Application, chat: ChatPage) -> None:
     app.router.add_post("/chat/messages", pages.said)
     app.router.add_post("/chat/presses", pages.said)
     app.router.add_post("/chat/stops", pages.said)
+    app.router.add_post("/chat/feedback", pages.said)
     app.router.add_post("/chat/logout", pages.logout)
     if chat.console is not None:
         app.router.add_get("/chat/console", partial(pages.console, chat.console))
@@ -140,6 +143,7 @@ class _Pages:
             chat.channel.origins,
             greeting=chat.greeting,
             wording=chat.wording,
+            commands=chat.commands,
             has_console=chat.console is not None,
             check=self.visitors.from_our_host,
         )
@@ -207,7 +211,7 @@ class _Pages:
         return web.json_response({"chats": listed}, headers={hdrs.CACHE_CONTROL: "no-store"})
 
     async def said(self, request: web.Request) -> web.Response:
-        """Handle a posted message or button press."""
+        """Handle a posted message, button press, stop or thumb."""
         chat = self._chat
         called = as_called(request, await request.read(), chat.public_url, "/chat")
         visitor = await self.visitors.of_post(request, called, chat.channel.verify)
@@ -273,12 +277,15 @@ class _Pages:
     async def _entry(self, session: Session, entry: LogEntry) -> dict[str, Any]:
         """Return an entry for the page: Markdown rendered as HTML, and each file with a link for this session."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
+        shown.pop("run", None)
         if shown.get("from") == "bot":
-            text, links = str(shown.pop("text", "")), not shown.pop("exact", False)
+            text, exact = str(shown.pop("text", "")), shown.pop("exact", False)
             body = max(0, len(text) - int(shown.pop("small", 0)))
-            shown["html"] = await self._entries.html(text[:body], links=links)
+            shown["html"] = await self._entries.html(text[:body], links=not exact)
             if text[body:]:
-                shown["small"] = await self._entries.html(text[body:], links=links)
+                shown["small"] = await self._entries.html(text[body:], links=not exact)
+            if not exact:  # the marks of a question are not the person's to copy
+                shown["text"] = text
         own = [_own_file(**file) for file in shown.pop("files", ())]
         # The link is relative to /chat, so it works under any path prefix of a proxy.
         holder, path = OfSession(session.holder), self._chat.artifacts.path

@@ -16,13 +16,15 @@ from channels.cancellable_threads import WORK, in_thread
 from channels.webchat.payload import MAX_FILE_BYTES, MAX_FILES
 from gateway.web.chat_theme import Theme
 from gateway.web.markdown import to_html
-from gateway.wording import Wording, direction
+from gateway.wording import Wording, direction, speaking
 
 _FILES = files("gateway.web") / "static"
 _PAGE: Final = (_FILES / "chat.html").read_text("utf-8")
 _MARK: Final = (_FILES / "mark.svg").read_text("utf-8")
 _EMBED: Final = (_FILES / "embed.js").read_text("utf-8")
-_SCRIPTS: Final = ("chat", "chats", "console", "files", "lives", "make", "stages", "visit")
+_SCRIPTS: Final = (
+    *("answers", "chat", "chats", "commands", "console", "files", "lives", "make", "stages", "steps", "visit"),
+)
 _STATIC: Final = {
     name: ((_FILES / name).read_bytes(), content_type)
     for name, content_type in (
@@ -51,12 +53,14 @@ class Document:
         *,
         greeting: str | None,
         wording: Wording,
+        commands: Callable[[str], Mapping[str, str]],
         has_console: bool,
         check: Callable[[web.Request], object],
     ) -> None:
         """`check`: refuse a request to a host name of another site."""
         self._title, self._theme, self._origins = theme.title or title, theme, sorted(origins)
-        self._greeting, self._wording, self._has_console, self._check = greeting, wording, has_console, check
+        self._greeting, self._wording, self._commands = greeting, wording, commands
+        self._has_console, self._check = has_console, check
         self._written: dict[tuple[str, bool], str] = {}
         """Language, and whether in a frame -> HTML of the page."""
         self.headers = _headers(theme, self._origins)
@@ -84,6 +88,8 @@ class Document:
         greeting = f"<p><strong>{escape(texts['hello'])}</strong></p>"
         if self._greeting is not None:
             greeting = f'<div class="greeting">{to_html(self._greeting)}</div>'
+        with speaking(self._wording):
+            commands = self._commands(language)
         logo = self._theme.source
         filled = {name: escape(text) for name, text in texts.items()} | {
             "title": escape(self._title),
@@ -96,6 +102,7 @@ class Document:
             "most_files": str(MAX_FILES),
             "dir": direction(language),
             "texts": escape(json.dumps(texts)),
+            "commands": escape(json.dumps(commands)),
         }
         return re.sub(r"\{\{(\w+)\}\}", lambda name: filled[name[1]], _PAGE)
 

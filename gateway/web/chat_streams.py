@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from gateway.config.limits import Share
+from gateway.web.markdown import is_slow
 
 KEPT_CHARACTERS: Final = 8_000_000
 """HTML of messages kept by a process, in characters."""
@@ -104,7 +105,7 @@ class RenderedTexts:
 
     async def _made(self, key: tuple[str, bool]) -> str:
         try:
-            html = await self._turn.made(partial(self._make, *key), long=len(key[0]) > _SHORT)
+            html = await self._turn.made(partial(self._make, *key), long=len(key[0]) > _SHORT or is_slow(key[0]))
         finally:
             del self._making[key]
         self._kept[key] = html

@@ -15,6 +15,8 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from channels.formatting import TIME_SCHEME, is_quick, time_of
+from gateway.web.code_colors import Colors
+from gateway.web.formulas import add_formulas
 
 _SCHEMES = ("https://", "http://", "mailto:")
 _DEEPEST = 20
@@ -30,16 +32,29 @@ _TASK = re.compile(r"\[([ xX])\]\s")
 def to_html(text: str, *, links: bool = True) -> str:
     """Return HTML without raw HTML and images. Links go to web and mail addresses only and open in a new tab.
 
-    `links`: turn a bare URL into a link too. Without `links`, a time made by `time_link` becomes a ``time`` element. A
-    very long text, or a text slow to parse, is shown unformatted.
+    `links`: turn a bare URL into a link too, and ``$...$`` into a formula. Without `links`, a time made by `time_link`
+    becomes a ``time`` element. A very long text, or a text slow to parse, is shown unformatted.
     """
     if is_quick(text):
-        markdown = _with_links if links and text.count("://") <= _MOST_ADDRESSES else _markdown
+        markdown = _markdown if not links else _with_links if text.count("://") <= _MOST_ADDRESSES else _with_formulas
         tokens = markdown.parse(text)
         if all(token.level < _DEEPEST - 1 for token in tokens):
             html: str = markdown.renderer.render(tokens, markdown.options, {})
             return html
     return f"<p>{escape(text)}</p>\n".replace("\n", "<br />\n", text.count("\n"))
+
+
+def is_slow(text: str) -> bool:
+    """Return True for a text whose code or formulas take long to read, for its length."""
+    return "```" in text or "~~~" in text or "$" in text
+
+
+def _fence(renderer: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    """Render code with colours, which come from the page's stylesheet. Its policy blocks inline styles."""
+    fence = tokens[index]
+    language = fence.info.split(maxsplit=1)[0] if fence.info.strip() else ""
+    colors = env.setdefault("colors", Colors())
+    return f"<pre><code>{colors.html(fence.content, language)}</code></pre>\n"
 
 
 def _open_link(
@@ -107,7 +122,7 @@ def _tasks(state: StateCore) -> None:
             item.attrJoin("class", "task")
 
 
-def _make(*, links: bool) -> MarkdownIt:
+def _make(*, links: bool, formulas: bool) -> MarkdownIt:
     options = {"html": False, "breaks": True, "maxNesting": _DEEPEST, "linkify": links}
     markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     if links:
@@ -118,9 +133,12 @@ def _make(*, links: bool) -> MarkdownIt:
         for scheme in ("ftp:", "//"):
             safe_links.add(scheme, None)
     safe: Any = markdown
-    schemes = _SCHEMES if links else (*_SCHEMES, TIME_SCHEME)
+    schemes = _SCHEMES if formulas else (*_SCHEMES, TIME_SCHEME)
     safe.validateLink = lambda url: url.strip().lower().startswith(schemes)
     markdown.core.ruler.push("tasks", _tasks)
+    if formulas:
+        add_formulas(markdown)
+    markdown.add_render_rule("fence", _fence)
     markdown.add_render_rule("link_open", _open_link)
     markdown.add_render_rule("link_close", _close_link)
     markdown.add_render_rule("image", _image)
@@ -129,4 +147,5 @@ def _make(*, links: bool) -> MarkdownIt:
     return markdown
 
 
-_markdown, _with_links = _make(links=False), _make(links=True)
+_markdown, _with_formulas = _make(links=False, formulas=False), _make(links=False, formulas=True)
+_with_links = _make(links=True, formulas=True)

@@ -32,7 +32,7 @@ LIFE = [
     "Turn ends · asked",
     "Sent · show",
     "Received · Press",
-    "Decided · confirm",
+    "Decided · confirmed",
     "Launched · delete_invoice",
     "Effect · delete_invoice",
     "Sent · show",
@@ -74,7 +74,7 @@ async def test_list_ask_confirm_pdf_and_reload(page: Page) -> None:
     await expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
 
     settled = chat.get_by_role("listitem").filter(has_text="Confirmed by you, done")
-    await expect(settled.locator(".settled")).to_have_text("Done")
+    await expect(settled.locator(".settled.done")).to_be_visible()
     await expect(settled).to_contain_text("410.20 EUR")
 
     await says(page, "delete invoice INV-15")

@@ -18,6 +18,7 @@ from channels import (
     ConversationMoved,
     DeliveryReport,
     Event,
+    Feedback,
     Message,
     MessageEdited,
     OptOut,
@@ -39,7 +40,7 @@ from channels.webchat import WebChatChannel
 from tests.channels.telegram.case import DOCUMENTED
 
 MOMENTS = st.datetimes(timezones=st.just(UTC))
-KINDS = (Message, ButtonPress, MessageEdited, Reaction, DeliveryReport, OptOut, ConversationMoved)
+KINDS = (Message, ButtonPress, Feedback, MessageEdited, Reaction, DeliveryReport, OptOut, ConversationMoved)
 NAMES = st.lists(st.text(), max_size=3).map(tuple)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     [st.builds(kind, sent_at=st.none() | MOMENTS) for kind in KINDS]

@@ -80,12 +80,13 @@ artifact_delivered run_id address sha256
 OUR_METHODS = """
 llm_error run_id attempt error duration_ms
 vetoed run_id stage interceptor tool_name
+feedback run_id conversation message_id value
 """
 """The methods beyond the surface."""
 TABLE = {(words := line.split())[0]: tuple(words[1:]) for line in (METHODS + OUR_METHODS).splitlines() if line}
 
 LENGTHS_ONLY = {
-    "artifacts", "chunk", "detail", "details", "result", "summary", "system_prompt",
+    "artifacts", "chunk", "detail", "details", "files", "result", "said", "summary", "system_prompt",
     "cancelled.reason", "structured_validate.error", "webhook_rejected.why",
 }  # fmt: skip
 """The text fields without names, ids and fixed words."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +62,7 @@ class Bot:
     is_full: bool = False
     """True: no person may keep a further file."""
     greeting: str | None = None
+    commands: Callable[[str], Mapping[str, str]] = lambda language: {}
     url: str = ""
 
     async def accept(self, channel: Channel, parsed: Parsed) -> None:
@@ -77,7 +78,7 @@ class Bot:
                             {
                                 "message_id": event.message_id,
                                 "from": "person",
-                                "text": event.text,
+                                "text": event.written,
                                 "edits": None,
                                 "files": files_of(event),
                             },
@@ -214,6 +215,7 @@ def page(
         language=language,
         greeting=bot.greeting,
         wording=wording,
+        commands=bot.commands,
         public_url=public_url,
         streams=streams,
         events=LOGGED,

@@ -21,6 +21,7 @@ from channels.formatting import time_link
 from channels.webchat import COOKIE, SECURE_COOKIE
 from channels.webchat.payload import MAX_FILE_BYTES
 from gateway.artifacts import ArtifactStore
+from gateway.bot.commands import BotCommands
 from gateway.config.limits import Share
 from gateway.observe.events import ToolErrorRaised, ToolListed, TurnEnd
 from gateway.store.errors import StoreUnavailable
@@ -374,9 +375,11 @@ async def test_the_page_speaks_the_persons_language(bot: Bot, start: Start, acce
 
 
 async def test_the_page_speaks_the_bots_tone_and_own_sentences(bot: Bot, start: Start) -> None:
-    async with start(wording=Wording("familiar", {"de": {"page_send": "Ab damit"}})):
+    bot.commands = BotCommands().described
+    async with start(wording=Wording("familiar", {"de": {"page_send": "Ab damit", "cmd_help": "Hilf mir"}})):
         body = await opened(bot.url, "de")
     assert 'placeholder="Nachricht schreiben"' in body and "Deine Nachricht" in body and "Ihre Nachricht" not in body
+    assert '"help": "Hilf mir"' in body
     assert "Ab damit" in body
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -61,10 +62,10 @@ def clocked(bot: Bot) -> None:
     bot.feed = Feed(now=lambda: next(moments))
 
 
-def arrives(place: str, event_id: str, kind: str = "Message") -> ObservedEvent:
+def arrives(place: str, event_id: str, kind: str = "Message", **content: Any) -> ObservedEvent:
     address = Address.parse(place.partition("/")[2])
     person = Person(channel=address.channel, account=address.account, user_id=address.place)
-    return MessageReceived(event_id=event_id, address=address, person=person, conversation=place, kind=kind)
+    return MessageReceived(event_id=event_id, address=address, person=person, conversation=place, kind=kind, **content)
 
 
 def answered(
@@ -139,7 +140,7 @@ async def test_a_confirmed_action_is_one_life_to_its_receipt(bot: Bot, start: St
             "Asked · pay +40 ms",
             "Turn ends · asked +50 ms",
             "Received · Press +70 ms",
-            "Decided · confirm +80 ms",
+            "Decided · confirmed +80 ms",
             "Launched · pay +100 ms",
             "Effect · pay +110 ms",
             "Sent · sendMessage +130 ms",
@@ -148,6 +149,76 @@ async def test_a_confirmed_action_is_one_life_to_its_receipt(bot: Bot, start: St
             "pay", "telegram:1:2", "decided by button",
         ]  # fmt: skip
         await expect(life.locator(".id")).to_have_text(f"run {run}")
+
+
+async def test_steps_told_while_a_life_opens_stand_below_the_first(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    """The browser tells of the opening only after steps that come in the same moment."""
+    first, *others = answered(TELEGRAM, "m1", "hello")
+    async with start():
+        tell(bot, first)
+        page = await opened(context, bot)
+        await expect(page.locator(".run")).to_have_count(1)
+        await page.locator("#pause").click()
+        tell(bot, *others)
+        await expect(page.locator("#pause")).to_have_text(re.compile(r"\(\d+\)"))
+        await page.evaluate(
+            """() => {
+                document.querySelector(".run > details").open = true;
+                document.querySelector("#pause").click();
+            }"""
+        )
+        await expect(page.locator(".run .stage .what")).to_have_text(
+            [
+                "Received · Message",
+                "Turn begins",
+                "Model · gpt-x",
+                "Tool · look",
+                "Turn ends · answered",
+                "Sent · sendMessage",
+            ]
+        )
+
+
+async def test_commands_decisions_and_files_have_their_words(bot: Bot, start: Start, context: BrowserContext) -> None:
+    action = replace(ACTION, conversation=TELEGRAM)
+    run = run_id_of(TELEGRAM, "m1")
+    async with start():
+        tell(bot, arrives(TELEGRAM, "m0", said="/pending"))
+        tell(bot, arrives(TELEGRAM, "m2", files=["a.pdf", "voice"]))
+        tell(bot, arrives(TELEGRAM, "m1", said="pay it"), PendingStashed(run, action=action))
+        tell(bot, arrives(TELEGRAM, "m3", said="OK K7P2", files=["b.pdf"]))
+        tell(bot, PendingDecided(action=action, person="telegram:1:2", intent="confirm"))
+        settled: dict[str, Any] = {"event_ids": ["m3"], "parts": [], "actions": ["a1"]}
+        tell(bot, EventSettled(run_id_of(TELEGRAM, "m3"), how="decided by code", conversation=TELEGRAM, **settled))
+        page = await opened(context, bot)
+        await expect(page.locator(".run .title")).to_have_text(["pay it", "a.pdf, voice", "/pending"])
+        life = await life_of(page, "pay it")
+        await life.locator("summary").click()
+        decided = life.locator(".stage").filter(has_text="OK K7P2")
+        await expect(decided.locator("dt")).to_have_text(["words", "files"])
+        await expect(decided.locator("dd")).to_have_text(["OK K7P2", "b.pdf"])
+
+
+async def test_the_console_speaks_the_language_of_the_page(bot: Bot, start: Start, browser: Browser) -> None:
+    context = await browser.new_context(locale="de-DE", viewport={"width": 1200, "height": 800})
+    run, action = run_id_of(TELEGRAM, "m1"), replace(ACTION, conversation=TELEGRAM, args={"card": 4}, preview="Pay?")
+    about: dict[str, Any] = {"conversation": TELEGRAM}
+    async with start():
+        tell(bot, *answered(TELEGRAM, "m1", "pay")[:6], PendingStashed(run, action=action, call_id="c9"))
+        tell(bot, EventSettled(run, event_ids=["m1"], how="asked", parts=["p1"], actions=["a1"], **about))
+        tell(bot, sample(MessageSent, run_id=run, message_id="receipt-1", cause="m1", call="sendMessage", **about))
+        page = await context.new_page()
+        await page.goto(f"{bot.url}/chat")
+        life = page.locator(".run")
+        await expect(life.locator(".end")).to_have_text("gefragt")
+        await life.locator("summary").click()
+        await expect(life.locator(".id")).to_have_text(f"Lauf {run}")
+        labels = set(await life.locator("dt").all_inner_texts())
+        assert labels >= {"Argumente", "Frage", "Quittung", "Ergebnis"}
+        assert not labels & {"args", "preview", "receipt", "result", "content", "system prompt"}
+    await context.close()
 
 
 async def test_failures_are_red_with_mend_and_filtered(bot: Bot, start: Start, context: BrowserContext) -> None:

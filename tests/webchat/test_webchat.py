@@ -16,6 +16,7 @@ from channels import (
     AnswerStopped,
     Button,
     ButtonPress,
+    Feedback,
     Forged,
     Malformed,
     Media,
@@ -180,9 +181,20 @@ def test_a_stop_is_an_event_of_the_session() -> None:
     assert (event.address.place, event.event_ids) == (event.person.user_id, (f"{event.person.user_id}:abcdefgh",))
 
 
+@pytest.mark.parametrize(("written", "value"), [('"up"', "up"), ('"down"', "down"), ("null", None)])
+def test_a_thumb_is_feedback_of_the_session(written: str, value: str | None) -> None:
+    body = f'{{"client_id": "abcdefgh", "message_id": "m1", "feedback": {written}}}'
+    [event] = made().parse(request(body)).events
+    assert isinstance(event, Feedback) and event.person is not None
+    assert (event.message_id, event.value) == ("m1", value)
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        '{"client_id": "abcdefgh", "message_id": "m1", "feedback": "best"}',
+        '{"client_id": "abcdefgh", "message_id": "m1", "feedback": true}',
+        '{"client_id": "abcdefgh", "feedback": "up"}',
         '{"client_id": "abcdefgh", "text": ""}',
         '{"client_id": "abcdefgh", "text": "  "}',
         '{"client_id": "abcdefgh", "text": 5}',

@@ -18,6 +18,7 @@ from channels import (
     ConversationMoved,
     DeliveryReport,
     Event,
+    Feedback,
     Message,
     OptOut,
     Person,
@@ -27,6 +28,7 @@ from gateway.engine import missed_news
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
 from gateway.engine.delivery.reports import LostMessage, record_report
+from gateway.engine.delivery.visible_log import rated_line
 from gateway.engine.memory.records import begin_epoch
 from gateway.engine.messages import is_typed, replies_by_thread
 from gateway.engine.reply_limits import once_a_minute, refusals
@@ -97,6 +99,8 @@ class Judgement:
     """The action of the button."""
     way: Literal["button", "code", "reply", "/stop", "opt-out"] | None = None
     """How a person decided, for the log."""
+    rated: str | None = None
+    """The run of a message that a person has rated."""
 
 
 _Reader: TypeAlias = Callable[[str, Spoken, str | None, str | None], Answer]
@@ -130,6 +134,11 @@ class Judge:
                 return await self._pressed(conversation, event, at)
             case AnswerStopped():
                 return Judgement(None, decided=True, stop=True)
+            case Feedback():
+                found = await rated_line(self._context, conversation, event)
+                if found is not None:
+                    transaction.appends.append(found[1])
+                return Judgement(None, decided=True, rated=found and found[0])
             case OptOut():
                 return await self._opted_out(conversation, event, at)
             case DeliveryReport():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from channels import Address, AnswerStopped, ButtonPress, CanAnswer, Event, Message
+from channels import Address, AnswerStopped, ButtonPress, CanAnswer, Event, Feedback, Message
 from gateway.access.suppression import update_suppression
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import Judge, Judgement
@@ -19,7 +19,7 @@ from gateway.engine.reply_limits import note_refusal
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import event_id_of, run_of, tell_failed, tell_lost, tell_settled
 from gateway.logs import describe_error
-from gateway.observe.events import DecisionJudged, DoubtRaised
+from gateway.observe.events import DecisionJudged, DoubtRaised, FeedbackGiven
 from gateway.pending.actions import ConversationActions
 from gateway.pending.seal import SEAL_FAILED
 from gateway.store.errors import StoreError
@@ -73,6 +73,12 @@ class Decisions:
                     return
                 first = False
                 transaction, event, judgement = await self._judged(waiting)
+                if judgement.rated is not None and isinstance(event, Feedback):
+                    # Before the commit: told twice is better than never.
+                    place, message_id = waiting.conversation, event.message_id
+                    await self._context.events.tell(
+                        FeedbackGiven, judgement.rated, conversation=place, message_id=message_id, value=event.value
+                    )
                 await self._context.commit(transaction)
                 if judgement.decided:
                     how = f"decided by {judgement.way}" if judgement.way else "decided"

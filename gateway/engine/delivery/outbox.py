@@ -75,7 +75,10 @@ class Outbox:
                 if item.edits is None and not out.part.droppable and matters:
                     await self._note_arrival(transaction, out, receipt)
                 if capabilities.visible and not item.takes_away:
-                    line = bot_line(queued.conversation, out.part, receipt.message_id, item.edits, item.shows)
+                    _, run_id = cause_of_part(queued, item)
+                    line = bot_line(
+                        queued.conversation, out.part, receipt.message_id, item.edits, item.shows, run_id=run_id
+                    )
                     transaction.appends.append(line)
                 await context.commit(transaction)
         if not item.takes_away:

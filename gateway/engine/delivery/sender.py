@@ -62,13 +62,14 @@ from gateway.engine.delivery.rerouting import next_place
 from gateway.engine.leases import HeldLease, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import cause_of_part
-from gateway.observe.events import DeliveryRetried, milliseconds_since
+from gateway.observe.events import DeliveryRetried
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import SEAL_FAILED
 from gateway.store.errors import Fenced
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
+from gateway.timing.deadlines import milliseconds_since
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.delivery")

@@ -21,10 +21,11 @@ from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
 from gateway.guards import screen_aside, screened_name
 from gateway.logs import describe_error
-from gateway.observe.events import EffectEnd, milliseconds_since
+from gateway.observe.events import EffectEnd
 from gateway.observe.teller import begin_run
 from gateway.pending.prompt import statement
 from gateway.pending.transitions import PROBED_NOT_DONE, may_relaunch
+from gateway.timing.deadlines import milliseconds_since
 from gateway.tools import (
     NothingDone,
     OutcomeUnknown,

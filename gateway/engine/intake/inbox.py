@@ -22,7 +22,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl
 
 from channels import (
@@ -34,6 +34,7 @@ from channels import (
     Channel,
     ConversationMoved,
     Event,
+    Feedback,
     Json,
     Message,
     MessageEdited,
@@ -66,7 +67,7 @@ from gateway.wording import say, speaking
 
 log = logging.getLogger("askfirst.inbox")
 
-_OF_A_PERSON = (Message, MessageEdited, ButtonPress, AnswerStopped, Reaction)
+_OF_A_PERSON = (Message, MessageEdited, ButtonPress, AnswerStopped, Feedback, Reaction)
 """Events that only a person causes. Without a person, like some posts in channels, they are not accepted."""
 _MOST_WARNED = 100
 _NOTED_SECONDS = 3600.0
@@ -165,6 +166,7 @@ class Inbox:
                 person=event.person,
                 conversation=conversation,
                 kind=type(event).__name__,
+                **_content_of(event),
             )
         else:
             events.tell_now(DuplicateDropped, event_id=event_id, address=event.address, conversation=conversation)
@@ -336,6 +338,13 @@ class Inbox:
         transaction = Transaction(partition=store.partition(conversation))
         note_refusal(transaction, "stranger", press.person, conversation, await store.now())
         await store.commit(transaction)
+
+
+def _content_of(event: Event) -> dict[str, Any]:
+    """Return the words and the files of a message, for the observers."""
+    if not isinstance(event, Message):
+        return {}
+    return {"said": event.written, "files": [file.filename or file.kind for file in event.attachments]}
 
 
 def _twice(share: Share) -> Share:

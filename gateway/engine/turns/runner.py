@@ -41,13 +41,14 @@ from gateway.engine.turns.shares import TurnShares
 from gateway.engine.turns.transcript import HistoryReader
 from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
-from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, milliseconds_since
+from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart
 from gateway.pending.seal import SEAL_FAILED
 from gateway.providers.base import ModelMessage, ProviderError, ProviderFault
 from gateway.store.errors import Fenced
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
 from gateway.stored import keys
+from gateway.timing.deadlines import milliseconds_since
 from gateway.wording import say
 
 log = logging.getLogger("askfirst.turns")

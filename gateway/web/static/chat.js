@@ -1,10 +1,13 @@
 // The chat page. The server's log is the truth: what is shown comes from it, in its order, and a message of the
 // person's own is shown early and then taken over by its entry in the log.
 
+import { copy, openAnswers } from "./answers.js";
 import { openChats } from "./chats.js";
+import { openCommands } from "./commands.js";
 import { openConsole } from "./console.js";
 import { openFiles } from "./files.js";
 import { make } from "./make.js";
+import { stepsOf } from "./steps.js";
 import * as visit from "./visit.js";
 
 const at = (id) => document.getElementById(id);
@@ -20,7 +23,6 @@ const TYPING_MS = 6000;
 const DRAFT_MS = 30_000; // without a change for so long, the answer that was being written will not come from there
 const ANSWERED_MS = 1500; // an answer to a press comes with an edit of the question, or shortly before it
 const PRESSED_MS = 15_000;
-const COPIED_MS = 2000;
 const SHORT = 14; // characters of a table's cell that is never broken
 
 const messages = new Map(); // message id -> its element
@@ -147,10 +149,9 @@ const messageOf = (id, from) => {
   const message = make("li", `message ${from}`);
   message.messageId = id;
   message.append(make("span", "unseen", `${from === "bot" ? texts.bot : texts.you} `));
-  for (const part of ["bubble", "files", "buttons", "small", "meta"]) {
-    message[part] = make("div", part);
-    message.append(message[part]);
-  }
+  for (const part of ["bubble", "files", "buttons", "small", "foot", "meta"]) message[part] = make("div", part);
+  message.foot.append(message.meta);
+  message.append(message.bubble, message.files, message.buttons, message.small, message.foot);
   messages.set(id, message);
   empty.hidden = true;
   log.append(message);
@@ -209,21 +210,12 @@ const nameCells = (bubble) => {
 // A long line goes on to the side; the whole can be copied.
 const addCopying = (bubble) => {
   for (const code of bubble.querySelectorAll("pre")) {
-    const frame = make("div", "code"), copy = make("button", "copy", texts.copy);
-    copy.type = "button";
-    copy.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(code.textContent);
-      } catch { // the browser does not allow it: what is selected can be copied by hand
-        getSelection().selectAllChildren(code);
-        return;
-      }
-      copy.textContent = texts.copied;
-      setTimeout(() => { copy.textContent = texts.copy; }, COPIED_MS);
-    });
+    const frame = make("div", "code"), button = make("button", "copy", texts.copy);
+    button.type = "button";
+    button.addEventListener("click", () => copy(button, code.textContent, code, texts));
     code.tabIndex = 0; // so that keys can scroll it
     code.replaceWith(frame);
-    frame.append(code, ...(navigator.clipboard ? [copy] : []));
+    frame.append(code, ...(navigator.clipboard ? [button] : []));
   }
 };
 
@@ -291,6 +283,7 @@ const show = (entry) => {
   addButtons(message, entry.buttons ?? [], entry.settled ?? []);
   message.className = `message ${entry.from}${isAsked(message) ? " asks" : ""}`;
   message.meta.textContent = message.time = clock(entry.at);
+  answers.shown(message, entry);
   if (entry.from !== "bot") return;
   if (!entry.edits) {
     stopDraft();
@@ -378,11 +371,17 @@ const listen = (path, handlers, onState = () => {}) => {
   }
 };
 
+const answers = openAnswers({ texts, log, post, freshId, say, messages });
+
 listen(() => visit.withChat(`chat/events?after=${last}`), {
   message: (entry, seq) => {
     if (seq <= last) return;
     last = seq;
-    following(() => show(entry));
+    following(() => {
+      if (entry.from === "steps") log.append(stepsOf(entry, texts));
+      else if (entry.from === "rating") answers.rated(entry);
+      else show(entry);
+    });
   },
   typing: () => { if (draft.hidden) startTyping(); },
   draft: showDraft,
@@ -390,6 +389,7 @@ listen(() => visit.withChat(`chat/events?after=${last}`), {
 
 // ---- composer
 
+openCommands(text);
 text.value = sessionStorage.getItem(visit.draftKey()) ?? "";
 const keepDraft = () => sessionStorage.setItem(visit.draftKey(), text.value);
 text.addEventListener("input", () => { keepDraft(); showStop(); });

@@ -1,7 +1,7 @@
 // The life of one message, from its arrival to the receipt of its reply: a line, and its stages when it is opened.
 
 import { make } from "./make.js";
-import { arrivalOf, span, stageOf, titleOf, toneOf, useOf, words } from "./stages.js";
+import { arrivalOf, endOf, span, stageOf, titleOf, toneOf, useOf } from "./stages.js";
 
 const MOST = 500; // stages of one life. The first is its arrival, and is kept
 const TITLE = 120; // characters
@@ -22,11 +22,12 @@ export class Life {
     this.run = run;
     this.page = page;
     this.notices = [];
+    this.isShown = false;
     this.element = make("li", "run");
     this.details = make("details");
     this.line = make("summary");
     this.list = make("ol", "life");
-    const id = make("p", "id", "run ");
+    const id = make("p", "id", `${page.texts.field_run} `);
     id.append(make("code", "", run)); // as in the log and in the trace
     this.details.append(this.line, this.list, id);
     this.element.append(this.details);
@@ -72,7 +73,7 @@ export class Life {
       this.began = fields.kind;
       this.who = fields.person;
     }
-    if (fields.said) this.title ||= fields.said;
+    this.title ||= fields.said || fields.files?.join(", ") || "";
     if (name === "turn_end") this.milliseconds = (this.milliseconds ?? 0) + fields.milliseconds;
     if (name === "llm_end" && !fields.from_checkpoint) this.spend(fields);
     if (fields.call_id) this.calls.add(fields.call_id);
@@ -103,7 +104,7 @@ export class Life {
     if (key) this.open.set(key, stage);
     this.stages.push(stage);
     if (this.stages.length > MOST) this.stages.splice(1, 1)[0].element?.remove();
-    if (this.details.open) this.list.append(this.render(stage));
+    if (this.isShown) this.list.append(this.render(stage));
   }
 
   // The arguments and the question are shown once, where the action is met first; so are the model's instructions.
@@ -112,7 +113,7 @@ export class Life {
     const isTold = (about) => about === undefined || this.told.has(about) || !this.told.add(about);
     if (fields.action !== undefined && isTold(fields.action)) for (const key of ["args", "preview"]) delete shown[key];
     if (isTold(fields.system_prompt)) delete shown.system_prompt;
-    if (!(fields.said?.length > TITLE)) delete shown.said;
+    if (fields.said === this.title && fields.said.length <= TITLE || isTold(fields.said)) delete shown.said;
     return shown;
   }
 
@@ -123,11 +124,11 @@ export class Life {
     return stage.element;
   }
 
-  // The stages are made when the life is opened: most lives never are.
+  // The stages are made when the life is opened: most lives never are. The browser tells of it a little later, and what
+  // came in between is among them.
   show() {
-    if (this.details.open && !this.list.childElementCount) {
-      this.list.append(...this.stages.map((stage) => this.render(stage)));
-    }
+    this.isShown = this.details.open;
+    if (this.isShown) this.list.replaceChildren(...this.stages.map((stage) => this.render(stage)));
   }
 
   // What began it: a message, a press, a code, a timer. Without an arrival it is named by its first stage.
@@ -136,7 +137,7 @@ export class Life {
     if (this.ends.has("decided by code")) return texts.began_code;
     if (this.began) return arrivalOf(this.began, texts);
     const cause = first.fields.cause ?? first.fields.event_ids?.[0];
-    return /^(expiry|undelivered|unlaunched|notify)\//.test(cause) ? texts.began_timer : titleOf(first, texts);
+    return /^(expiry|undelivered|unlaunched|notify)\//.test(cause) ? texts.began_timer : titleOf(first, this.page);
   }
 
   // Formatting times and numbers takes most of the time, so the line is written once for all that came meanwhile.
@@ -148,7 +149,7 @@ export class Life {
     top.append(this.time, title);
     const end = [...this.ends].at(-1);
     if (this.tone === "bad" && end) top.append(make("span", "unseen", texts.failed));
-    top.append(make("span", "end", words(end ?? (this.tone === "bad" ? texts.failed : "…"))));
+    top.append(make("span", "end", end ? endOf(end, this.page) : this.tone === "bad" ? texts.failed : "…"));
     const sums = [
       ...(this.title ? [this.beginning()] : []),
       ...(this.milliseconds === null ? [] : [span(this.milliseconds)]),

@@ -14,7 +14,8 @@ const STAGES = {
   message_received: "received", turn_start: "turn", turn_end: "turn_end", event_settled: "turn_end",
   llm_start: "model", llm_end: "model", llm_error: "model", tool_start: "tool", tool_end: "tool", tool_error: "tool",
   pending_stashed: "asked", pending_decided: "decided", pending_launched: "launched", effect_end: "effect",
-  pending_resolved: "ended", message_sent: "sent", delivery_retried: "not_sent", delivery_failed: "not_delivered",
+  pending_resolved: "ended", message_sent: "sent", artifact_delivered: "file",
+  delivery_retried: "not_sent", delivery_failed: "not_delivered",
 };
 
 // What is named in the line: `Tool · delete_invoice`, `Turn ends · answered`.
@@ -53,6 +54,19 @@ export const span = (milliseconds) => {
 
 export const words = (name) => name.replaceAll(/[._]/g, " ");
 
+// The ends that people know too have the page's words for them.
+const ENDS = new Map(Object.entries({
+  answered: "end_answered", asked: "end_asked", command: "end_command", decided: "end_decided", stopped: "end_stopped",
+  cancelled: "end_stopped", confirm: "end_confirm", cancel: "end_cancel", "decided by button": "end_button",
+  "decided by code": "end_code", "decided by reply": "end_reply", "decided by /stop": "end_stopped",
+  done: "end_done", failed: "end_failed", refused: "end_refused", expired: "end_expired", unknown: "end_unknown",
+}));
+export const endOf = (end, { texts }) => texts[ENDS.get(end)] ?? words(String(end));
+
+const LABELS = { artifacts: "files", reason: "why", status: "state", stop_reason: "how" };
+const labelOf = (key, texts) => texts[`field_${LABELS[key] ?? key}`] ?? words(key);
+const ENDED = new Set(["how", "intent", "state", "status", "stop_reason"]);
+
 // The use of models: no tokens and no price is no use. A price that is not known is never 0.
 export const useOf = (tokens, cost, { texts, locale }) => {
   const shown = [];
@@ -81,39 +95,43 @@ const tracebackOf = (label, value) => {
   return details;
 };
 
-const factsOf = (stage) => {
+const factsOf = (stage, page) => {
   const { name, fields } = stage, facts = make("dl"), tracebacks = [], about = aboutOf(stage);
   for (const [key, value] of Object.entries(fields)) {
     if (key === about || IDS.has(key) || IN_THE_LINE.has(key) || isRepeated(key, value, stage)) continue;
     if (EMPTY.has(JSON.stringify(value))) continue;
-    const label = name === "message_sent" && key === "message_id" ? "receipt" : words(key);
+    const label = labelOf(name === "message_sent" && key === "message_id" ? "receipt" : key, page.texts);
     if (isTraceback(value)) {
       tracebacks.push(tracebackOf(label, value));
       continue;
     }
     const shown = make("dd");
     shown.dir = "auto";
-    shown.append(valueOf(value));
+    shown.append(valueOf(ENDED.has(key) ? endOf(value, page) : key === "files" ? value.join(", ") : value));
     facts.append(make("dt", "", label), shown);
   }
   return facts.childElementCount ? [facts, ...tracebacks] : tracebacks;
 };
 
+const BEGAN = {
+  Message: "began_message", ButtonPress: "began_press", AnswerStopped: "began_stop", Feedback: "began_rating",
+};
 // What a platform sent, by the name of its class: `ButtonPress`.
 export const arrivalOf = (kind, texts) =>
-  texts[{ Message: "began_message", ButtonPress: "began_press" }[kind]] ?? kind.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ");
+  texts[BEGAN[kind]] ?? kind.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ");
 
-export const titleOf = (stage, texts) => {
-  const { name, fields } = stage, title = texts[`stage_${STAGES[name]}`] ?? words(name), about = aboutOf(stage);
+export const titleOf = (stage, page) => {
+  const { texts } = page, { name, fields } = stage, about = aboutOf(stage);
+  const title = name === "feedback" ? texts.began_rating : texts[`stage_${STAGES[name]}`] ?? words(name);
   if (name === "message_received" && fields.kind) return `${title} · ${arrivalOf(fields.kind, texts)}`;
-  return about ? `${title} · ${fields[about]}` : title;
+  return about ? `${title} · ${ENDED.has(about) ? endOf(fields[about], page) : fields[about]}` : title;
 };
 
 // `beside` stands at the end of the line: the time since the arrival, or the clock.
 export const stageOf = (stage, beside, page) => {
   const { name, fields, tone, mend } = stage;
   const element = make("li", `stage ${tone}`), line = make("div", "line");
-  const what = make("span", "what", titleOf(stage, page.texts));
+  const what = make("span", "what", titleOf(stage, page));
   what.title = name;
   if (tone === "bad") what.append(make("span", "unseen", ` (${page.texts.failed})`));
   line.append(what);
@@ -121,7 +139,7 @@ export const stageOf = (stage, beside, page) => {
   const used = useOf(fields.total_tokens, fields.cost_usd, page);
   if (used.length) line.append(make("span", "used", used.join(" · ")));
   line.append(...beside);
-  element.append(line, ...factsOf(stage));
+  element.append(line, ...factsOf(stage, page));
   if (mend) {
     const remedy = make("p", "mend", `${page.texts.console_mend} `);
     remedy.append(make("code", "", mend));
