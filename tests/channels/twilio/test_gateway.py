@@ -20,6 +20,7 @@ from gateway.artifacts import collecting
 from gateway.store.errors import StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.web import serve, webhooks
+from gateway.wording.sentences import headings
 from tests.channels.twilio.conftest import ANA
 from tests.channels.twilio.forms import request
 from tests.e2e.house import Shop, env_of, pdf_of
@@ -282,6 +283,7 @@ async def test_only_signed_requests_to_the_webhook_url_are_taken(tmp_path: Path)
 async def test_message_not_stored_is_answered_with_a_request_to_resend(
     tmp_path: Path, whatsapp: bool, options: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    await asyncio.to_thread(headings)  # read once in a process, when a bot with its own sentences is made
     async with open_house(tmp_path, [], **options) as house:
         rejected: list[tuple[str, int, str]] = []
         house.gateway.bot.on("webhook_rejected")(lambda *about: rejected.append(about))
