@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Literal
+from typing import Annotated, Literal
 
 from fpdf import FPDF
 
-from askfirst import Agent, AgentConfig, ChannelAgent, Preview, ToolContext, tool
+from askfirst import Agent, AgentConfig, ChannelAgent, Label, Preview, ToolContext, tool
 
 
 @dataclass
@@ -69,7 +69,7 @@ async def about_to_delete(invoice_id: str, ctx: ToolContext) -> Preview:
 
 
 @tool(confirm=about_to_delete, idempotent=True)
-async def delete_invoice(invoice_id: str, ctx: ToolContext) -> str:
+async def delete_invoice(invoice_id: Annotated[str, Label("Invoice")], ctx: ToolContext) -> str:
     """Delete an invoice for good."""
     invoice = ctx.deps.pop(find(ctx, invoice_id).number)
     return f"Invoice {invoice.number} of {invoice.customer} is deleted."
