@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -216,18 +216,17 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
             actions.say(ending(action, at), tells=(action_id,))
     if settled and message_id is not None:
         edit_prompt(actions, message_id, at)
-    for before in sorted(older - {message_id}):
-        _take_buttons_off(actions, before, at)
+    for before in sorted(older - {message_id}) if actions.can_edit and actions.has_buttons else ():
+        if not _is_answered_at(actions.by_id.values(), before):
+            edit_prompt(actions, before, at)
 
 
-def _take_buttons_off(actions: ConversationActions, message_id: str, at: datetime) -> None:
-    """Queue the edit of an older showing without its buttons, if newer messages show all of its open questions.
+def _is_answered_at(asked: Iterable[PendingAction], message_id: str) -> bool:
+    """Return True if this message is the newest showing of an open question. Only such a message has buttons.
 
-    The tokens of the buttons stay valid: a press may be on its way.
+    The tokens of older messages stay valid, since a press may be on its way.
     """
-    asked = [action for action in actions.by_id.values() if action.open and message_id in action.prompts]
-    if actions.can_edit and actions.has_buttons and all(action.prompts[-1] != message_id for action in asked):
-        edit_prompt(actions, message_id, at, answered_here=False)
+    return any(action.open and action.prompts[-1:] == (message_id,) for action in asked)
 
 
 def first_shown(actions: ConversationActions, action: PendingAction, at: datetime) -> None:
@@ -276,16 +275,11 @@ def again_button(actions: ConversationActions, action: PendingAction) -> tuple[B
 
 
 def edit_prompt(
-    actions: ConversationActions,
-    message_id: str,
-    at: datetime,
-    *,
-    buttons: tuple[Button, ...] = (),
-    answered_here: bool = True,
+    actions: ConversationActions, message_id: str, at: datetime, *, buttons: tuple[Button, ...] = ()
 ) -> None:
     """Queue the edit of a prompt: ended actions show their outcome, open actions are still asked.
 
-    `buttons` stand under a prompt of a single ended action. `answered_here`: open questions keep their buttons. The
+    `buttons` stand under a prompt of a single ended action. A prompt that was shown again since has no buttons. The
     edit does not invite numbers, because the reader has answered or the bot has written since. The notes are shortened
     until the edit fits into a single message: the rest of a longer edit would become a new message without a recorded
     receipt. If even the shortest form is too long, the prompt is not edited.
@@ -296,7 +290,8 @@ def edit_prompt(
         return
     first, total = asked[0].numbered.get(message_id, (1, len(asked)))
     listed, still_asks = Listed(first=first, total=total), any(action.open for action in asked)
-    tokens = _tokens(actions, asked) if still_asks and actions.has_buttons and answered_here else ButtonTokens()
+    has_buttons = actions.has_buttons and _is_answered_at(asked, message_id)
+    tokens = _tokens(actions, asked) if has_buttons else ButtonTokens()
     asked = [actions.by_id[action.pending_action_id] for action in asked]
     address, local = asked[0].address, actions.local_times
     for form in NOTES:

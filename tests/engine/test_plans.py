@@ -397,3 +397,13 @@ async def until(reached: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not reached():
             await asyncio.sleep(0.005)
+
+
+async def test_older_message_of_a_plan_gets_no_buttons_back(three: ChatDriver, shop: Shop) -> None:
+    await three.says("ana", "hm?")
+    first, *_, again = three.messages
+    assert (first.buttons, again.buttons[:3]) == ([], ["Confirm all", "Cancel all", "Confirm 1"])
+    await three.presses("ana", "Confirm 2")
+    assert shop.deleted == ["2"]
+    assert (first.buttons, again.buttons[:3]) == ([], ["Confirm all", "Cancel all", "Confirm 1"])
+    assert "✅ Confirmed by Ana" in first.text and "1\\. **Delete invoice “1”?**" in first.text
