@@ -135,12 +135,13 @@ def prompt(
     at, has_buttons = now or actions[0].requested_at, bool(tokens.each)
     window = _Window(actions, now, letters, local_times=local_times)
     rules = {action.pending_action_id: _rule(action, window) for action in actions if action.open}
-    shared = next(iter(rules.values())) if has_buttons and len({*rules.values()}) == 1 < len(rules) else None
+    is_shared = has_buttons and len({*rules.values()}) == 1 < len(rules) == len(actions)
+    shared = next(iter(rules.values())) if is_shared else None
     items = []
     for number, action in enumerate(actions, start=listed.first):
         lead = f"{number}\\. " if listed.total > 1 else ""
         if action.open:
-            by_words = action.filed or not has_buttons
+            by_words = action.filed or not has_buttons or (listed.total > 1 and not is_confirmed_here(action))
             answer = _joined(action, rules[action.pending_action_id] if shared is None else "", window, words=by_words)
             items.append("\n\n".join(filter(None, [lead + _asked(action, letters), answer])))
             if action.standing is not None and not _is_offered_small(tokens, listed):
@@ -230,7 +231,10 @@ def _in_words(
     """Return the small text beside buttons: the answers in words. A question in a file has its words beside it."""
     language = actions[0].language
     yes, no = map(letters, safe_words(language))
-    numbered = [(number, each) for number, each in enumerate(actions, listed.first) if each.open and not each.filed]
+    small = [
+        each for each in actions if each.open and not each.filed and (listed.total == 1 or is_confirmed_here(each))
+    ]
+    numbered = [(number, each) for number, each in enumerate(actions, listed.first) if each in small]
     said = []
     if listed.total == 1:
         said = [_words(action, letters, beside_buttons=True) for _, action in numbered]
@@ -240,8 +244,8 @@ def _in_words(
             elif action.standing is not None:
                 said.append(offered(action, action.standing, letters))
     elif numbered:
-        codes = ", ".join(f"{number} {action.code}" for number, action in numbered)
-        said = [say("prompt_codes", language, letters, yes_word=yes, no_word=no, codes=codes)]
+        codes = ", ".join(f"{number} **{yes} {action.code}**" for number, action in numbered)
+        said = [say("prompt_codes", language, letters, no_word=no, codes=codes)]
     return " ".join(filter(None, [*said, _numbers(actions, listed, letters)]))
 
 
@@ -501,6 +505,7 @@ def _rows(action: PendingAction) -> list[tuple[str, str]]:
     for name, value in action.args.items():
         row = layout.name(name, language), layout.value(name, value, language, bare=True)
         is_printed = template is not None and name in template.apart
+        is_printed = is_printed and layout.value(name, value, language) in action.preview
         if not is_printed and row not in table and (name, row[1]) not in table:
             rows.append(row)
     return rows

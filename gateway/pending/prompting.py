@@ -121,7 +121,8 @@ def ask_which(
         ]
         takes_numbers = intent is not None and actions.has_numbers and len(waiting) > 1
         key = f"which_{intent}" if takes_numbers else "several_open"
-        question = say(key, language, actions.letters, yes_word=yes_word, code=waiting[0].code)
+        example = next(filter(is_confirmed_here, waiting), waiting[0])
+        question = say(key, language, actions.letters, yes_word=yes_word, code=example.code)
         reply = Reply(text="\n".join([question, "", *lines]), exact=True)
         ids = tuple(action.pending_action_id for action in waiting)
         listed = ids if takes_numbers else ()
@@ -312,7 +313,8 @@ def edit_prompt(
 
 def _takes_numbers(actions: ConversationActions, asked: Sequence[PendingAction]) -> bool:
     """Return True if numbers can decide these questions: a plan in a private chat with an order of messages."""
-    return actions.has_numbers and plan_of(asked) is not None and not is_in_group(asked[0])
+    is_private_plan = plan_of(asked) is not None and not is_in_group(asked[0])
+    return actions.has_numbers and is_private_plan and all(map(is_confirmed_here, asked))
 
 
 def _question(
@@ -330,7 +332,7 @@ def _tokens(actions: ConversationActions, asked: Sequence[PendingAction]) -> But
         return _mint(actions, actions.by_id[action.pending_action_id], intents, items)
 
     for_all = change = standing = None
-    if plan_of(asked) is not None:
+    if plan_of(asked) is not None and any(map(is_confirmed_here, asked)):
         ids = tuple(action.pending_action_id for action in asked)
         confirm_all, cancel_all = mint(asked[0], ["confirm_all", "cancel_all"], ids)
         for_all = confirm_all, cancel_all

@@ -32,8 +32,9 @@ from gateway.pending.settling import close, close_undelivered
 from gateway.pending.tokens import make_code
 from gateway.stored.events import BallotAsked, BallotNews, BallotUpdate
 from gateway.tools.approver_places import are_enough
-from gateway.tools.escape import named
-from gateway.tools.pending_action import Ballot, PendingAction
+from gateway.tools.escape import QUICK, named
+from gateway.tools.layout import NO_LAYOUT
+from gateway.tools.pending_action import Ballot, PendingAction, json_text
 from gateway.wording import say
 
 # ── in the chat of an approver ──
@@ -52,8 +53,8 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     if asked.is_vote and not _may_reach(actions, asked, at):
         report(actions, asked, "held_back", at)
         return
-    language = actions.index.last_asked_language() or asked.language
-    ballot = replace(asked, code=make_code(codes_of(actions.open)), language=language)
+    ballot = _in_language(asked, actions.index.last_asked_language() or asked.language)
+    ballot = replace(ballot, code=make_code(codes_of(actions.open)))
     actions.put(ballot, "ballot_asked", ballot.requester, at)
     ballot = actions.by_id[event.action_id]
     shown = filed_if_long(actions, ballot)
@@ -65,6 +66,19 @@ def take_question(actions: ConversationActions, event: BallotAsked, at: datetime
     ballot = shown
     actions.due_delivery(ballot)
     show_prompt(actions, [ballot])
+
+
+def _in_language(ballot: PendingAction, language: str) -> PendingAction:
+    """Return the ballot in this language, with the question written anew from the template of the language.
+
+    A question of over 3,000 characters stays in the language of the requester: to escape its values takes long.
+    """
+    layout = ballot.layout or NO_LAYOUT
+    if layout.template(language) is None:
+        return replace(ballot, language=language)
+    if len(json_text(dict(ballot.args))) > QUICK:
+        return ballot
+    return replace(ballot, language=language, preview=layout.sentence(ballot.args, language))
 
 
 def _may_reach(actions: ConversationActions, ballot: PendingAction, at: datetime) -> bool:

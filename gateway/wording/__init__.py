@@ -55,7 +55,7 @@ _NO_BREAK = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
 """Spaces put beside numbers by CLDR. A single space of this kind would more than double the cost of a text message."""
 _NO_MARKS = dict.fromkeys(map(ord, "\u200e\u200f\u061c"))
 """Marks of direction put beside currencies by CLDR. An isolate around the amount does the same."""
-_MOST_DIGITS = 15
+_MOST_DIGITS, _MOST_WRITTEN = 15, 30
 
 _SPEAKING: ContextVar[Wording] = ContextVar("askfirst_wording", default=Wording())  # noqa: B039 - it is not changed
 
@@ -139,7 +139,7 @@ def clock_time(at: datetime, language: str | None) -> str:
     """Return the hour and minute with the zone of `at`, without a zero in front: ``6:40 UTC``."""
     from babel.dates import format_skeleton
 
-    written = format_skeleton("Hm", at, locale=resolve(language)).removeprefix("0")
+    written = re.sub(r"^0(?=\d)", "", format_skeleton("Hm", at, locale=resolve(language)))
     return f"{written} {at:%Z}".translate(_NO_BREAK)
 
 
@@ -184,6 +184,8 @@ def amount(value: Decimal, currency: str, language: str | None) -> str:
     """
     from babel.numbers import format_currency, get_currency_precision
 
+    if abs(value.adjusted()) > _MOST_WRITTEN or len(value.as_tuple().digits) > _MOST_WRITTEN:
+        return f"{value} {currency}"  # 1E+20 would be written with its zeros
     _, _, fraction = f"{value:f}".partition(".")
     places = len(fraction.rstrip("0"))
     if places > get_currency_precision(currency) or value.adjusted() >= _MOST_DIGITS:

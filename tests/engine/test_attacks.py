@@ -474,7 +474,7 @@ async def test_a_code_meant_for_another_bot_is_not_ours(
 
 async def test_e3_bare_yes_to_several_questions_decides_none(driver: ChatDriver, invoices: Invoices) -> None:
     await driver.says("ana", "delete INV-1 INV-2")
-    codes = re.findall(r"\d ([0-9A-Z]{4})\b", driver.last.text.splitlines()[-1])
+    codes = re.findall(r"\d \*\*OK ([0-9A-Z]{4})", driver.last.text.splitlines()[-1])
     await driver.says("ana", "yes")
     assert invoices.deleted == []
     assert f"1. Delete invoice “INV-1” for good? ({codes[0]})" in texts(driver)[-1]

@@ -83,7 +83,7 @@ async def test_guessed_token_decides_no_action(driver: ChatDriver, invoices: Inv
 async def test_joint_prompt_keeps_its_other_buttons_after_an_answer(driver: ChatDriver, invoices: Invoices) -> None:
     await driver.says("ana", "delete INV-1 INV-2 INV-3")
     buttons = driver.last.buttons
-    code = re.findall(r"\d (\w{4})\b", driver.last.text.splitlines()[-1])[2]
+    code = re.findall(r"\d \*\*OK (\w{4})", driver.last.text.splitlines()[-1])[2]
     await driver.presses("ana", "Confirm 1")
     prompt = driver.messages[0]
     assert prompt.buttons == buttons, "a second tap must not land on another question"

@@ -135,7 +135,7 @@ async def test_open_items_are_shown_anew_behind_the_outcome(three: ChatDriver, s
 @pytest.mark.parametrize("say", ["2", "OK {code}", "NO {code}"])
 async def test_only_the_list_shown_last_invites_numbers(three: ChatDriver, shop: Shop, say: str) -> None:
     """In the edited message, numbers mean other questions than in the message shown behind."""
-    code = re.findall(r"\d (\w{4})\b", three.messages[0].text)[1]
+    code = re.findall(r"\d \*\*OK (\w{4})", three.messages[0].text)[1]
     await three.says("ana", say.format(code=code))
     first, *later = three.messages
     assert first.edited and "2\\. **Delete invoice “2”**" in first.text

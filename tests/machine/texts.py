@@ -38,7 +38,8 @@ _QUESTION = re.compile(
     rf"(?:(\d+)\\\. )?\*\*({_VERBS}) invoice “?(INV\\-\d+)”?(?: to folder “?(\d+)”?)?\?\*\*", re.IGNORECASE
 )
 _CODE = re.compile(r"\*\*(?:OK|NO) ([0-9A-Z]{4})\*\*")
-_CODES = re.compile(r"and the code: ((?:\d+ [0-9A-Z]{4}(?:, )?)+)\.")
+_CODES = re.compile(r"In words: ((?:\d+ \*\*OK [0-9A-Z]{4}\*\*(?:, )?)+)")
+_NUMBER_AND_CODE = re.compile(r"(\d+) \*\*OK ([0-9A-Z]{4})")
 _NUMBERS = re.compile(r"Or write the numbers of those to confirm, for example 1, (\d+)")
 _WHICH = {"Which one shall I do?": "confirm", "Which one shall I not do?": "cancel"}
 _LINE = re.compile(r"^\d+\. .* \(([0-9A-Z]{4})\)$", re.MULTILINE)
@@ -96,7 +97,7 @@ class Told(NamedTuple):
 def questions_in(text: str) -> list[Asked]:
     """Return the questions of a message, in order. A question without a code is answered already."""
     listed = _CODES.search(text)
-    codes = dict(each.split() for each in listed[1].split(", ")) if listed is not None else {}
+    codes = dict(_NUMBER_AND_CODE.findall(listed[1])) if listed is not None else {}
     found = list(_QUESTION.finditer(text))
     asked = []
     for each, after in zip(found, [*(later.start() for later in found[1:]), len(text)], strict=True):

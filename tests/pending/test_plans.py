@@ -120,7 +120,7 @@ def words(text: str) -> Callable[[int], Any]:
 
 async def two_messages(private: Table, *, arrived: Sequence[int]) -> tuple[ConversationActions, BareReply]:
     """Three questions in two messages, the arrival of these messages, and an answer after the arrival."""
-    actions = await shown_on(private, "telegram", 1_400, 1_400, 1_400)
+    actions = await shown_on(private, "telegram", 700, 700, 700)
     assert listed(actions) == [[1, 2], [3]]
     says = list(actions.says)
     await private.write(actions)

@@ -30,7 +30,7 @@ from gateway.tools.confirm import NO_VERBS
 from gateway.tools.escape import plain
 from gateway.tools.layout import Layout
 from gateway.tools.pending_action import Ballot, BallotOf, PendingAction
-from gateway.wording import LANGUAGES
+from gateway.wording import LANGUAGES, clock_time
 from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
 
 CHAT = Address(channel="telegram", account="1", place="2")
@@ -96,7 +96,7 @@ def test_several_questions_each_with_its_code_on_its_buttons() -> None:
     reply = asked(record(ttl_seconds=1800.0), record(code="A2CD", preview="Pay invoice INV-7?", ttl_seconds=60.0))
     text = read(reply)
     assert "1. Delete invoice INV-42?" in text and "2. Pay invoice INV-7?" in text
-    assert text.endswith("You have 1 minute to answer.\n\nIn words: OK or NO and the code: 1 K7PA, 2 A2CD.")
+    assert text.endswith("You have 1 minute to answer.\n\nIn words: 1 OK K7PA, 2 OK A2CD, or NO with the code.")
     assert [button.label for button in reply.buttons] == ["Confirm 1", "Cancel 1", "Confirm 2", "Cancel 2"]
     assert [button.token for button in reply.buttons] == ["yes 0", "no 0", "yes 1", "no 1"]
 
@@ -133,7 +133,7 @@ def test_plan_is_a_line_an_item_and_a_button_a_number() -> None:
     assert read(reply) == (
         "1. Delete A2CD?\n2. Delete B3CD?\n\n"
         "You have 15 minutes to answer.\n\n"
-        "In words: OK or NO and the code: 1 A2CD, 2 B3CD. "
+        "In words: 1 OK A2CD, 2 OK B3CD, or NO with the code. "
         "Or write the numbers of those to confirm, for example 1, 2."
     )
     assert [(button.label, button.token, button.style) for button in reply.buttons] == [
@@ -462,3 +462,27 @@ def test_person_without_a_name_is_you_in_a_private_chat(language: str, yes: str,
     assert f"`{ANA}`" in settled_note(in_a_group, NOW)
     by_another = replace(done(action), decided_name=None, decided_by=str(BOB))
     assert f"`{BOB}`" in settled_note(by_another, NOW)
+
+
+def test_list_names_only_codes_that_confirm_here() -> None:
+    elsewhere = Ballot(person=str(BOB), conversation="bot/test:bot:bob", state="shown")
+    asked_there: dict[str, Any] = {"approvers": (str(BOB),), "approvers_name": "finance", "ballots": (elsewhere,)}
+    about: dict[str, Any] = {"args": {}, "table": (), "plan": "p"}
+    items = [
+        record(code="A2CD", preview="Pay A?", **about, **asked_there),
+        record(code="B3CD", preview="Pay B?", **about),
+    ]
+    tokens = ButtonTokens(each=[(None, "no 0"), ("yes 1", None)], for_all=("all", "none"))
+    reply = prompt(items, tokens, listed=Listed(total=2))
+    assert read(reply).endswith("In words: 2 OK B3CD, or NO with the code.")
+    assert "I have asked finance. You will hear from me here within 15 minutes. Reply NO A2CD if" in read(reply)
+    labels = ["Confirm all", "Cancel all", "Cancel 1", "Confirm 2"]
+    assert [button.label for button in reply.buttons] == labels
+    settled_too = prompt([close(items[1], "withdrawn", NOW), items[0]], tokens, listed=Listed(total=2))
+    assert read(settled_too).index("2. Pay A?") < read(settled_too).index("I have asked finance")
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_clock_after_midnight_has_an_hour(language: str) -> None:
+    for hour, written in ((0, "0"), (6, "6"), (10, "10")):
+        assert clock_time(NOW.replace(hour=hour, minute=5), language).split(":")[0].split(".")[0] == written

@@ -426,7 +426,7 @@ async def test_a_question_is_answered_where_it_stands_last(bot: Bot, chat: Chat)
 async def test_plan_has_a_pair_and_a_button_a_number(bot: Bot, chat: Chat) -> None:
     page, session = chat
     numbers = [Button(label=f"Confirm {number}", token=f"{number} yes") for number in (1, 2, 3)]
-    small = "In words: OK or NO and the code: 1 K7PA, 2 A2CD, 3 B3CD."
+    small = "In words: 1 OK K7PA, 2 OK A2CD, 3 OK B3CD, or NO with the code."
     plan = Reply(text=f"1\\. A?\n2\\. B?\n3\\. C?\n\n{small}", buttons=(*pair("all"), *numbers), small=len(small))
     await shows(bot, session, "plan", plan)
     message = page.locator(".message.bot").last
