@@ -358,7 +358,7 @@ class ActionProposer:
         )
         if isinstance(proposed, ProposalRefused):
             if proposed.unreached:
-                self.unreached[rule.name if rule is not None else None] = None
+                self.unreached[rule.name_in(turn.language) if rule is not None else None] = None
             return proposed.why
         if isinstance(ask.tool, StashedTool):
             proposed = replace(proposed, pending_action_id=ask.tool.action.pending_action_id)

@@ -30,8 +30,8 @@ _REFUSED_ALREADY = (
     "do not ask again before they write."
 )
 _REFUSED_BY_APPROVER = (
-    "Not asked: an approver has refused a call of this tool within the last hour. Only the person who asked can have "
-    "it asked again, with the button under the refusal."
+    "Not asked: an approver has refused a call of this tool within the last hour. Try again after this hour. Only the "
+    "person who asked can have the refused call asked again, with the button under the refusal where there are buttons."
 )
 _TOO_LONG = "Not asked: this is too long to be shown here, and files cannot be sent. Ask for less at once."
 _A_MOMENT = timedelta(microseconds=1)
@@ -256,7 +256,7 @@ def _new_action(
         address=address,
         language=language,
         approvers=approvers or (),
-        approvers_name=rule.name if rule is not None else None,
+        approvers_name=rule.name_in(language) if rule is not None else None,
         need=need,
         args_digest=compute_args_digest(args),
         verb=_verb(tool, language),

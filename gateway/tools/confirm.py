@@ -19,6 +19,7 @@ from channels import AskfirstError, Json
 from gateway.config.options import WrongOption, checked
 from gateway.logs import describe_error
 from gateway.tools.approver_places import are_enough, written
+from gateway.tools.layout import by_language, in_language
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.stopping import is_cancelled
 
@@ -90,8 +91,8 @@ class Approvers:
     """Seconds before a silent approver is reminded, once; None: half of the time to answer."""
     standin: Sequence[str] = ()
     """Persons to ask when the approvers are silent after the reminder, or cannot be reached."""
-    name: str | None = None
-    """The name of these people for the requester, for example ``our finance team``."""
+    name: str | Mapping[str, str] | None = None
+    """The name of these people for the requester, for example ``our finance team``; or language -> name."""
 
     def __post_init__(self) -> None:
         if isinstance(self.people, str):
@@ -100,8 +101,11 @@ class Approvers:
             raise ValueError("Approvers(standin=...) is a list of persons, not one text")
         if self.remind_seconds is not None and not (isfinite(self.remind_seconds) and self.remind_seconds > 0):
             raise ValueError(f"remind_seconds must be a positive number of seconds, not {self.remind_seconds!r}")
-        if self.name is not None and not (isinstance(self.name, str) and 0 < len(self.name.strip()) <= _LONGEST_NAME):
-            raise ValueError(f"Approvers(name=...) is a text of 1 to {_LONGEST_NAME} characters: how people call them")
+        for name in () if self.name is None else by_language(self.name, "Approvers(name=...)").values():
+            if not isinstance(name, str) or not 0 < len(name.strip()) <= _LONGEST_NAME:
+                raise ValueError(
+                    f"Approvers(name=...) is a text of 1 to {_LONGEST_NAME} characters: how people call them"
+                )
         if self.need < 1:
             raise ValueError(f"Approvers(need=...) is 1 or more, not {self.need}")
         object.__setattr__(self, "standin", _written(self.standin))
@@ -120,6 +124,10 @@ class Approvers:
     def listed(self) -> Sequence[str] | None:
         """The people of the list; None while only a function names the people."""
         return None if callable(self.people) else self.people
+
+    def name_in(self, language: str) -> str | None:
+        """Return the name of these people in this language; None without a name."""
+        return None if self.name is None else in_language(by_language(self.name, "name"), language)
 
     async def named(self) -> Approvers:
         """Return the rule with a list of people: the function's list at this moment. Raises NoApprovers."""
@@ -240,8 +248,8 @@ class Confirm:
     - `ttl_seconds`: how long a button or a code is valid; None: the channel's.
     - `approvers`: the people deciding instead of the requester.
     - `probe`: an async function of the arguments, for finding out whether an effect of unknown outcome happened.
-    - `done`: a template over the arguments and ``{result}`` for the answer.
-    - `failed`: a template over the arguments and ``{reason}`` for a failure: the `person` of ToolFailed, or "It did not
+    - `done`: a template over the arguments and ``{result}`` for the answer; or language -> template.
+    - `failed`: the same, over the arguments and ``{reason}``, for a failure: the `person` of ToolFailed, or "It did not
       work." in the person's language.
     - `after`: with ``"resume"`` the model continues after the decision.
     - `volatile`: True if the result of the preview function may change between the question and the launch: the results
@@ -262,8 +270,8 @@ class Confirm:
         ttl_seconds: float | None = None,
         approvers: Approvers | None = None,
         probe: ProbeFunction | None = None,
-        done: str | None = None,
-        failed: str | None = None,
+        done: str | Mapping[str, str] | None = None,
+        failed: str | Mapping[str, str] | None = None,
         after: Literal["receipt", "resume"] = "receipt",
         volatile: bool = False,
         verb: str | None = None,

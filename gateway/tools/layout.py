@@ -34,7 +34,7 @@ class Label:
     text: str | Mapping[str, str]
 
     def __post_init__(self) -> None:
-        for written in _by_language(self.text, "Label").values():
+        for written in by_language(self.text, "Label").values():
             if not isinstance(written, str) or not 0 < len(written.strip()) <= _LONGEST_LABEL or "\n" in written:
                 raise ValueError(f"Label: a label is one line of 1 to {_LONGEST_LABEL} characters, not {written!r}")
 
@@ -53,6 +53,14 @@ class Money:
 
         if not isinstance(self.currency, str) or not is_currency(self.currency):
             raise ValueError(f'Money: {self.currency!r} is no currency: write its code of ISO 4217, like "EUR"')
+
+    def text(self, value: int | float | Decimal, language: str | None) -> str:
+        """Return an amount as a question writes it, for an author's own texts: ``€120.50``. Raises ValueError for a
+        value that is no number."""
+        number = _number(value if isinstance(value, int | float) else str(value))
+        if number is None:
+            raise ValueError(f"Money: {value!r} is no amount")
+        return amount(number, self.currency, language)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +81,7 @@ class Layout:
         Raises ValueError for no template, a text that is no template, a language without sentences, and a mark at a
         wrong place.
         """
-        templates = {} if ask is None else _by_language(ask, "confirm")
+        templates = {} if ask is None else by_language(ask, "confirm")
         for text in templates.values():
             Template(text, parameters)
         labels: dict[str, Mapping[str, str]] = {}
@@ -81,7 +89,7 @@ class Layout:
         for name, annotation in parameters.items():
             for mark in _marks(name, annotation):
                 if isinstance(mark, Label):
-                    labels[name] = _by_language(mark.text, "Label")
+                    labels[name] = by_language(mark.text, "Label")
                 else:
                     currencies[name] = mark.currency
         _check_labels(labels, parameters)
@@ -90,7 +98,7 @@ class Layout:
 
     def template(self, language: str | None) -> Template | None:
         """Return the template of a language; without one, the English or the first; None without templates."""
-        return _read(_in_language(self.templates, language)) if self.templates else None
+        return _read(in_language(self.templates, language)) if self.templates else None
 
     def sentence(self, values: Mapping[str, Json], language: str | None) -> str:
         """Return the template of a language with these values, each escaped. Raises ValueError without a template."""
@@ -102,7 +110,7 @@ class Layout:
     def name(self, name: str, language: str | None) -> str:
         """Return the name of an argument in a question: the label, or the parameter's own name."""
         if name in self.labels:
-            return _in_language(self.labels[name], language)
+            return in_language(self.labels[name], language)
         return name if name.isidentifier() and visible(name) == name else f"“{visible(name)}”"
 
     def value(self, name: str, value: Json, language: str | None, *, bare: bool = False) -> str:
@@ -171,8 +179,10 @@ def _read(text: str) -> Template:
     return Template(text, None)
 
 
-def _by_language(text: str | Mapping[str, str], what: str) -> dict[str, str]:
+def by_language(text: str | Mapping[str, str], what: str) -> dict[str, str]:
     """Return language -> text. Raises ValueError for no text, and for a language without sentences."""
+    if not isinstance(text, str | Mapping):
+        raise ValueError(f"{what} is a text, or a mapping of languages to texts, not {text!r}")
     written = {_EACH: text} if isinstance(text, str) else dict(text)
     if not written:
         raise ValueError(f"{what}: {{}} has no text: write a language and its text, like {{'en': 'Pay?'}}")
@@ -182,7 +192,7 @@ def _by_language(text: str | Mapping[str, str], what: str) -> dict[str, str]:
     return written
 
 
-def _in_language(texts: Mapping[str, T], language: str | None) -> T:
+def in_language(texts: Mapping[str, T], language: str | None) -> T:
     """Return the text of a language, else the English text or the first."""
     return texts[next((each for each in (resolve(language), FALLBACK) if each in texts), next(iter(texts)))]
 
@@ -223,7 +233,7 @@ def _check_labels(labels: Mapping[str, Mapping[str, str]], parameters: Collectio
     for language in sorted({language for texts in labels.values() for language in texts}):
         named: dict[str, str] = {}
         for name in parameters:
-            row = _in_language(labels[name], language).strip().casefold() if name in labels else name.casefold()
+            row = in_language(labels[name], language).strip().casefold() if name in labels else name.casefold()
             if row in named:
                 raise ValueError(f"{named[row]!r} and {name!r} would both read {row!r}: give one another label")
             named[row] = name

@@ -28,7 +28,7 @@ from gateway.tools.context import ToolContext
 from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import QUICK, plain, shown
 from gateway.tools.function import Function, call_guarded
-from gateway.tools.layout import NO_LAYOUT, Layout, Template
+from gateway.tools.layout import NO_LAYOUT, Layout, Template, by_language, in_language
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.results import serialise
@@ -322,9 +322,9 @@ class Tool:
 
         The values are shown as in a question: quoted, and never as Markdown. Too long results are cut.
         """
-        if self._done is None:
+        if not self._done:
             return None
-        done = self._done
+        done = in_language(self._done, language)
         return await _escaped(
             lambda: self._filled(done, args, language, result=_result_text(result)), len(canonical_json(dict(args)))
         )
@@ -334,9 +334,9 @@ class Tool:
 
         The values are shown as in a question. `reason` is Markdown.
         """
-        if self._failed is None:
+        if not self._failed:
             return None
-        filled = partial(self._filled, self._failed, args, language, reason=reason)
+        filled = partial(self._filled, in_language(self._failed, language), args, language, reason=reason)
         return await _escaped(filled, len(canonical_json(dict(args))))
 
     def _filled(self, template: Template, args: Mapping[str, Json], language: str, **more: str) -> str:
@@ -413,10 +413,10 @@ class Tool:
             self.layout = Layout.of(texts, self._annotations()) if confirm is not None else None
             """The way of writing the tool's questions; None for a tool without templates, labels and currencies."""
             self._ask = Function(ask, self.name) if callable(ask) else None
-            self._done = Template(done, [*names, "result"]) if done is not None else None
-            if failed is not None and "{reason}" in failed and "reason" in names:
+            self._done = _templates(done, [*names, "result"], "done")
+            self._failed = _templates(failed, [*names, "reason"], "failed")
+            if "reason" in names and any("reason" in template.names for template in self._failed.values()):
                 raise ValueError(f"{failed!r}: {{reason}} is why it failed, and an argument too: rename the argument")
-            self._failed = Template(failed, [*names, "reason"]) if failed is not None else None
             self._probe = Function(probe, self.name) if probe is not None else None
         except ValueError as error:
             raise self._undefined(str(error)) from None
@@ -487,6 +487,12 @@ class Tool:
 async def _escaped(written: Callable[[], str], length: int) -> str:
     """Return a text with escaped values, in a thread for long values: a model chooses the values."""
     return written() if length <= QUICK else await in_thread(written, threads=WORK)
+
+
+def _templates(text: str | Mapping[str, str] | None, names: Sequence[str], what: str) -> dict[str, Template]:
+    """Return language -> template; empty without a text. Raises ValueError as Template."""
+    written = {} if text is None else by_language(text, what)
+    return {language: Template(each, names) for language, each in written.items()}
 
 
 def _result_text(result: Any) -> str:

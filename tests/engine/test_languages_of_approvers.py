@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
@@ -53,3 +53,32 @@ async def test_approver_reads_each_argument(asks: str, reads: str, monkeypatch: 
         title = re.search(r"\*\*([^*]+)\*\*", text)
         assert title is not None
         assert title[1] == HEADLINES.get(reads, HEADLINES["en"])
+
+
+@pytest.mark.parametrize(
+    ("language", "asked", "told"), [("en", "our team", "Paid €5.00."), ("de", "unser Team", "5,00 € gezahlt.")]
+)
+async def test_names_and_outcomes_are_in_the_language(
+    language: str, asked: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = drivers._person
+    monkeypatch.setattr(drivers, "_person", lambda name: replace(made(name), language=language))
+    rule = Approvers(people=["test:bot:ben"], name={"en": "our team", "de": "unser Team"})
+
+    @tool(confirm=Confirm(TEMPLATES, approvers=rule, done={"en": "Paid {amount}.", "de": "{amount} gezahlt."}))
+    async def pay(amount: Annotated[Decimal, Money("EUR")], payee: str) -> None:
+        """Pay."""
+
+    script = ScriptedProvider([ToolCall("pay", {"amount": "5", "payee": "Bob"})])
+    async with ChatDriver(ChannelAgent(Agent([pay], provider=script))) as chat:
+        await chat.says("ana", "pay")
+        assert asked in chat.last.text
+        label = next(m.buttons for m in chat.messages if m.place == "ben")[0]
+        await chat.presses("ben", label)
+        assert told in [m.text.replace("\\", "") for m in chat.messages if m.place == "ana"]
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 81, 7, {}, {"xx": "a"}, {"en": ""}], ids=str)
+def test_wrong_name_of_approvers_is_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="Approvers"):
+        Approvers(people=["test:bot:ben"], name=name)

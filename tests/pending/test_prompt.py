@@ -470,7 +470,7 @@ def test_list_names_only_codes_that_confirm_here() -> None:
     about: dict[str, Any] = {"args": {}, "table": (), "plan": "p"}
     items = [
         record(code="A2CD", preview="Pay A?", **about, **asked_there),
-        record(code="B3CD", preview="Pay B?", **about),
+        record(code="B3CD", pending_action_id="6e" * 16, preview="Pay B?", **about),
     ]
     tokens = ButtonTokens(each=[(None, "no 0"), ("yes 1", None)], for_all=("all", "none"))
     reply = prompt(items, tokens, listed=Listed(total=2))

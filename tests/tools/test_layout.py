@@ -172,3 +172,10 @@ def test_unknown_currency_is_refused(wrong: Any) -> None:
 def test_amount_of_any_size_is_short(value: str) -> None:
     layout = Layout(currencies={"amount": "EUR"})
     assert len(layout.value("amount", value, "en")) <= 60
+
+
+@pytest.mark.parametrize("value", [5, Decimal("5.00"), 5.0])
+def test_author_writes_an_amount_as_a_question_does(value: Any) -> None:
+    assert [EUR.text(value, language) for language in ("en", "de")] == ["€5.00", "5,00 €"]
+    with pytest.raises(ValueError, match="no amount"):
+        EUR.text(Decimal("NaN"), "en")
