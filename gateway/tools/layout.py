@@ -230,7 +230,7 @@ def _is_amount(annotation: Any) -> bool:
 
 def _check_labels(labels: Mapping[str, Mapping[str, str]], parameters: Collection[str]) -> None:
     """Check that no two rows of a question have the same name. Raises ValueError."""
-    for language in sorted({language for texts in labels.values() for language in texts}):
+    for language in LANGUAGES if labels else ():
         named: dict[str, str] = {}
         for name in parameters:
             row = in_language(labels[name], language).strip().casefold() if name in labels else name.casefold()

@@ -179,3 +179,13 @@ def test_author_writes_an_amount_as_a_question_does(value: Any) -> None:
     assert [EUR.text(value, language) for language in ("en", "de")] == ["€5.00", "5,00 €"]
     with pytest.raises(ValueError, match="no amount"):
         EUR.text(Decimal("NaN"), "en")
+
+
+def test_labels_differ_in_a_language_without_a_label() -> None:
+    async def pay(
+        amount: Annotated[str, Label({"de": "X", "fr": "Y"})], payee: Annotated[str, Label({"fr": "X", "de": "W"})]
+    ) -> None:
+        """Pay."""
+
+    with pytest.raises(ToolValidationError, match="would both read 'x'"):
+        tool(confirm=True)(pay)
