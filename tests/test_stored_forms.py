@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,28 @@ def test_the_body_of_a_part_has_this_text() -> None:
     )
     again = OutboxItem.from_json(json.loads(json.dumps(body)))
     assert again == item and again.address == HERE and again.part.buttons[0].token == "t"
+
+
+def test_the_body_of_a_part_with_missed_news_has_this_text() -> None:
+    item = OutboxItem.of(
+        HERE,
+        Part(call="sendMessage", arguments={"text": "Done."}),
+        shows=(),
+        asks=(),
+        tells=(),
+        alone=False,
+        edits=None,
+        cause="wrote/1",
+        language="pt",
+        reader="telegram:7:42",
+        refused_at=replace(HERE, place="-9", group=True),
+        news="*Done.*",
+        news_at="2026-11-27T00:00:00+00:00",
+    )
+    body = item.to_json()
+    assert list(body)[9:] == ["reader", "refused_at", "news", "news_at"]
+    assert (body["news"], body["news_at"]) == ("*Done.*", "2026-11-27T00:00:00+00:00")
+    assert OutboxItem.from_json(json.loads(json.dumps(body))) == item
 
 
 NAMES: dict[str, Callable[[], str]] = {

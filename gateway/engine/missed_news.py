@@ -2,25 +2,24 @@
 
 The news are a sealed record in the person's own conversation. In a private chat with this name the turn tells the news
 itself. Any other chat hands the person's message over to the own conversation, and gets the news back in the same way.
-In a group only news of the group are told.
+In a group only news of the group are told. News refused by their place again come back into the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from channels import Address, CanReroute, Json, Reply
 from gateway.engine.context import EngineContext
-from gateway.engine.parts import scheduled_reply
 from gateway.engine.turns.feature import Ending, TurnFeature
 from gateway.pending.actions import OutgoingReply
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Record
 from gateway.stored import keys
-from gateway.stored.events import NewsMissed, PersonWrote, body_of
+from gateway.stored.events import NewsMissed, PartMoved, PersonWrote, body_of
+from gateway.stored.outbox import OutboxItem
 
 _MOST: Final = 10
 _KEPT_SECONDS: Final = 30 * 86_400.0
@@ -46,8 +45,7 @@ class MissedNews(TurnFeature):
         if record.value is None:
             return
         if own == turn.conversation:
-            news = _take(context, ending.transaction, own, record, turn.address)
-            ending.says += [OutgoingReply(reply=reply) for reply in news]
+            ending.says += _take(context, ending.transaction, own, record, turn.address)
             return
         event = PersonWrote(event_id=f"wrote/{turn.cause}", address=turn.address)
         body = context.keyring.stamped("event", own, body_of(event))
@@ -57,35 +55,56 @@ class MissedNews(TurnFeature):
 
 
 async def keep(context: EngineContext, transaction: Transaction, conversation: str, event: NewsMissed) -> None:
-    """Add news to the record of the person's own conversation, `conversation`."""
+    """Add news to the record of the person's own conversation, `conversation`, in the order of their times."""
     key = keys.key(context.store, conversation, keys.missed)
     record = (await context.store.get([key]))[key]
-    news = [*_read(context, conversation, record), {"place": str(event.address), "text": event.text}]
+    news = [*_read(context, conversation, record), dict(place=str(event.address), text=event.text, at=event.at)]
+    news.sort(key=lambda each: str(each["at"]))
     _write(context, transaction, conversation, record, news[-_MOST:])
 
 
 async def hand_over(
     context: EngineContext, transaction: Transaction, conversation: str, event: PersonWrote, at: datetime
 ) -> None:
-    """Hand the news for the place of the person's message over to this place."""
+    """Hand the news for the place of the person's message over to this place, as rendered parts."""
     key = keys.key(context.store, conversation, keys.missed)
     record = (await context.store.get([key]))[key]
+    if event.address.channel not in context.channels:
+        return
     there = context.conversation(event.address)
-    for number, reply in enumerate(_take(context, transaction, conversation, record, event.address)):
-        event_id = f"{event.event_id}/{number}"
-        told = scheduled_reply(context.keyring, there, event.address, reply, event_id=event_id)
-        transaction.hand_over.append(replace(told, stamp=at))
+    parts = context.parts.render(
+        there,
+        event.address,
+        _take(context, transaction, conversation, record, event.address),
+        cause=event.event_id,
+        language=context.language(None),
+        reader=conversation.partition("/")[2],
+    )
+    for number, part in enumerate(parts):
+        item = OutboxItem.from_json(part.body).to_json()
+        moved = PartMoved(event_id=f"{event.event_id}/{number}", item=item)
+        body = context.keyring.stamped("event", there, body_of(moved))
+        transaction.hand_over.append(
+            Incoming(conversation=there, event_ids=(moved.event_id,), body=body, decides=True, stamp=at)
+        )
 
 
 def _take(
     context: EngineContext, transaction: Transaction, conversation: str, record: Record, address: Address
-) -> Sequence[Reply]:
-    """Take the news that may be told at this address out of the record, and return their texts."""
-    news = _read(context, conversation, record)
-    told = [each for each in news if not address.group or _is_around(Address.parse(str(each["place"])), address)]
+) -> Sequence[OutgoingReply]:
+    """Take the news for this address out of the record, and return the replies with them."""
+    told: list[OutgoingReply] = []
+    others: list[Mapping[str, Json]] = []
+    for each in _read(context, conversation, record):
+        place = Address.parse(str(each["place"]))
+        if not address.group or _is_around(place, address):
+            reply = Reply(text=str(each["text"]), exact=True)
+            told.append(OutgoingReply(reply=reply, news_of=place, news_at=str(each["at"])))
+        else:
+            others.append(each)
     if told:
-        _write(context, transaction, conversation, record, [each for each in news if each not in told])
-    return [Reply(text=str(each["text"]), exact=True) for each in told]
+        _write(context, transaction, conversation, record, others)
+    return told
 
 
 def _is_around(place: Address, address: Address) -> bool:

@@ -72,8 +72,11 @@ class PartRenderer:
                     finishes=finishes,
                     cause=cause,
                     language=language,
-                    reader=reader if address.group else "",
+                    reader=reader if address.group or said.news_of is not None else "",
                     only_to=said.only_to,
+                    refused_at=said.news_of if said.news_of is not None and said.news_of.group else None,
+                    news=said.reply.text if last and (said.tells or said.news_of is not None) else "",
+                    news_at=said.news_at,
                 )
                 queued.append(self.queued(conversation, item))
         gone = [_taking_away(address, message_id, cause=cause, language=language) for message_id in left]

@@ -57,6 +57,10 @@ class OutgoingReply:
     """The meaning of a number in answer to a list about an ambiguous yes or no."""
     only_to: str = ""
     """The platform's id of the only person to see the reply in a group."""
+    news_of: Address | None = None
+    """The place of the missed news in this reply."""
+    news_at: str = ""
+    """The time of the missed news, as stored."""
 
 
 def codes_of(actions: Iterable[PendingAction]) -> set[str]:

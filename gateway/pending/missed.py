@@ -14,5 +14,5 @@ def tell_later(actions: ConversationActions, action: PendingAction, text: str, a
     """Keep a text about this action for the requester's next message. Markdown in the text is read as such."""
     if action.address is not None and action.ballot_of is None:
         event_id = f"missed/{action.pending_action_id}/{action.state}"
-        event = NewsMissed(event_id=event_id, address=action.address, text=text)
+        event = NewsMissed(event_id=event_id, address=action.address, text=text, at=at.isoformat())
         actions.changes.hand_over(keys.beside(actions.conversation, action.requester), event, at)

@@ -159,6 +159,8 @@ class NewsMissed:
     address: Address
     """The place of the action. In groups the news may be told only there."""
     text: str
+    at: str
+    """The time of the news, in ISO format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +277,7 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
             return {"kind": "part_moved", "event_id": event.event_id, "item": dict(event.item)}
         case NewsMissed():
             address = address_to_json(event.address)
-            return {"kind": "missed", "event_id": event.event_id, "address": address, "text": event.text}
+            return {"kind": "missed", "event_id": event.event_id, "address": address, "text": event.text, "at": event.at}
         case PersonWrote():
             return {"kind": "wrote", "event_id": event.event_id, "address": address_to_json(event.address)}
 
@@ -331,7 +333,8 @@ def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
             return PartMoved(event_id=_text(body, "event_id"), item=_object(body, "item"))
         case "missed":
             address = address_from_json(body.get("address"))
-            return NewsMissed(event_id=_text(body, "event_id"), address=address, text=_text(body, "text"))
+            text, at = _text(body, "text"), _text(body, "at")
+            return NewsMissed(event_id=_text(body, "event_id"), address=address, text=text, at=at)
         case "wrote":
             address = address_from_json(body.get("address"))
             return PersonWrote(event_id=_text(body, "event_id"), address=address)

@@ -47,7 +47,11 @@ class OutboxItem:
     only_to: str = ""
     """The platform's id of the only person to see the part in the group."""
     refused_at: Json = None
-    """The address that refused the part before, as stored."""
+    """The address that refused the part before, as stored. For missed news: the group of the action."""
+    news: str = ""
+    """The Markdown to keep for the person's next message, if no place takes the part. Only in the reply's last part."""
+    news_at: str = ""
+    """The time of missed news, as stored. Empty for an outcome not missed before."""
 
     @classmethod
     def of(
@@ -67,6 +71,9 @@ class OutboxItem:
         language: str,
         reader: str = "",
         only_to: str = "",
+        refused_at: Address | None = None,
+        news: str = "",
+        news_at: str = "",
     ) -> OutboxItem:
         """Return the item of a rendered part."""
         return cls(
@@ -84,6 +91,9 @@ class OutboxItem:
             language=language,
             reader=reader,
             only_to=only_to,
+            refused_at=address_to_json(refused_at) if refused_at is not None else None,
+            news=news,
+            news_at=news_at,
         )
 
     @property
@@ -120,6 +130,8 @@ class OutboxItem:
             **({"reader": self.reader} if self.reader else {}),
             **({"only_to": self.only_to} if self.only_to else {}),
             **({"refused_at": self.refused_at} if self.refused_at is not None else {}),
+            **({"news": self.news} if self.news else {}),
+            **({"news_at": self.news_at} if self.news_at else {}),
         }
 
     @classmethod
@@ -143,6 +155,8 @@ class OutboxItem:
             reader=str(body.get("reader", "")),
             only_to=str(body.get("only_to", "")),
             refused_at=body.get("refused_at"),
+            news=str(body.get("news", "")),
+            news_at=str(body.get("news_at", "")),
         )
 
 

@@ -69,6 +69,7 @@ class Invoices:
         self.hold: asyncio.Event | None = None
         self.running = asyncio.Event()
         self.error: BaseException | None = None
+        self.outcome = "Invoice {} is deleted."
         self.model = Model()
 
     def bot(
@@ -84,7 +85,7 @@ class Invoices:
                 raise self.error
             self.deleted.append(invoice_id)
             self.keys.append(ctx.idempotency_key)
-            return f"Invoice {invoice_id} is deleted."
+            return self.outcome.format(invoice_id)
 
         @tool(read_only=True)
         async def send_invoice_pdf(invoice_id: str) -> str:

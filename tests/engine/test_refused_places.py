@@ -112,6 +112,49 @@ async def test_news_of_a_group_are_told_in_the_group(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize("private", [False, True], ids=["first word in private later", "private chat known"])
+async def test_news_refused_once_more_are_kept_in_order(world: World, private: bool) -> None:
+    world.telegram.takes_rights(world.group)
+    for invoice_id in ("41", "42"):
+        await world.says(f"delete {invoice_id}")
+    if private:
+        world.telegram.refusing[world.ana.id, None] = "Bad Request: CHAT_RESTRICTED"
+        await world.says("hi", chat=world.ana)
+        assert world.read(world.ana) == []
+    for _ in range(2):
+        await world.says("so?")
+    assert world.telegram.sent == []
+    world.telegram.refusing.pop((world.ana.id, None), None)
+    await world.says("are you there?", chat=world.ana)
+    await world.says("hello again", chat=world.ana)
+    lost = "The question could not be shown anywhere, so nothing was done: Delete invoice"
+    news = [f"{lost} “41” for good", f"{lost} “42” for good"]
+    assert [each.text for each in world.read(world.ana)] == ["You said: are you there?", *news, "You said: hello again"]
+
+
+async def test_refused_news_move_into_the_private_chat(world: World) -> None:
+    await world.says("hi", chat=world.ana)
+    world.telegram.takes_rights(world.group)
+    world.telegram.refusing[world.ana.id, None] = "Bad Request: CHAT_RESTRICTED"
+    await world.says("delete 42")
+    world.telegram.refusing.pop((world.ana.id, None))
+    await world.says("hello")
+    told = "The question could not be shown anywhere, so nothing was done: Delete invoice “42” for good"
+    assert sorted(each.text for each in world.read(world.ana)[1:]) == [told, "You said: hello"]
+
+
+async def test_refused_news_of_a_group_stay_out_of_other_groups(world: World) -> None:
+    world.telegram.takes_rights(world.group)
+    await world.says("delete 42")
+    await world.says("so?")
+    lobby = world.telegram.group("Lobby")
+    await world.says("hello", chat=lobby, mentions=True)
+    assert [each.text for each in world.read(lobby)] == ["You said: hello"]
+    world.telegram.refusing.clear()
+    await world.says("hello")
+    assert len(world.read(world.group)) == 2
+
+
 async def test_outcome_of_a_place_that_is_gone_is_told_later(world: World) -> None:
     await world.says("delete 42")
     world.telegram.takes_rights(world.group)
@@ -313,6 +356,26 @@ async def test_slack_question_shown_nowhere_is_told_in_the_channel(world: World)
     texts = [each.text for each in world.slack.sent]
     assert sorted(texts)[0].startswith("The question could not be shown anywhere, so nothing was done: Delete invoice")
     assert len(texts) == 3
+
+
+async def test_outcome_kept_on_slack_reads_the_same_later(world: World) -> None:
+    """The text in the call to Slack is escaped, has broken mentions, and is cut at 4,000 characters."""
+    world.invoices.outcome = "A&B <C> @here " + "x" * 4_500
+    await world.writes("delete 41")
+    shown = world.slack.last(world.channel, button="Confirm")
+    assert shown is not None
+    await world.presses(shown)
+    in_time = world.slack.sent[-1]
+    await world.writes("delete 42")
+    shown = world.slack.last(world.channel, button="Confirm")
+    assert shown is not None
+    world.slack.unreachable[world.channel] = "is_archived"
+    world.slack.no_direct[world.eva] = "cannot_dm_bot"
+    await world.presses(shown)
+    world.slack.unreachable.clear()
+    await world.writes("hello")
+    late = [each for each in world.slack.sent if "x" * 100 in each.shown and each is not in_time]
+    assert [(each.text, each.shown) for each in late] == [(in_time.text, in_time.shown)]
 
 
 async def test_unreachable_platform_defers_the_private_question(world: World) -> None:

@@ -35,7 +35,6 @@ from gateway.store.types import Incoming, QueuedPart
 from gateway.stored import keys
 from gateway.stored.events import NewsMissed, PartMoved, body_of
 from gateway.stored.outbox import OutboxItem, address_from_json, address_to_json, part_to_json
-from gateway.tools.escape import plain
 
 _OPEN_SECONDS = 10.0
 """Time limit for a platform to open a private chat."""
@@ -104,6 +103,8 @@ async def moved_part(context: EngineContext, out: OutgoingPart, place: OtherPlac
         reader=item.reader,
         only_to=place.only_to,
         refused_at=address_to_json(out.address) if out.address.group else item.refused_at,
+        news=item.news,
+        news_at=item.news_at,
     )
     event = PartMoved(event_id=f"moved/{out.queued.part_id}", item=moved.to_json())
     return await _handed_over(context, context.conversation(place.address), event)
@@ -125,19 +126,24 @@ async def move_question(transaction: Transaction, context: EngineContext, out: O
 
 
 async def keep_outcome(transaction: Transaction, context: EngineContext, queued: QueuedPart) -> None:
-    """Keep the outcome in a part refused everywhere, for the next message of the requester."""
+    """Keep the news of a part refused everywhere, for the next message of the requester.
+
+    The news are an outcome, or missed news told in a place without messages.
+    """
     item = OutboxItem.from_json(queued.body)
-    text, reader, place = item.part.arguments.get("text"), item.reader, _refused_at(item)
-    if not item.tells or not isinstance(text, str):
+    if not item.news:
         return
-    if place is None:
+    reader, place = item.reader, _refused_at(item)
+    if place is None and not item.tells:
+        place = item.address
+    elif place is None:
         actions = await context.actions(queued.conversation, *item.tells)
         told = next((action for each in item.tells if (action := actions.get(each)) is not None), None)
         if told is None or told.ballot_of is not None or told.address is None:
             return
         reader, place = told.requester, told.address
-    words = "\n".join(map(plain, text.split("\n")))
-    news = NewsMissed(event_id=f"missed/{queued.part_id}", address=place, text=words)
+    at = item.news_at or (await context.store.now()).isoformat()
+    news = NewsMissed(event_id=f"missed/{queued.part_id}", address=place, text=item.news, at=at)
     transaction.hand_over.append(await _handed_over(context, keys.beside(queued.conversation, reader), news))
 
 
