@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from channels import Address, Part, PlaceRefused, Receipt
+from channels import Address, Part, PlaceRefused, Receipt, Unreachable
 from gateway.store.errors import Fenced
 from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.testing.doubles import LostCall
 from tests.engine.bots import Invoices
@@ -440,5 +441,51 @@ async def test_a_death_neither_repeats_nor_loses_the_move(tmp_path: Path, text: 
     while not calls or died:
         calls += 1
         found, died = await moved(calls)
+        assert found == undisturbed, calls
+    assert calls > 4
+
+
+class Mute(Shut):
+    """Takes no message in groups, and opens no private chat."""
+
+    async def open(self, person: object) -> Address:
+        raise Unreachable("never_wrote")
+
+
+@pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
+async def test_a_death_neither_repeats_nor_loses_the_news(tmp_path: Path, answer_lost: bool) -> None:
+    async def told(dies_after: int | None) -> tuple[list[str], bool]:
+        async with rig(Invoices().bot(), tmp_path, Mute()) as chat:
+            await chat.handles("ana", "delete 42", place="#1")
+            await chat.worker.engine._decisions.sweep(0.0)
+            await chat.says("ana", "so?", place="#1")
+            await chat.worker.turn()
+            leased: list[Lease] = []
+            chat.wire.calls_left, chat.wire.last_answer_lost = dies_after, answer_lost
+            with contextlib.suppress(LostCall):
+                await chat.worker.engine._decisions.sweep(0.0)
+                leased.append(await chat.worker.lease("out", lease_seconds=0.0))
+                await chat.worker.delivery.run(leased[0])
+            died = chat.wire.calls_left == 0
+            chat.wire.calls_left = None
+            chat.worker = chat.another()
+            for _ in range(3):
+                await asyncio.sleep(0)
+                await chat.advance(100)
+                for lease in leased:
+                    with contextlib.suppress(Fenced):
+                        await chat.store.renew(lease, lease_seconds=0.0)
+                await chat.worker.engine._decisions.sweep(0.0)
+                await chat.work()
+            for text in ("hello", "hello again"):
+                await chat.handles("ana", text)
+            return chat.platform.texts(), died
+
+    undisturbed, died = await told(None)
+    assert len(undisturbed) == 3 and "nothing was done: Delete invoice" in undisturbed[1]
+    calls = 0
+    while not calls or died:
+        calls += 1
+        found, died = await told(calls)
         assert found == undisturbed, calls
     assert calls > 4
