@@ -58,8 +58,8 @@ async def keep(context: EngineContext, transaction: Transaction, conversation: s
     """Add news to the record of the person's own conversation, `conversation`, in the order of their times."""
     key = keys.key(context.store, conversation, keys.missed)
     record = (await context.store.get([key]))[key]
-    news = [*_read(context, conversation, record), dict(place=str(event.address), text=event.text, at=event.at)]
-    news.sort(key=lambda each: str(each["at"]))
+    new = {"place": str(event.address), "text": event.text, "at": event.at}
+    news = sorted([*_read(context, conversation, record), new], key=lambda each: str(each["at"]))
     _write(context, transaction, conversation, record, news[-_MOST:])
 
 
@@ -78,7 +78,7 @@ async def hand_over(
         _take(context, transaction, conversation, record, event.address),
         cause=event.event_id,
         language=context.language(None),
-        reader=conversation.partition("/")[2],
+        reader=conversation.partition("/")[2],  # the person's own conversation
     )
     for number, part in enumerate(parts):
         item = OutboxItem.from_json(part.body).to_json()

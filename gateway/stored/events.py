@@ -276,8 +276,8 @@ def body_of(event: InternalEvent) -> dict[str, Json]:
         case PartMoved():
             return {"kind": "part_moved", "event_id": event.event_id, "item": dict(event.item)}
         case NewsMissed():
-            address = address_to_json(event.address)
-            return {"kind": "missed", "event_id": event.event_id, "address": address, "text": event.text, "at": event.at}
+            told: dict[str, Json] = {"text": event.text, "at": event.at}
+            return {"kind": "missed", "event_id": event.event_id, "address": address_to_json(event.address), **told}
         case PersonWrote():
             return {"kind": "wrote", "event_id": event.event_id, "address": address_to_json(event.address)}
 
