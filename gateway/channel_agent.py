@@ -36,8 +36,8 @@ from gateway.providers.base import Provider, Transcriber
 from gateway.tools import Tool, ToolPolicy, unasked
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER, Executors, Factory
-from gateway.wording import Tone, speaking
-from gateway.wording.own import worded
+from gateway.wording import Tone, Wording, speaking
+from gateway.wording.own import CANCELLING, CONFIRMING, PLACE, worded
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -115,6 +115,22 @@ class NotRunning(AskfirstError):
     """The bot was used before it was started by ``async with bot:`` or a Gateway."""
 
 
+def _contrary_labels(wording: Wording) -> dict[str, str]:
+    """Return an issue for each button of the author that reads as the contrary answer, by the button's name."""
+    from gateway.pending.reading import ANY_VERB, ReplyParser  # loaded only for sentences of an author
+
+    wrong = {}
+    for language, own in wording.own.items():
+        for names, contrary, means in ((CONFIRMING, "cancel", "no"), (CANCELLING, "confirm", "yes")):
+            for name in names:
+                label = PLACE.sub("", str(own.get(name, ""))).strip()
+                if name in ("button_do", "button_do_code"):
+                    continue  # under "Stop the server?", where a no-word is what is done
+                if label and ReplyParser().classify(label, language, verb=ANY_VERB) == contrary:
+                    wrong[f"wording.{language}.{name}"] = f"reads as a {means}, and the button means the contrary"
+    return wrong
+
+
 class ChannelAgent:
     """An agent in a chat: keeps a transcript per conversation, asks before irreversible calls and answers commands.
 
@@ -184,7 +200,7 @@ class ChannelAgent:
                 wrong[f"tool {tool.name!r}"] = f"has the verb {verb!r}, which is an answer somewhere: name another"
         self.wording, issues = worded(tone, wording)
         """The sentences of this bot."""
-        if wrong := {**wrong, **issues}:
+        if wrong := {**wrong, **issues, **_contrary_labels(self.wording)}:
             raise WrongOption("ChannelAgent", wrong)
         self.agent, self.store, self.language, self.greeting = agent, store, language, greeting
         self.on_unrelated, self.answer_window_seconds = on_unrelated, answer_window_seconds

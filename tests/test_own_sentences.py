@@ -117,7 +117,7 @@ def test_changing_the_given_table_changes_no_sentence() -> None:
         ("Reply {yes_word} {code} or STOP {no_word} {code}", "STOP"),
         ("{yes_word} {code}, {no_word} {code}, **Quit** or “end”", "Quit and end"),
         ("YES {code} {yes_word} {no_word}", "YES"),
-        ("To stop or cancel in the end, {no_word} {code}; else {yes_word} {code}. NONSTOP", None),
+        ("To go on {yes_word} {code}; to stop or cancel in the end, {no_word} {code}. NONSTOP", None),
     ],
 )
 def test_words_of_carriers_are_refused_where_sms_is_on(tmp_path: Path, sentence: str, words: str | None) -> None:
@@ -137,3 +137,23 @@ def test_words_of_carriers_are_refused_where_sms_is_on(tmp_path: Path, sentence:
         gateway_with(twilio_sms_from="+15550001111")
     assert list(raised.value.issues) == ["wording.en.prompt_words"]
     assert raised.value.issues["wording.en.prompt_words"].startswith(f"says {words}: carriers act on it")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text", "words"),
+    [
+        ("prompt_code", "**{no_word} {code}** to confirm or **{yes_word} {code}** to cancel.", "in another order"),
+        ("prompt_code", "~~{yes_word} {code}~~ or {no_word}.", "strikes words through"),
+        ("prompt_window", "- amount: 5\n\n{duration}", "a single line"),
+        ("prompt_window", "\u3164{duration}\u2028.", r"U\+2028, U\+3164"),
+        ("button_confirm", "No", "reads as a no"),
+        ("button_confirm", "Cancel it", "reads as a no"),
+        ("button_cancel", "Yes", "reads as a yes"),
+        ("button_change", "Cancel", "is the label of button_cancel too"),
+        ("button_change", "confirm", "is the label of button_confirm too"),
+        ("button_cancel_all", "Confirm\u200d  all", "is the label of button_confirm_all too"),
+    ],
+)
+def test_sentence_that_says_the_contrary_is_refused(sentence: str, text: str, words: str) -> None:
+    with pytest.raises(WrongOption, match=words):
+        ChannelAgent(Agent([]), wording={"en": {sentence: text}})

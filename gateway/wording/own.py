@@ -11,6 +11,7 @@ import tomllib
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from string import Formatter
 from typing import Any, Final
@@ -25,14 +26,20 @@ _LONGEST_ALERT: Final = 200
 """Characters: https://core.telegram.org/bots/api#answercallbackquery."""
 _LONGEST_LABEL: Final = 40
 """Characters of a button. A longer label is cut, together with the code at the end."""
-_OPPOSITE: Final = (
-    ("button_confirm", "button_cancel"),
-    ("button_do", "button_do_not"),
-    ("button_confirm_code", "button_cancel_code"),
-    ("button_do_code", "button_do_not_code"),
-    ("button_confirm_all", "button_cancel_all"),
+CONFIRMING: Final = ("button_confirm", "button_do", "button_confirm_code", "button_do_code", "button_confirm_all")
+"""The buttons for yes."""
+CANCELLING: Final = (
+    "button_cancel",
+    "button_do_not",
+    "button_cancel_code",
+    "button_do_not_code",
+    "button_cancel_all",
 )
-"""The buttons for yes and for no under the same question."""
+"""The buttons for no."""
+_MEANINGS: Final = (CONFIRMING, CANCELLING, ("button_change",), ("button_again",))
+"""The buttons by their meaning. A person must tell two meanings apart."""
+_ANSWERS: Final = ("yes_word", "no_word")
+_BLANK: Final = frozenset("\u115f\u1160\u2028\u2029\u2800\u3164\uffa0")
 _PARTS: Final = ("deciders", "you", "standing_same", "standing_most", "standing_free", "standing_shown")
 """Sentences within other sentences."""
 _JOINERS: Final = "\u200c\u200d"
@@ -76,13 +83,21 @@ def _copied(own: Mapping[str, Sentence]) -> dict[str, Sentence]:
 
 
 def _alike(wording: Wording) -> Iterator[tuple[str, str]]:
-    """Yield an issue for each button for yes with the label of the button for no."""
+    """Yield an issue for each button with the label of a button of another meaning."""
     for language, own in wording.own.items():
         said = wording.spoken(language).sentences
-        for yes, no in _OPPOSITE:
-            written, other = (yes, no) if yes in own else (no, yes)
-            if written in own and said[yes].casefold() == said[no].casefold():
-                yield f"wording.{language}.{written}", f"is the label of {other} too"
+        meanings = {name: number for number, names in enumerate(_MEANINGS) for name in names}
+        for name, other in product(meanings, repeat=2):
+            if name not in own or meanings[name] == meanings[other] or (other in own and other < name):
+                continue
+            if _folded(said[name]) == _folded(said[other]):
+                yield f"wording.{language}.{name}", f"is the label of {other} too"
+
+
+def _folded(label: str) -> str:
+    """Return a label without the differences that a person does not see."""
+    shown = unicodedata.normalize("NFKC", label).casefold()
+    return "".join(char for char in shown if unicodedata.category(char)[0] not in "CZ")
 
 
 def typed_words(wording: Wording) -> Iterator[tuple[str, str]]:
@@ -154,6 +169,8 @@ def _issues_of_text(name: str, text: str) -> Iterator[str]:
         yield f"has the unknown placeholder {_places([each])}: {mend}"
     if lacking:
         yield f"lacks {_places(lacking)}"
+    if [each for each in found if each in _ANSWERS] != [each for each in wanted if each in _ANSWERS] and not lacking:
+        yield "has {yes_word} and {no_word} in another order than the original, where the first one confirms"
     if any(spec or conversion for _, _, spec, conversion in fields):
         yield "has a placeholder with ! or :, and a placeholder is a name alone"
     if not unknown and not lacking:
@@ -165,11 +182,15 @@ def _issues_of_form(name: str, text: str) -> Iterator[str]:
     if not text.strip():
         yield "is empty"
     hidden = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char not in f"\n{_JOINERS}"}
+    hidden |= _BLANK.intersection(text)
     if hidden:
         yield f"has the invisible {_listed(f'U+{ord(char):04X}' for char in sorted(hidden))}"
     plain = headings()[name] == _ALERT or name.startswith(("button_", "cmd_", "page_"))
-    if "\n" in text and (plain or name in _PARTS):
+    is_question = headings()[name] == _QUESTION
+    if "\n" in text and (plain or name in _PARTS or is_question):
         yield "should be a single line"
+    if is_question and "~~" in text:
+        yield "strikes words through, which a person reads as taken back"
     longest = _LONGEST_LABEL if name.startswith("button_") else _LONGEST_ALERT if plain else len(text)
     if len(text) > longest:
         yield f"should have at most {longest} characters, not {len(text)}"
