@@ -25,7 +25,7 @@ def test_the_prompt_is_the_one_that_is_sent(here: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert (
         "Delete invoice INV-42 for good?\n\n"
-        "• Customer: “Café Aurora”\n• Amount: “410.20 EUR”\n• invoice_id: inv-42\n\n" in shown.output
+        "• Customer: “Café Aurora”\n• Amount: “410.20 EUR”\n• Invoice: inv-42\n\n" in shown.output
     )
     assert "You have 15 minutes to answer." in shown.output
     assert shown.output.endswith("[ Confirm ]  [ Cancel ]  [ Change ]\n")

@@ -56,9 +56,8 @@ async def test_a_conversation_with_settled_actions(vendor: Vendor, model: ModelS
             "- q1, delete_invoice: Delete invoice “INV-7” for good?",
             "- q2, delete_invoice: Delete invoice “INV-42” for good?",
         ]
-        prompt = chat.last
-        await chat.presses("ana", prompt.buttons[0])
-        await chat.presses("ana", prompt.buttons[-1])
+        await chat.presses("ana", "Confirm 1")
+        await chat.presses("ana", "Cancel all")
         model.script([Say("You are welcome.", [LIST], thinks="Polite."), "INV-42 is left.", "Yes."])
         await chat.says("ana", "thanks")
         await chat.says("ana", "is that all?")
