@@ -167,7 +167,7 @@ def test_a_language_has_every_sentence_and_plural_form(language: str) -> None:
     assert list(LANGUAGES[language]) == list(LANGUAGES[FALLBACK])
     tables = {name: sentence for name, sentence in written(language).items() if isinstance(sentence, dict)}
     categories = Locale.parse(language).plural_form.tags | {"other"}
-    plurals = dict.fromkeys(("still_open_many", "unknown_repeated"), categories)
+    plurals = dict.fromkeys(("still_open_many", "standing_given", "standing_pressed", "unknown_repeated"), categories)
     assert {name: set(forms) for name, forms in tables.items()} == plurals
     typed = [spell(word).casefold() for word in safe_words(language) for spell in (str, drop_dear_accents)]
     assert CARRIER_WORDS.isdisjoint(typed)
